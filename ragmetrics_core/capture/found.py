@@ -7,25 +7,17 @@ perhaps in other words. No prompt is looked into here.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import Literal
 
-from ragmetrics_core.capture.calls import Calls, DocumentList, Passage, end_of
+from ragmetrics_core.capture.calls import Calls, DocumentList, Order, Passage, end_of
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 BroughtKind = Literal["retrieval", "tool", "given", "written"]
-
-_WORD = lazy_pattern(r"\w+")
-_FIRST_WORDS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +65,7 @@ class Found:
         self.lists: list[DocumentList] = []
         self.doubts: list[Doubt] = []
         self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
-        # of documents that are passages in other words, or copies of them without an id
+        # of copies of passages without an id
         self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
         self._identity_by_letters: dict[str, DocumentKey] = {}
         self._shared_ids = _ids_of_several_texts(calls)
@@ -97,7 +89,7 @@ class Found:
         return bool(self._of_unknown_origin)
 
     def identity(self, document: Document) -> DocumentKey:
-        """Return what tells a document from others, also where it is one of them, changed."""
+        """Return what tells a document from others."""
         own_identity = self._own_identity(document)
         return self._identity_of_other.get(own_identity, own_identity)
 
@@ -134,9 +126,7 @@ class Found:
             if document.text.strip()
             and self.calls.writers.of(document, each.moment) is None
         )
-        is_search = call.kind == "retriever" or call in self.calls.named_tools
-        if each.is_returned and is_search:
-            self._doubt_imagined(call, documents)
+        if each.is_returned and self._is_search(call):
             # a search all of whose documents a model wrote brought nothing, not even ()
             if documents or not each.documents:
                 self._bring(call, documents, "retrieval")
@@ -144,32 +134,23 @@ class Found:
             self._read_step(call, documents)
         elif self._is_outermost(call):
             self._bring(call, self._new(documents), "given")
-        else:
-            self._tie_to_passages(documents)
         self.lists.append(DocumentList(each.moment, call, each.is_returned, documents))
         for document in documents:
             self._note(document, call)
 
-    def _doubt_imagined(self, search: Node, documents: Sequence[Document]) -> None:
-        """Note a search that returned what a model inside it wrote of nothing found.
+    def _is_search(self, call: Node) -> bool:
+        """Whether a call found all that it returned: a retriever, or a tool by itself."""
+        if call.kind == "retriever" or call in self.calls.named_tools:
+            return True
+        return call.kind == "tool" and not self._documents_at_hand(call)
 
-        ``Writers`` knows no replies from inside of searches. Only a text that equals
-        one is told, as a doubt: a search may well find what its model was shown.
-        """
-        _, *inner_calls = search.walk()
-        replies = {letters_of(inner.reply.text) for inner in inner_calls if inner.reply}
-        if not replies:
-            return
-        originals = [
-            letters_of(document.text)
-            for inner in inner_calls
-            for document in inner.documents or ()
-        ]
-        for document in documents:
-            letters = letters_of(document.text)
-            if letters in replies and not any(letters in each for each in originals):
-                self.doubts.append(Doubt("changed_by_step", search.name))
-                return
+    def _documents_at_hand(self, call: Node) -> list[Document]:
+        """List what a call was given, and what the calls inside it returned."""
+        _, *inner_calls = call.walk()
+        documents = [*call.input_documents, *call.documents_among_inputs]
+        for inner in inner_calls:
+            documents += inner.documents or ()
+        return [each for each in documents if self.identity(each) in self.passages]
 
     def _is_outermost(self, call: Node) -> bool:
         """Whether a call is the run itself, or one of several runs that were joined."""
@@ -188,84 +169,22 @@ class Found:
     def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
         """Read what a step returned: passages, and documents that it found or made.
 
-        It made what stands in passages, or holds some: pieces, windows, summaries. And
-        where it kept nothing of what it was given, it made all of it.
+        A step that kept all that it had at hand found the others. One that left some out
+        may have made the others of them: pieces, windows, summaries.
         """
-        origins = self._tie_to_passages(documents)
         new_documents = self._new(documents)
-        made = [each for each in new_documents if origins.get(each.text)]
-        others = [each for each in new_documents if not origins.get(each.text)]
-        taken = {
-            document.text
-            for document in (*call.input_documents, *call.documents_among_inputs)
-        }
-        is_changed = bool(taken) and taken.isdisjoint(each.text for each in documents)
-        is_joining = any(len(origins[each.text]) > 1 for each in made)
-        if (is_changed and others) or (is_joining and call.kind != "reranker"):
+        at_hand = {letters_of(each.text) for each in self._documents_at_hand(call)}
+        is_keeping_all = at_hand <= {letters_of(each.text) for each in documents}
+        is_reranker = call.kind == "reranker" and bool(at_hand)
+        is_made_of_others = is_reranker or not is_keeping_all
+        if is_made_of_others and not all(
+            _is_made_of(each, at_hand, may_hold_them=is_reranker)
+            for each in new_documents
+        ):
             self.doubts.append(Doubt("changed_by_step", call.name))
-        if is_changed or (taken and call.kind == "reranker"):
-            made, others = [*others, *made], []
-        if call.kind == "tool":
-            others = self._found_by_tool(call, documents, others)
-        self._bring(call, others, "retrieval")
-        self._bring(call, made, "retrieval", is_made_of_others=True)
-
-    def _found_by_tool(
-        self, tool: Node, documents: Sequence[Document], new: Sequence[Document]
-    ) -> list[Document]:
-        """List what a tool found itself: also what an earlier search had found.
-
-        What a call inside it found is told by that call.
-        """
-        _, *inner_calls = tool.walk()
-        inside = {
-            self.identity(document)
-            for inner in inner_calls
-            for document in inner.documents or ()
-        }
-        return [
-            document
-            for document in documents
-            if document in new
-            or (
-                self.identity(document) in self.passages
-                and self.identity(document) not in inside
-            )
-        ]
-
-    def _tie_to_passages(
-        self, documents: Sequence[Document]
-    ) -> dict[str, list[DocumentKey]]:
-        """Take new documents for passages, where they are passages in other words.
-
-        A document that is the only one of its only passage is this passage, cut or with
-        words around it; with an id of its own only where it holds little else.
-
-        Returns:
-            The passages that hold each new document, or stand in it, by its text.
-        """
-        new_documents = self._new(documents)
-        if not new_documents:
-            return {}
-        index = _PassageIndex(self.passages)
-        origins = {each.text: index.around_or_inside(each) for each in new_documents}
-        n_made = Counter(chain.from_iterable(origins.values()))
-        for document in new_documents:
-            of_document = origins[document.text]
-            is_alone = len(of_document) == 1 and n_made[of_document[0]] == 1
-            if is_alone and (
-                document.id is None
-                or self._is_most_of(document, self.passages[of_document[0]])
-            ):
-                self._identity_of_other[self._own_identity(document)] = of_document[0]
-        return origins
-
-    @staticmethod
-    def _is_most_of(document: Document, passage: Passage) -> bool:
-        """Whether a passage is four fifths of the document that holds it."""
-        letters = letters_of(passage.document.text)
-        n_letters = len(letters_of(document.text))
-        return len(letters) <= n_letters and 5 * len(letters) >= 4 * n_letters
+        self._bring(
+            call, new_documents, "retrieval", is_made_of_others=is_made_of_others
+        )
 
     def _bring(
         self,
@@ -279,12 +198,8 @@ class Found:
         for rank, document in enumerate(documents, start=1):
             passage = Passage(document, call, rank)
             self.passages.setdefault(self.identity(document), passage)
-        is_search = call.kind == "retriever" or call in self.calls.named_tools
-        is_empty_search = not is_made_of_others and (
-            is_search or _is_empty_search(call)
-        )
         is_listed = not self.calls.is_in_search(call)
-        if is_listed and (documents or is_empty_search):
+        if is_listed and (documents or self._is_search(call)):
             self.brought.append(
                 Brought(
                     kind,
@@ -310,14 +225,10 @@ class Found:
 
     # What was retrieved
 
-    def retrieved(self, shown: Sequence[DocumentKey]) -> tuple[Document, ...] | None:
+    def retrieved(self) -> tuple[Document, ...] | None:
         """Return what searches returned, each document once; None if nothing searched.
 
-        Without a search it is what steps first returned. Of searches that ran beside
-        each other, the one whose document is shown first goes first.
-
-        Args:
-            shown: The identities of the documents shown, in the order of the prompt.
+        Without a search it is what steps first returned.
         """
         retrievals = [
             each
@@ -328,48 +239,13 @@ class Found:
         ]
         if not retrievals:
             return None
+        order = Order(self.calls)
+        retrievals.sort(key=lambda each: order.sort_keys(each.call))
         documents: dict[DocumentKey, Document] = {}
-        for each in self._in_order(retrievals, shown):
+        for each in retrievals:
             for document in each.documents:
                 documents.setdefault(self.identity(document), document)
         return tuple(documents.values())
-
-    def _in_order(
-        self, retrievals: Sequence[Brought], shown: Sequence[DocumentKey]
-    ) -> list[Brought]:
-        """Sort searches by their begin; those that ran beside each other by what is shown."""
-        ranks = {identity: rank for rank, identity in enumerate(shown)}
-        in_order: list[Brought] = []
-        beside: list[Brought] = []
-
-        def first_rank(brought: Brought) -> int:
-            identities = map(self.identity, brought.documents)
-            return min((ranks.get(each, len(ranks)) for each in identities), default=0)
-
-        for each in sorted(retrievals, key=lambda each: each.call.began):
-            if not any(self._ran_beside(each.call, other.call) for other in beside):
-                in_order += sorted(beside, key=first_rank)
-                beside = []
-            beside.append(each)
-        return in_order + sorted(beside, key=first_rank)
-
-    def _ran_beside(self, call: Node, other: Node) -> bool:
-        """Whether two calls, or the branches of the run in which they stand, overlap."""
-        for around, around_other in zip(
-            self.calls.paths[call], self.calls.paths[other], strict=False
-        ):
-            if around is not around_other:
-                is_begun = around.began < end_of(around_other)
-                return is_begun and around_other.began < end_of(around)
-        return False
-
-
-def _is_empty_search(tool: Node) -> bool:
-    """Whether a tool gave an empty list of documents, and no search inside it tells of one."""
-    if tool.kind != "tool" or tool.documents != ():
-        return False
-    _, *inner_calls = tool.walk()
-    return all(inner.documents is None for inner in inner_calls)
 
 
 def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
@@ -403,47 +279,11 @@ def _are_cuts(forms: Iterable[str]) -> bool:
     return all(form in longest for form in forms)
 
 
-class _PassageIndex:
-    """Finds passages that hold a text or stand in it, without comparing it with each.
-
-    A text stands in others where it stands in all of them, joined. A passage stands in
-    a text only where its first words do.
-    """
-
-    def __init__(self, passages: Mapping[DocumentKey, Passage]) -> None:
-        self._letters = {
-            identity: letters_of(passage.document.text)
-            for identity, passage in passages.items()
-        }
-        self._identities = list(passages)
-        self._joined = "\n".join(self._letters.values())
-        lengths = (len(letters) + 1 for letters in self._letters.values())
-        self._starts = list(accumulate(lengths, initial=0))
-        self._by_first_words: dict[tuple[str, ...], list[DocumentKey]] = {}
-        for identity, passage in passages.items():
-            if len(self._letters[identity]) >= SHORTEST:
-                first_words = tuple(_words(passage.document.text)[:_FIRST_WORDS])
-                self._by_first_words.setdefault(first_words, []).append(identity)
-
-    def around_or_inside(self, document: Document) -> list[DocumentKey]:
-        """List the passages that hold a document's text or stand in it; two at most hold it."""
-        letters = letters_of(document.text)
-        if len(letters) < SHORTEST:
-            return []
-        found: list[DocumentKey] = []
-        start = self._joined.find(letters)
-        while start >= 0 and len(found) <= 1:
-            place = bisect_right(self._starts, start) - 1
-            found.append(self._identities[place])
-            start = self._joined.find(letters, self._starts[place + 1])
-        words = _words(document.text)
-        windows = set(zip(*(words[n:] for n in range(_FIRST_WORDS)), strict=False))
-        for first_words in self._by_first_words.keys() & windows:
-            for identity in self._by_first_words[first_words]:
-                if self._letters[identity] in letters:
-                    found.append(identity)
-        return list(dict.fromkeys(found))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+def _is_made_of(
+    document: Document, others: Iterable[str], *, may_hold_them: bool
+) -> bool:
+    """Whether a document is cut out of another text, or holds one, by their letters."""
+    letters = letters_of(document.text)
+    return any(
+        letters in each or (may_hold_them and each in letters) for each in others
+    )
