@@ -32,8 +32,7 @@ PDF: Block = {
 }
 IMAGE: Block = {"type": "image_url", "image_url": {"url": "https://a.org/page.png"}}
 KEPT = {"previous_response_id": "resp_1"}
-FILE_WORDS = "was shown a file, such as a PDF"
-IMAGE_WORDS = "was shown an image"
+NO_TEXT_WORDS = "such as an image or a PDF"
 KEPT_WORDS = "names what the model's provider keeps"
 
 
@@ -147,10 +146,10 @@ def journey_of_run(sample: Sample) -> Journey:
     return evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
 
 
-def assert_unknown(model: Attributes, grade: str, words: str) -> None:
+def assert_unknown(model: Attributes, words: str) -> None:
     sample = sample_of(model)
     assert sample.capture is not None
-    assert sample.capture.grade == grade, sample.capture.warnings
+    assert sample.capture.grade == "incomplete", sample.capture.warnings
     journey = journey_of_run(sample)
     assert not losses(journey)
     assert journey.of("not_retrieved", "facts") is None
@@ -173,17 +172,17 @@ def test_a_plain_request_leaves_a_sample_exact(writes: Writes) -> None:
 
 @pytest.mark.parametrize("writes", DIALECTS)
 def test_a_file_makes_a_sample_incomplete(writes: Writes) -> None:
-    assert_unknown(writes([PDF], {}), "incomplete", FILE_WORDS)
+    assert_unknown(writes([PDF], {}), NO_TEXT_WORDS)
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_an_image_leaves_facts_unknown(writes: Writes) -> None:
-    assert_unknown(writes([IMAGE], {}), "inferred", IMAGE_WORDS)
+def test_an_image_makes_a_sample_incomplete(writes: Writes) -> None:
+    assert_unknown(writes([IMAGE], {}), NO_TEXT_WORDS)
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
 def test_what_a_provider_keeps_makes_a_sample_incomplete(writes: Writes) -> None:
-    assert_unknown(writes([], KEPT), "incomplete", KEPT_WORDS)
+    assert_unknown(writes([], KEPT), KEPT_WORDS)
 
 
 def parts(*contents: Block) -> Attributes:
@@ -213,36 +212,17 @@ MEDIA = "@@@langfuseMedia:type={}|id=1|source=bytes@@@"
 
 
 @pytest.mark.parametrize(
-    ("model", "grade", "words"),
+    "model",
     [
-        (parts({"type": "blob", "mime_type": "image/png"}), "inferred", IMAGE_WORDS),
-        (parts({"type": "uri", "modality": "image"}), "inferred", IMAGE_WORDS),
-        (parts({"type": "uri", "modality": "audio"}), "inferred", "sound or video"),
-        (parts({"type": "blob", "mime_type": "a/pdf"}), "incomplete", FILE_WORDS),
-        (
-            written_by_python("ImageBlock(block_type='image', image=b'iVB')"),
-            "inferred",
-            IMAGE_WORDS,
-        ),
-        (
-            {
-                **mlflow((), {}),
-                "mlflow.spanInputs": json.dumps({"messages": [HAYSTACK]}),
-            },
-            "inferred",
-            IMAGE_WORDS,
-        ),
-        (
-            langfuse([{"type": "text", "text": "x"}, MEDIA.format("a/pdf")], {}),  # type: ignore[list-item]  # a text in place of a file
-            "incomplete",
-            FILE_WORDS,
-        ),
+        parts({"type": "blob", "mime_type": "image/png"}),
+        parts({"type": "uri", "modality": "audio"}),
+        written_by_python("ImageBlock(block_type='image', image=b'iVB')"),
+        {**mlflow((), {}), "mlflow.spanInputs": json.dumps({"messages": [HAYSTACK]})},
+        langfuse([{"type": "text", "text": "x"}, MEDIA.format("a/pdf")], {}),  # type: ignore[list-item]  # a text in place of a file
     ],
 )
-def test_other_forms_of_what_no_span_holds(
-    model: Attributes, grade: str, words: str
-) -> None:
-    assert_unknown(model, grade, words)
+def test_other_forms_of_what_no_span_holds(model: Attributes) -> None:
+    assert_unknown(model, NO_TEXT_WORDS)
 
 
 @pytest.mark.parametrize(

@@ -944,9 +944,9 @@ TEXTS_OF_TOOLS = {
     **dict.fromkeys(("42", "Done.", "[]", "Berlin", "北京", "4.4 pounds"), False),
     FARO: True,
     PORTO: False,  # a text that is a context already
-    f"Title: Porto\n{PORTO}\n[https://porto.example]": False,
+    f"Title: Porto\n{PORTO}\n[https://porto.example]": True,  # hedged
     f"{PORTO}\n\n{FARO}": True,  # a context, and what nobody divided
-    json.dumps({"title": "Porto", "text": PORTO}): False,
+    json.dumps({"title": "Porto", "text": PORTO}): True,  # hedged
     json.dumps([{"text": PORTO}, {"text": FARO}]): True,
 }
 

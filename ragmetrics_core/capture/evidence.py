@@ -321,17 +321,11 @@ class _Reading:
         """Note what the prompts show of each passage, and which call dropped it."""
         fates = _Fates(self.found, self.lists, self._seen_in_prompts())
         result.dropped_by, result.ranks = fates.dropped_by, fates.ranks
-        is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
-            each.code for each in self.doubts
-        )
+        codes = {each.code for each in self.doubts}
+        is_open = self.found.may_be_shown_changed or bool(codes & _LEAVES_CHAIN_OPEN)
         if fates.shown_though_left_out and result.evidence_from == "prompt":
             self.doubts.append(Doubt("quoted"))
         for identity, (_, showing) in self.showings.items():
-            is_open = (
-                identity in fates.replaced
-                or not is_chain_known
-                or self.found.has_documents_of_unknown_origin
-            )
             is_unknown = showing.extent == "not" and is_open
             result.showings[identity] = _UNKNOWN if is_unknown else showing
 
@@ -352,8 +346,8 @@ class _Fates:
 
     Attributes:
         dropped_by: The first call that dropped a passage.
-        ranks: The rank, from 1, in the last list that holds it.
-        replaced: The passages in whose stead a call may have returned others.
+        ranks: The rank, from 1, in the last list that holds it; None where a call gave
+            several lists, one of which may lead nowhere.
         shown_though_left_out: The passages that a call left out and a prompt shows: it
             may quote them from elsewhere, such as an earlier answer.
     """
@@ -366,18 +360,13 @@ class _Fates:
     ) -> None:
         self.dropped_by: dict[DocumentKey, Node] = {}
         self.ranks: dict[DocumentKey, int | None] = {}
-        self.replaced: set[DocumentKey] = set()
         self.shown_though_left_out: set[DocumentKey] = set()
         self._seen_in_prompts = frozenset(seen_later)
-        # of several lists one may lead nowhere: whether these were kept is unknown
-        self._sorted: set[DocumentKey] = set()
-        taken_by: dict[Node, set[DocumentKey]] = {}
-        for each in lists_from_last:
-            if not each.is_returned:
-                taken = set(map(found.identity, each.documents))
-                taken_by[each.call] = taken
-                if each.call.sorts_documents:
-                    self._sorted |= taken
+        taken_by = {
+            each.call: set(map(found.identity, each.documents))
+            for each in lists_from_last
+            if not each.is_returned
+        }
         for each in lists_from_last:
             if each.is_returned:
                 returned = list(map(found.identity, each.documents))
@@ -394,15 +383,14 @@ class _Fates:
     ) -> None:
         """Note what a call did; the calls behind it were noted before."""
         left_out = taken - set(returned)
-        if not set(returned) <= taken:
-            self.replaced |= left_out
-        elif seen_later.isdisjoint(left_out):
-            self.dropped_by.update(dict.fromkeys(left_out, call))
-        else:
-            self.shown_though_left_out |= left_out & self._seen_in_prompts
+        if set(returned) <= taken:
+            if seen_later.isdisjoint(left_out):
+                self.dropped_by.update(dict.fromkeys(left_out, call))
+            else:
+                self.shown_though_left_out |= left_out & self._seen_in_prompts
         for rank, identity in enumerate(returned, start=1):
             if identity in taken:
-                known_rank = None if identity in self._sorted else rank
+                known_rank = None if call.sorts_documents else rank
                 self.ranks.setdefault(identity, known_rank)
 
 
@@ -488,18 +476,15 @@ def _note(
 ) -> PassageNote:
     """Return the note on one retrieved passage; ``place`` is that of its context."""
     passage = found.passages[identity]
-    dropped_by = found_evidence.dropped_by.get(identity)
+    dropped_by = None if place is not None else found_evidence.dropped_by.get(identity)
     rank = None if dropped_by else found_evidence.ranks.get(identity)
-    is_kept = None if rank is None else True
-    if dropped_by is not None:
-        is_kept = place is not None
-    is_dropped = dropped_by is not None and place is None
+    is_kept = None if rank is None and dropped_by is None else dropped_by is None
     return PassageNote(
         retriever=passage.found_by.name,
         rank=passage.rank,
         kept=is_kept,
         rank_kept=rank,
-        dropped_by=dropped_by.name if dropped_by and is_dropped else None,
+        dropped_by=None if dropped_by is None else dropped_by.name,
         context=place,
         share=_share(
             document,
@@ -514,13 +499,11 @@ def _share(
     document: Document, showing: Showing, place: int | None, found_evidence: Evidence
 ) -> float | None:
     """Return the share of a passage's letters that was shown; None if it is unknown."""
-    if found_evidence.evidence_from not in ("prompt", "named"):
-        is_seen = found_evidence.prompts is not None and showing.extent == "not"
-        return 0.0 if is_seen and place is None else None
     if place is None:
         return 0.0 if showing.extent == "not" else None
-    contexts = found_evidence.contexts or ()
-    shown = letters_of(contexts[place].text)
+    if found_evidence.evidence_from == "flow":
+        return None
+    shown = letters_of((found_evidence.contexts or ())[place].text)
     if any(letters_of(text) in shown for text in document.own_texts):
         return 1.0
     letters = letters_of(document.text_without_metadata)

@@ -15,6 +15,7 @@ from ragmetrics_core.capture.calls import Calls, DocumentList, Order, Passage, e
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
 BroughtKind = Literal["retrieval", "tool", "given", "written"]
@@ -81,12 +82,15 @@ class Found:
             )
 
     @property
-    def has_documents_of_unknown_origin(self) -> bool:
-        """Whether a call was handed documents that no call is known to have brought.
+    def may_be_shown_changed(self) -> bool:
+        """Whether prompts may show passages as documents that were made of them.
 
-        They may be made of passages, such as the numbered pieces of a citing engine.
+        A call made documents of others, or was handed some that no call is known to have
+        brought, such as the numbered pieces of a citing engine.
         """
-        return bool(self._of_unknown_origin)
+        return any(
+            each.is_made_of_others or each.is_of_unknown_origin for each in self.brought
+        )
 
     def identity(self, document: Document) -> DocumentKey:
         """Return what tells a document from others."""
@@ -169,21 +173,31 @@ class Found:
     def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
         """Read what a step returned: passages, and documents that it found or made.
 
-        A step that kept all that it had at hand found the others. One that left some out
-        may have made the others of them: pieces, windows, summaries.
+        It made what stands in passages, or holds some: pieces, windows, summaries. And
+        where it left out some of what it had at hand, it made all of it.
         """
         new_documents = self._new(documents)
         at_hand = {letters_of(each.text) for each in self._documents_at_hand(call)}
-        is_keeping_all = at_hand <= {letters_of(each.text) for each in documents}
         is_reranker = call.kind == "reranker" and bool(at_hand)
-        is_made_of_others = is_reranker or not is_keeping_all
-        if is_made_of_others and not all(
-            _is_made_of(each, at_hand, may_hold_them=is_reranker)
-            for each in new_documents
-        ):
-            self.doubts.append(Doubt("changed_by_step", call.name))
-        self._bring(
-            call, new_documents, "retrieval", is_made_of_others=is_made_of_others
+        if not is_reranker and at_hand <= {letters_of(each.text) for each in documents}:
+            made = [each for each in new_documents if self._is_made(each)]
+        else:
+            made = new_documents
+            if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
+                self.doubts.append(Doubt("changed_by_step", call.name))
+        others = [each for each in new_documents if each not in made]
+        self._bring(call, others, "retrieval")
+        self._bring(call, made, "retrieval", is_made_of_others=True)
+
+    def _is_made(self, document: Document, *, is_cut: bool = False) -> bool:
+        """Whether a document is cut out of a passage, or holds one, by their letters."""
+        letters = letters_of(document.text)
+        if len(letters) < SHORTEST:
+            return False
+        return any(
+            letters in known
+            or (not is_cut and len(known) >= SHORTEST and known in letters)
+            for known in self._identity_by_letters
         )
 
     def _bring(
@@ -198,8 +212,8 @@ class Found:
         for rank, document in enumerate(documents, start=1):
             passage = Passage(document, call, rank)
             self.passages.setdefault(self.identity(document), passage)
-        is_listed = not self.calls.is_in_search(call)
-        if is_listed and (documents or self._is_search(call)):
+        is_empty_search = not is_made_of_others and self._is_search(call)
+        if (documents or is_empty_search) and not self.calls.is_in_search(call):
             self.brought.append(
                 Brought(
                     kind,
@@ -277,13 +291,3 @@ def _are_cuts(forms: Iterable[str]) -> bool:
     """Whether all texts are cut out of the longest one."""
     longest = max(forms, key=len)
     return all(form in longest for form in forms)
-
-
-def _is_made_of(
-    document: Document, others: Iterable[str], *, may_hold_them: bool
-) -> bool:
-    """Whether a document is cut out of another text, or holds one, by their letters."""
-    letters = letters_of(document.text)
-    return any(
-        letters in each or (may_hold_them and each in letters) for each in others
-    )

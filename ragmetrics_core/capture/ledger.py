@@ -112,7 +112,7 @@ def _places_of_documents(
         if found.identity(document) in identities or letters_of(document.text) in texts
     )
     is_all = len(places) == len(brought.documents)
-    return places if is_all or not found.has_documents_of_unknown_origin else None
+    return places if is_all or not found.may_be_shown_changed else None
 
 
 def _places_of_texts(

@@ -26,41 +26,15 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
 
-_OWN_TOOL = "let a tool of the application search, which returns its texts"
-_ANY_REMEDY = (
-    "the provider names sources without their texts; see whether one of its settings"
-    f" returns them, or {_OWN_TOOL}"
+_NOT_TOLD = (
+    "of what the provider's {} found, or they are told in a form that is not read: OpenAI"
+    ' returns them with include=["file_search_call.results"], and of the web at most with'
+    ' "web_search_call.results"; Anthropic returns those of the web encrypted, and'
+    " readable by its tool web_fetch alone; Gemini returns the addresses of the web alone."
+    " Let a tool of the application search, which returns its texts, or say where the"
+    " contexts are by contexts_from"
 )
-_REMEDIES = {
-    "file_search": (
-        "OpenAI returns the texts that file_search found with"
-        ' include=["file_search_call.results"]'
-    ),
-    "web_search": (
-        "OpenAI returns the texts that web_search found at most with"
-        ' include=["web_search_call.results"]; Anthropic returns them encrypted, and'
-        f" readable by its tool web_fetch alone; or {_OWN_TOOL}"
-    ),
-    "google_search": (
-        "Gemini returns at most the addresses that its search found, under any setting;"
-        f" {_OWN_TOOL}"
-    ),
-    "cited sources": (
-        "the answer cites a source whose text does not stand in the prompt; hand it in"
-        " as text, or see whether a setting of the provider returns it: OpenAI returns"
-        ' the texts that file_search found with include=["file_search_call.results"]'
-    ),
-    "provider's search": (
-        "the reply tells of a search or tool of the provider in a form that is not"
-        f" read; {_OWN_TOOL}, or say where the contexts are by contexts_from"
-    ),
-}
-_UNTOLD = (
-    ", and nothing tells what it found; let a tool of the application search, or say"
-    " where the contexts are by contexts_from"
-)
-_HIDDEN_TOOL = "the model could use {} of its provider" + _UNTOLD
-_SEARCHES_BY_ITSELF = "the model {} searches by itself" + _UNTOLD
+_UNREAD = "search"  # the name of one of which nothing else is known
 
 
 @dataclass(frozen=True)
@@ -135,11 +109,7 @@ _TOOLS_OF_APPLICATION = (
 _SEARCHING_MODEL = lazy_pattern(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
-# what OpenAI adds to each address that it cites
-_MARK_OF_OPENAI = lazy_pattern(r"(?<=[?&])utm_source=openai&|[?&]utm_source=openai\b")
-_CAPITAL = lazy_pattern(r"(?<=[a-z])[A-Z]")
 _DEEPEST = 12
-_LARGEST_SCORE = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -174,6 +144,7 @@ class ProviderSearch:
         model wrote its answer.
         """
         is_known = self.error is None and not self.is_incomplete
+        not_told = (_NOT_TOLD.format(self.name),) if self.is_incomplete else ()
         return Node(
             "retriever",
             self.name,
@@ -183,14 +154,8 @@ class ProviderSearch:
             documents=tuple(self.documents) if self.documents or is_known else None,
             error=self.error,
             by_provider=True,
-            lacks_texts=self.is_incomplete,
-            remarks=(self._remedy,) if self.is_incomplete else (),
+            evidence_not_recorded=not_told,
         )
-
-    @property
-    def _remedy(self) -> str:
-        """What makes the provider return the texts."""
-        return _REMEDIES.get(self.name, _ANY_REMEDY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +166,15 @@ class ProviderEvidence:
         searches: The searches, in their order.
         citations: The sources that the provider names for places of the reply.
         model: The model that replied, by the word of the provider; None if not told.
-        hidden_tools: The provider's tools that the model could use, where the framework
-            hands on nothing of what they found.
     """
 
     searches: tuple[ProviderSearch, ...] = ()
     citations: tuple[CitedSource, ...] = ()
     model: str | None = None
-    hidden_tools: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
-        return bool(self.searches or self.citations or self.hidden_tools)
+        return bool(self.searches or self.citations)
 
     @property
     def message(self) -> Message | None:
@@ -224,7 +186,7 @@ class ProviderEvidence:
 
     def with_unread_search(self) -> ProviderEvidence:
         """Return it with a search of which nothing else is known, if it tells of none."""
-        unread = (ProviderSearch("provider's search"),)
+        unread = (ProviderSearch(_UNREAD),)
         return replace(self, searches=self.searches or unread)
 
 
@@ -256,7 +218,7 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
             model = model or (name if isinstance(name, str) else None)
             reply.read(place)
             if place.get("object") == "response" and "output" not in place:
-                reply.note_hidden_tools(place)
+                reply.read_tools(place)
     return replace(reply.evidence(), model=model)
 
 
@@ -281,7 +243,6 @@ class _ReplyBeingRead:
         citations: The sources that the provider names for places of the reply.
         whole_text: The text of the reply, if the provider gives it in one piece.
         text_of_blocks: The text of the blocks that were read so far.
-        hidden_tools: See ``ProviderEvidence``.
         is_unread: Whether something tells of a search, and is not read.
     """
 
@@ -289,14 +250,12 @@ class _ReplyBeingRead:
     citations: dict[CitedSource, None] = field(default_factory=dict)
     whole_text: str = ""
     text_of_blocks: str = ""
-    hidden_tools: dict[str, None] = field(default_factory=dict)
     is_unread: bool = False
     is_counted: bool = False
 
     def read(self, value: object, depth: int = _DEEPEST) -> None:
         """Read any value of a reply, and the blocks inside it."""
-        if isinstance(value, BaseModel):
-            value = value.model_dump()
+        value = _plain(value)
         if isinstance(value, (list, tuple)) and depth:
             for element in value:
                 self.read(element, depth - 1)
@@ -320,7 +279,7 @@ class _ReplyBeingRead:
             for key, inner in block.items():
                 is_in_wrapper = not kind or key in _FIELDS_OF_WRAPPER
                 if is_in_wrapper and key not in _FIELDS_PASSED_OVER:
-                    self._read_field(_in_snake_case(str(key)), inner, depth)
+                    self._read_field(str(key), inner, depth)
 
     def _read_field(self, key: str, value: object, depth: int) -> None:
         """Read a field of an object that is no block of a known kind."""
@@ -328,7 +287,7 @@ class _ReplyBeingRead:
             for citation in _values_at(value, ""):
                 self._read_citation(citation, None)
         elif key == "grounding_metadata":
-            for grounding in _objects_at(_with_snake_case(value), ""):
+            for grounding in _objects_at(_plain(value), ""):
                 self._read_grounding(grounding)
         elif key == "usage":  # Anthropic's count of searches: all that a stream tells
             counts = next(_objects_at(value, "server_tool_use"), {})
@@ -396,17 +355,7 @@ class _ReplyBeingRead:
         if _is_place(first) and _is_place(last) and first <= last:
             offset = bounds[0] if bounds else 0
             start, end = first + offset, last + offset
-        self._add_citation(CitedSource(names=names, quote=quote, start=start, end=end))
-
-    def _add_citation(self, cited: CitedSource) -> None:
-        """Add a source; not without a place, if it was named for a place before."""
-        is_placed = any(
-            (other.names, other.quote) == (cited.names, cited.quote)
-            for other in self.citations
-            if other.start is not None
-        )
-        if cited.start is not None or not is_placed:
-            self.citations[cited] = None
+        self.citations[CitedSource(quote, start, end, names)] = None
 
     def _read_grounding(self, grounding: Fields) -> None:
         """Read the grounding metadata of Gemini into a search and its citations."""
@@ -429,18 +378,16 @@ class _ReplyBeingRead:
                 is_there = _is_place(index) and index < len(chunks)
                 chunk = _as_fields(chunks[index] if is_there else None)
                 names = _names_of(chunk) or (f"grounding chunk {index}",)
-                text = _text_of(chunk)
-                self._add_citation(
-                    CitedSource(names=names, start=start, end=end, text=text)
-                )
+                cited = CitedSource(None, start, end, names, _text_of(chunk))
+                self.citations[cited] = None
 
-    def note_hidden_tools(self, response: Fields) -> None:
-        """Note tools of OpenAI's response where a framework dropped its output."""
+    def read_tools(self, response: Fields) -> None:
+        """Read the tools of OpenAI's response, where a framework dropped its output."""
         for tool in _objects_at(response, "tools"):
             kind = str(tool.get("type") or "function")
             is_local = _field_at(tool, "environment.type") == "local"
             if kind not in _TOOLS_OF_APPLICATION and not is_local:
-                self.hidden_tools[kind] = None
+                self._search(kind, kind)
 
     def evidence(self) -> ProviderEvidence:
         """Sum up what was read of the whole reply."""
@@ -452,10 +399,8 @@ class _ReplyBeingRead:
         if self.is_counted and not searches:
             searches.append(ProviderSearch("web_search"))
         if self.is_unread:
-            searches.append(ProviderSearch("provider's search"))
-        return ProviderEvidence(
-            tuple(searches), tuple(self.citations), None, tuple(self.hidden_tools)
-        )
+            searches.append(ProviderSearch(_UNREAD))
+        return ProviderEvidence(tuple(searches), tuple(self.citations))
 
 
 # Into the tree
@@ -476,6 +421,9 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
         call.reply = replace(call.reply, cited_sources=evidence.citations)
     if any(child.by_provider for child in call.children):
         return
+    names = filter(None, (call.model, evidence.model))
+    if not evidence and any(map(_SEARCHING_MODEL.search, names)):
+        evidence = evidence.with_unread_search()
     shown = evidence.message
     known_texts = [message.text for message in (*call.prompt, *filter(None, [shown]))]
     searches = list(evidence.searches)
@@ -485,14 +433,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     call.children += [search.node(call) for search in searches]
     if shown is not None:
         call.prompt = (*call.prompt, shown)
-    remarks = [_HIDDEN_TOOL.format(name) for name in evidence.hidden_tools]
-    if not evidence:
-        names = [name for name in (call.model, evidence.model) if name]
-        searching = [name for name in names if _SEARCHING_MODEL.search(name)]
-        remarks = [_SEARCHES_BY_ITSELF.format(name) for name in searching[:1]]
-    call.remarks += tuple(remarks)
-    is_unread = any(search.name == "provider's search" for search in searches)
-    if remarks or is_unread:
+    if any(search.name == _UNREAD for search in searches):
         call.may_have_searched = True
 
 
@@ -551,24 +492,8 @@ def _mentions_search(name: str) -> bool:
     return _TELLS_OF_SEARCH.search(name) is not None
 
 
-@lru_cache(maxsize=1024)
-def _in_snake_case(key: str) -> str:
-    """Return a name of Google's JSON as its client in Python has it."""
-    return _CAPITAL.sub(lambda capital: f"_{capital[0].lower()}", key)
-
-
-def _with_snake_case(value: Any, depth: int = _DEEPEST) -> Any:
-    """Return JSON of Google's with the names that its client in Python has."""
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, (list, tuple)) and depth:
-        return [_with_snake_case(element, depth - 1) for element in value]
-    if not isinstance(value, Mapping) or not depth:
-        return value
-    return {
-        _in_snake_case(str(key)): _with_snake_case(inner, depth - 1)
-        for key, inner in value.items()
-    }
+def _plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else value
 
 
 def _is_text(value: object) -> bool:
@@ -603,9 +528,7 @@ def _add_results(search: ProviderSearch, name: str, block: Fields) -> None:
     returned = block.get(name)
     search.error = search.error or _error_of(block, returned)
     search.has_result = isinstance(returned, (list, tuple, Mapping))
-    if name == "output" and _is_text(
-        returned
-    ):  # LangChain's form may hold a text alone
+    if name == "output" and _is_text(returned):  # LangChain's form
         returned, search.has_result = {"text": returned}, True
     for result in _values_at(returned, ""):
         text = _text_of(_as_fields(result))
@@ -643,10 +566,7 @@ def _text_of(result: Fields) -> str | None:
 
 
 def _names_of(source: Fields) -> tuple[str, ...]:
-    """What a source is called: its address, id, file name and title; () for no name.
-
-    An address that OpenAI marked as its own is a name without this mark as well.
-    """
+    """What a source is called: its address, id, file name and title; () for no name."""
     names: list[str] = []
     holders = [source]
     for place in _PLACES_OF_NAMES:
@@ -655,7 +575,7 @@ def _names_of(source: Fields) -> tuple[str, ...]:
         for holder in holders:
             name = holder.get(key)
             if isinstance(name, str) and name.strip():
-                names += [name, _MARK_OF_OPENAI.sub("", name)]
+                names.append(name)
     return tuple(dict.fromkeys(names))
 
 
@@ -668,16 +588,9 @@ def _document(text: str, fields: Fields) -> Document:
                 is_plain = isinstance(value, (str, int, float))
                 if is_plain and value != text and key not in ("type", "snippet"):
                     metadata[str(key)] = value
-    return Document(text, None, _finite(fields.get("score")), metadata)
-
-
-def _finite(score: object) -> float | None:
-    """A score that is a finite number; None for anything else."""
-    if isinstance(score, bool) or not isinstance(score, (int, float)):
-        return None
-    # an integer of JSON may be larger than any float
-    is_finite = abs(score) < _LARGEST_SCORE and math.isfinite(score)
-    return float(score) if is_finite else None
+    score = fields.get("score")
+    is_finite = isinstance(score, float) and math.isfinite(score)
+    return Document(text, None, score if is_finite else None, metadata)
 
 
 def _name_of_search(block: Fields) -> str:

@@ -10,7 +10,7 @@ Ledger       the searches and tool calls of this turn and of earlier ones
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from ragmetrics_core.capture.answer import answers
 from ragmetrics_core.capture.calls import Calls
@@ -21,14 +21,13 @@ from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.ledger import ledger
-from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
+from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
 
 _NO_OVERRIDES = Overrides()
-_FEWEST_WORDS = 6  # of a sentence; titles and links have fewer
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence: name the contexts by contexts_from"
@@ -181,8 +180,6 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
         has_no_end = node.ended is None and node.error is None
         if node.kind == "retriever" and has_no_end:
             yield Doubt("not_recorded", f"of the search {node.name}, which did not end")
-        if node.lacks_texts:
-            yield Doubt("not_recorded", f"of what the provider's {node.name} found")
         for words in node.evidence_not_recorded:
             yield Doubt("not_recorded", words)
         for words in node.remarks:
@@ -226,35 +223,11 @@ def _doubt_of_tools(
         if call.kind != "tool" or call.turn != table.turn or not call.items:
             continue
         text = call.items[0].text
-        is_value = len(letters_of(text)) < SHORTEST
-        is_said = is_value or not call.shown or _are_said(text, context_letters)
-        if found_evidence.contexts is not None and is_said:
+        letters = letters_of(text)
+        is_said = any(letters in each for each in context_letters)
+        is_value = len(letters) < SHORTEST
+        is_left_out = is_value or is_said or not call.shown
+        if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None
     return Doubt("tool_text", ", ".join(names)) if names else None
-
-
-def _are_said(text: str, context_letters: Sequence[str]) -> bool:
-    """Whether contexts say a tool's text, or all of it but short lines, such as titles."""
-    letters = letters_of(text)
-    if any(letters in each for each in context_letters):
-        return True
-    parts = list(texts_in(parse_json(text))) or [text]
-    parts_letters = list(map(letters_of, parts))
-    is_in_part = any(
-        each and each in part for each in context_letters for part in parts_letters
-    )
-    lines = [line for part in parts for line in part.splitlines()]
-    return is_in_part and not any(_says_more(line, context_letters) for line in lines)
-
-
-def _says_more(line: str, context_letters: Sequence[str]) -> bool:
-    """Whether a line is a sentence, beside what contexts say of it."""
-    letters = letters_of(line)
-    if any(letters in each for each in context_letters):
-        return False
-    for each in context_letters:
-        if each:
-            letters = letters.replace(each, "")
-    is_of_words = len(line.split()) >= _FEWEST_WORDS
-    return is_of_words and len(letters) >= SHORTEST

@@ -4,14 +4,14 @@ A step is a node of a graph, a step of a workflow or a function in a chain. What
 given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import documents_in, texts_in
-from ragmetrics_core.capture.shown import SHORTEST
-from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+from ragmetrics_core.capture.plain_values import documents_in
+from ragmetrics_core.capture.tree import Document, Node
 
-_FEWEST_LISTS = 2  # a step sorts documents into two lists at least
+# under which recorders put the value that a step was given, or returned
+_WRAPPERS = ("outputs", "output", "inputs", "input")
 
 
 def note_documents_of_step(node: Node, given: object, returned: object) -> None:
@@ -19,8 +19,7 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
 
     Example: a step was given [A], and returned [A, B]: it passed A on, and brought B. A
     with another text or score counts as brought. A step that returned an empty list in
-    the place of its documents dropped them all: its documents are (). Whether the step
-    sorted its documents is written into the call as well.
+    the place of its documents dropped them all: its documents are ().
 
     Args:
         node: The call, with its ``documents_among_inputs``; it is changed.
@@ -28,124 +27,47 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
         returned: What it returned.
     """
     identities_given = {_identity(document) for document in node.documents_among_inputs}
-    brought = []
-    passed_on = []
-    for document in documents_in(returned):
-        if _identity(document) in identities_given:
-            passed_on.append(document)
-        else:
-            brought.append(document)
-    is_none_returned = not brought and not passed_on
-    if is_none_returned and _drops_all_documents(given, returned):
-        node.documents = ()  # an empty list: it dropped all
-    else:
-        node.documents = tuple(brought) or None  # None: it brought no documents
+    documents = list(documents_in(returned))
+    brought = [each for each in documents if _identity(each) not in identities_given]
+    passed_on = [each for each in documents if _identity(each) in identities_given]
+    drops_all = not documents and _drops_all(_by_name(given), _by_name(returned))
+    node.documents = tuple(brought) if brought or drops_all else None
     node.documents_passed_on = tuple(passed_on)
-    node.sorts_documents = sorts_documents(given, returned)
+    node.sorts_documents = sorts_documents(returned)
 
 
-def sorts_documents(given: object, returned: object) -> bool:
-    """Whether a step sorted its documents into several lists, each under its own name.
-
-    Example: a step was given ``{"documents": [A, B, C]}``, and returned ``{"documents":
-    [A, B], "rejected": [C]}``. A list that the step was given as it is, and hands on
-    among others, counts for none of them.
-
-    Args:
-        given: What the step was given.
-        returned: What it returned.
-    """
-    returned = _without_wrapping(returned, ("outputs", "output"))
-    if not isinstance(returned, Mapping) or len(returned) < _FEWEST_LISTS:
-        return False
-    document_keys_taken = {
-        _keys_of(documents) for documents in _lists_under_names(given)
+def _drops_all(given: Mapping[Any, object], returned: Mapping[Any, object]) -> bool:
+    """Whether an empty list stands where a step was given documents."""
+    names_of_empty_lists = {
+        name
+        for name, value in returned.items()
+        if isinstance(value, (list, tuple)) and not value
     }
-    lists_made = [
-        documents
-        for documents in _lists_under_names(returned)
-        if _keys_of(documents) not in document_keys_taken
-    ]
-    return len(lists_made) >= _FEWEST_LISTS
+    return any(_has_documents(given.get(name)) for name in names_of_empty_lists)
 
 
-def _keys_of(documents: Sequence[Document]) -> tuple[DocumentKey, ...]:
-    """Return the keys of some documents, in their order."""
-    return tuple(document.key for document in documents)
+def sorts_documents(returned: object) -> bool:
+    """Whether a step returned documents under several names, such as "rejected"."""
+    return sum(map(_has_documents, _by_name(returned).values())) > 1
 
 
-def _lists_under_names(value: object) -> Iterator[tuple[Document, ...]]:
-    """Yield the documents under each name of a mapping; names without any are left out."""
-    values = value.values() if isinstance(value, Mapping) else ()
-    for value_of_name in values:
-        documents = tuple(documents_in(value_of_name))
-        if documents:
-            yield documents
+def _by_name(value: object) -> Mapping[Any, object]:
+    """Return a value without what a recorder put around it; under "" if it has no names."""
+    if not isinstance(value, Mapping):
+        return {"": value}
+    for name in _WRAPPERS:
+        if name in value:
+            return _by_name(value[name])
+    return value
+
+
+def _has_documents(value: object) -> bool:
+    return next(iter(documents_in(value)), None) is not None
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:
     """Return what must be equal for a document to count as passed on, not brought."""
     return document.id, document.text, document.score
-
-
-def _drops_all_documents(given: object, returned: object) -> bool:
-    """Whether a step returned an empty list in the place of documents that it took.
-
-    Example: a node of a graph takes ``{"documents": [A, B]}`` and returns
-    ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``. False
-    if it also returned a new text, which may be a summary of the documents.
-    """
-    given = _without_wrapping(given, ("inputs", "input"))
-    returned = _without_wrapping(returned, ("outputs", "output"))
-    if _is_empty_list(returned):
-        return isinstance(given, (list, tuple)) and _has_documents(given)
-    if not isinstance(given, Mapping) or not isinstance(returned, Mapping):
-        return False
-    if _long_texts_made(given, returned):
-        return False
-    names_of_lists = [name for name, value in given.items() if _has_documents(value)]
-    return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
-
-
-def _without_wrapping(value: object, names: Sequence[str]) -> object:
-    """Return what a recorder put into a mapping of its own, else the value itself.
-
-    Example: LangChain records the list ``[A]`` as ``{"output": [A]}``, and Traceloop
-    writes ``{"outputs": [A], "kwargs": {}}``.
-
-    Args:
-        value: The recorded input or output of a step.
-        names: The names under which recorders put it; the first counts beside others.
-    """
-    if not isinstance(value, Mapping):
-        return value
-    name_beside_others, name_alone = names
-    if name_beside_others in value:
-        return value[name_beside_others]
-    return value[name_alone] if set(value) == {name_alone} else value
-
-
-def _long_texts_made(given: object, returned: object) -> tuple[str, ...]:
-    """Return the texts that a step was not given; a word such as "yes" is left out."""
-    long_texts = [
-        text
-        for text in dict.fromkeys(texts_in(returned))
-        if len(letters_of(text)) >= SHORTEST
-    ]
-    if not long_texts:
-        return ()
-    texts_taken = set(texts_in(given))
-    return tuple(text for text in long_texts if text not in texts_taken)
-
-
-def _has_documents(value: object) -> bool:
-    """Whether a value holds a document."""
-    return next(iter(documents_in(value)), None) is not None
-
-
-def _is_empty_list(value: object) -> bool:
-    """Whether a value is a list or tuple without elements."""
-    return isinstance(value, (list, tuple)) and not value
 
 
 # an empty list as a tool's text

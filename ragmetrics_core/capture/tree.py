@@ -184,8 +184,8 @@ class Node:
             () for an empty list. Of a step only those that it did not merely pass on.
         documents_among_inputs: Documents that stood among the inputs of a step.
         documents_passed_on: Those of them that the step passed on.
-        sorts_documents: Whether it is a step that sorted its documents into several
-            lists, such as those it kept and those it rejected.
+        sorts_documents: Whether it returned documents under several names, such as
+            those it kept and those it rejected.
         text: What a tool or agent returned, as the model sees it.
         result: What a tool returned, as plain values: texts, numbers, mappings, and
             tuples of these. It tells how the text divides into passages; None if the
@@ -210,7 +210,6 @@ class Node:
         branch: What orders it among calls beside each other, where no tool call does.
         by_provider: Whether the provider of the model around it made it, while that
             model answered: a web search of the provider.
-        lacks_texts: Of a provider's call: whether the text of a source was not recorded.
         may_have_searched: Of a model: whether its provider may have searched without
             telling what it found.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
@@ -241,7 +240,6 @@ class Node:
     agent: str | None = None
     branch: str = ""
     by_provider: bool = False
-    lacks_texts: bool = False
     may_have_searched: bool = False
     remarks: tuple[str, ...] = ()
 

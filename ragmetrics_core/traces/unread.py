@@ -12,11 +12,7 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import find_instances
-from ragmetrics_core.capture.unread_requests import (
-    UnreadRequest,
-    parameters_in_reply,
-    unread_request,
-)
+from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, value_of
@@ -75,7 +71,8 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
         if "model" in mapping(value):  # a whole request, as of a provider's client
             parameters.update(_without_none(value))
     for value in _values(attributes, "output"):
-        parameters.update(parameters_in_reply(value))
+        if mapping(value).get("object") == "response":  # OpenAI's repeats the request's
+            parameters.update(_without_none(value))
     return unread_request(parameters, blocks)
 
 

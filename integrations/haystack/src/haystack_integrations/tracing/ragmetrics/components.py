@@ -29,11 +29,7 @@ from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
     sorts_documents,
 )
-from ragmetrics_core.capture.unread_requests import (
-    UnreadRequest,
-    parameters_in_reply,
-    unread_request,
-)
+from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
@@ -148,7 +144,7 @@ class Calls:
             note_documents_of_step(call, node.input, node.output_by_socket)
         elif found or call.kind in ("retriever", "reranker"):
             call.documents = found if node.output is not None else None
-            call.sorts_documents = sorts_documents(node.input, node.output_by_socket)
+            call.sorts_documents = sorts_documents(node.output_by_socket)
 
     def _fill_tool_call(
         self, call: Call, node: Node, documents: tuple[Document, ...]
@@ -376,7 +372,8 @@ def _unread_request(node: Node) -> UnreadRequest:
     # the generator's own parameters stand in its replies alone
     parameters: dict[str, object] = {}
     for reply in replies(node):
-        parameters.update(parameters_in_reply(reply.meta))
+        if reply.meta.get("object") == "response":  # OpenAI's repeats the request's
+            parameters.update(reply.meta)
     settings_of_call = node.input.get("generation_kwargs")
     if isinstance(settings_of_call, Mapping):
         parameters.update(settings_of_call)
