@@ -239,10 +239,14 @@ class Found:
 
     # What was retrieved
 
-    def retrieved(self) -> tuple[Document, ...] | None:
+    def retrieved(self, shown: Sequence[DocumentKey]) -> tuple[Document, ...] | None:
         """Return what searches returned, each document once; None if nothing searched.
 
-        Without a search it is what steps first returned.
+        Without a search it is what steps first returned. Of searches between the same
+        calls of models, the one whose document is shown first goes first.
+
+        Args:
+            shown: The identities of the documents shown, in the order of the prompt.
         """
         retrievals = [
             each
@@ -254,7 +258,16 @@ class Found:
         if not retrievals:
             return None
         order = Order(self.calls)
-        retrievals.sort(key=lambda each: order.sort_keys(each.call))
+        ranks = {identity: rank for rank, identity in enumerate(shown)}
+
+        def key(brought: Brought) -> tuple[int, int, float]:
+            identities = map(self.identity, brought.documents)
+            first_rank = min(
+                (ranks.get(each, len(ranks)) for each in identities), default=0
+            )
+            return order.step_of(brought.call), first_rank, brought.call.began
+
+        retrievals.sort(key=key)
         documents: dict[DocumentKey, Document] = {}
         for each in retrievals:
             for document in each.documents:

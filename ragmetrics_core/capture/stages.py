@@ -73,7 +73,8 @@ def _sample(
 ) -> Sample:
     """Put what the stages found into the sample of one answer."""
     tree = turn.tree
-    documents = found.retrieved()
+    shown = [each for each in found_evidence.identities if each is not None]
+    documents = found.retrieved(shown)
     retrieved = None
     if documents is not None:
         retrieved = tuple(document.context() for document in documents)
