@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ragmetrics_core.capture.calls import Calls, DocumentList, Order, Passage, end_of
+from ragmetrics_core.capture.calls import Calls, DocumentList, Passage, end_of
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
@@ -242,8 +242,8 @@ class Found:
     def retrieved(self, shown: Sequence[DocumentKey]) -> tuple[Document, ...] | None:
         """Return what searches returned, each document once; None if nothing searched.
 
-        Without a search it is what steps first returned. Of searches between the same
-        calls of models, the one whose document is shown first goes first.
+        Without a search it is what steps first returned. Of searches that ran beside
+        each other, the one whose document is shown first goes first.
 
         Args:
             shown: The identities of the documents shown, in the order of the prompt.
@@ -257,22 +257,40 @@ class Found:
         ]
         if not retrievals:
             return None
-        order = Order(self.calls)
-        ranks = {identity: rank for rank, identity in enumerate(shown)}
-
-        def key(brought: Brought) -> tuple[int, int, float]:
-            identities = map(self.identity, brought.documents)
-            first_rank = min(
-                (ranks.get(each, len(ranks)) for each in identities), default=0
-            )
-            return order.step_of(brought.call), first_rank, brought.call.began
-
-        retrievals.sort(key=key)
         documents: dict[DocumentKey, Document] = {}
-        for each in retrievals:
+        for each in self._in_order(retrievals, shown):
             for document in each.documents:
                 documents.setdefault(self.identity(document), document)
         return tuple(documents.values())
+
+    def _in_order(
+        self, retrievals: Sequence[Brought], shown: Sequence[DocumentKey]
+    ) -> list[Brought]:
+        """Sort searches by their begin; those that ran beside each other by what is shown."""
+        ranks = {identity: rank for rank, identity in enumerate(shown)}
+        in_order: list[Brought] = []
+        beside: list[Brought] = []
+
+        def first_rank(brought: Brought) -> int:
+            identities = map(self.identity, brought.documents)
+            return min((ranks.get(each, len(ranks)) for each in identities), default=0)
+
+        for each in sorted(retrievals, key=lambda each: each.call.began):
+            if not any(self._ran_beside(each.call, other.call) for other in beside):
+                in_order += sorted(beside, key=first_rank)
+                beside = []
+            beside.append(each)
+        return in_order + sorted(beside, key=first_rank)
+
+    def _ran_beside(self, call: Node, other: Node) -> bool:
+        """Whether two calls, or the branches of the run in which they stand, overlap."""
+        for around, around_other in zip(
+            self.calls.paths[call], self.calls.paths[other], strict=False
+        ):
+            if around is not around_other:
+                is_begun = around.began < end_of(around_other)
+                return is_begun and around_other.began < end_of(around)
+        return False
 
 
 def _ids_of_several_texts(calls: Calls) -> frozenset[str]:

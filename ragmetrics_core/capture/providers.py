@@ -30,8 +30,8 @@ _NOT_TOLD = (
     "of what the provider's {} found, or they are told in a form that is not read: OpenAI"
     ' returns them with include=["file_search_call.results"], and of the web at most with'
     ' "web_search_call.results"; Anthropic returns those of the web encrypted, and'
-    " readable by its tool web_fetch alone; Gemini returns the addresses of the web alone."
-    " Let a tool of the application search, which returns its texts, or say where the"
+    " readable by its tool web_fetch alone; Gemini returns the addresses of the web alone;"
+    " let a tool of the application search, which returns its texts, or say where the"
     " contexts are by contexts_from"
 )
 _UNREAD = "search"  # the name of one of which nothing else is known
