@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
 
 from ragmetrics_core.capture import Answer, Message
 from ragmetrics_core.capture.plain_values import answer_in, find_instances
@@ -15,8 +15,7 @@ def answers(run: Run) -> tuple[Answer, ...]:
 
     1. Answer objects in its output, such as an ``AnswerBuilder`` makes.
     2. The messages of the one output that holds some, or a text under a usual name.
-    3. The answer objects of the last component that made some.
-    4. The best passage that a reader cut out of documents.
+    3. The best passage that a reader cut out of documents.
 
     Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna".
 
@@ -29,7 +28,6 @@ def answers(run: Run) -> tuple[Answer, ...]:
         _objects(outputs)
         or _messages(outputs)
         or _text(outputs)
-        or _objects_of_last_component(run)
         or _best_extracted(outputs)
     )
 
@@ -113,20 +111,3 @@ def _text(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
     }
     text, name = answer_in(text_by_name)
     return () if text is None else (Answer(text, name),)
-
-
-def _objects_of_last_component(run: Run) -> tuple[Answer, ...]:
-    """The answer objects of the last component that made some for the user."""
-    for node in sorted(run.components(), key=lambda node: node.closed, reverse=True):
-        objects = _objects({node.path: node.output})
-        if objects and not _is_in_tool_before_answer(node):
-            return objects
-    return ()
-
-
-def _is_in_tool_before_answer(node: Node) -> bool:
-    """Whether a span is inside a tool after which its agent went on."""
-    return any(
-        ancestor.operation == AGENT_TOOL and not ancestor.ends_agent
-        for ancestor in node.ancestors
-    )

@@ -137,8 +137,6 @@ class Calls:
             self._fill_tool_call(call, node, found)
         else:
             call.query = self._query_of(node)
-            # a component that runs an agent returns the agent's "last_message"
-            call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
         if call.kind == "step" and given:
             call.documents_among_inputs, call.input_documents = given, ()
             note_documents_of_step(call, node.input, node.output_by_socket)
@@ -261,7 +259,7 @@ class Calls:
             return True
         if node.operation != COMPONENT or self.spans_inside[node]:
             return False
-        gives_replies = "replies" in (node.output_sockets or node.output_by_socket)
+        gives_replies = node.gives_replies or "replies" in node.output_by_socket
         return gives_replies and bool(prompt(node))
 
     @cached_property
@@ -274,30 +272,18 @@ def _searches(node: Node) -> bool:
     """Whether a component finds documents and takes none, by values or types of its sockets."""
     if node.operation != COMPONENT or any(documents_in(node.input)):
         return False
-    if _has_socket_of_documents(node.input_sockets):
+    if node.takes_documents:
         return False
-    found = _documents_found(node)
     # a retriever that found nothing has an output for documents with none in it
-    is_for_documents = _has_socket_of_documents(node.output_sockets)
-    return bool(found) or (is_for_documents and not any(documents_in(node.output)))
+    has_returned = any(documents_in(node.output))
+    return bool(_documents_found(node)) or (node.gives_documents and not has_returned)
 
 
 def _documents_found(node: Node) -> tuple[Document, ...]:
-    """The documents that a span returned, without those made of what it was given.
-
-    They may be texts that it was given. What a component sends as a prompt is for a
-    model, which writes its documents.
-    """
-    if (node.input_sockets.get("prompt") or {}).get("senders"):
-        return ()
+    """The documents that a span returned, without those made of texts that it was given."""
     documents = documents_with_text(documents_in(node.output))
     texts_given = set(texts_in(node.input)) if documents else set()
     return tuple(each for each in documents if each.text not in texts_given)
-
-
-def _has_socket_of_documents(sockets: Mapping[str, Any]) -> bool:
-    """Whether any of these inputs or outputs is of the type Document."""
-    return any("Document" in str(socket.get("type")) for socket in sockets.values())
 
 
 def _is_empty_search(node: Node) -> bool:

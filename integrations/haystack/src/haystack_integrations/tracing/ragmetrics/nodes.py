@@ -46,13 +46,11 @@ class CopiedMessage(Message):
         tool_calls: The tools that the message calls; of a tool's message the calls that
             it answers.
         model: The name of the model that wrote it; None if it does not say.
-        failed: Whether it is a tool's message that tells of a failure.
         unread_kinds: What it holds beside texts: "image", "file", or both.
         meta: What the model's provider said of a reply; empty for other messages.
     """
 
     model: str | None = None
-    failed: bool = False
     unread_kinds: tuple[str, ...] = field(default=(), compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -183,7 +181,6 @@ def _message(message: ChatMessage) -> CopiedMessage:
         message.text or "\n".join(_texts_of_results(results)),
         _tool_calls(message),
         model=model if isinstance(model, str) else None,
-        failed=any(result.error for result in results),
         # such as "image": the message holds what cannot be read as text
         unread_kinds=tuple(_unread_kinds(message)),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
@@ -240,20 +237,14 @@ def _are_answers_of_one_conversation(elements: Collection[object]) -> bool:
     """Whether elements are answers that an ``AnswerBuilder`` made of a conversation.
 
     Example: the messages [user "Who?", assistant "Anna"] become two answers, "Who?" and
-    "Anna". The builder keeps all messages in each answer's metadata. It was given a
-    conversation if messages of the user or of tools are among them.
+    "Anna". The builder keeps all messages in each answer's metadata.
     """
-    message_lists = []
-    for element in elements:
-        if isinstance(element, GeneratedAnswer) and element.meta:
-            message_lists.append(element.meta.get("all_messages"))
-    are_all_answers = bool(message_lists) and len(message_lists) == len(elements)
-    if not are_all_answers or not isinstance(message_lists[0], list):
-        return False
-    messages = [
-        message for message in message_lists[0] if isinstance(message, ChatMessage)
-    ]
-    return any(message.role.value != "assistant" for message in messages)
+    return any(
+        isinstance(message, ChatMessage) and message.role.value != "assistant"
+        for element in elements
+        if isinstance(element, GeneratedAnswer)
+        for message in (element.meta or {}).get("all_messages") or ()
+    )
 
 
 @dataclass(eq=False, slots=True)
@@ -265,16 +256,15 @@ class Node:
     type: str  # class of the component, with its module
     parent: Node | None  # the span around it
     opened: int  # when it began, by ``tick``
-    # input sockets, as Haystack describes them
-    input_sockets: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    # output sockets, likewise
-    output_sockets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    fed_sockets: tuple[str, ...] = ()  # its inputs that other components send
+    takes_documents: bool = False  # by the types of its inputs
+    gives_documents: bool = False  # by the types of its outputs
+    gives_replies: bool = False  # by the names of its outputs
     closed: int = 0  # when it ended; 0 while it goes on
     # values of its input sockets
     input: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # values of its output sockets; None if it ended without
     output: Any = field(default=None, repr=False)
-    failed: bool = False  # a tool said that it failed
     # the exception that it ended with
     error: str | None = field(default=None, repr=False)
 

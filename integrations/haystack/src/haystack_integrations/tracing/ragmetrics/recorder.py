@@ -97,15 +97,13 @@ class TeeSpan(Span):
 
     @guard_hook
     def _keep(self, key: str, value: Any) -> None:
-        """Record a tag of a span: its input, its output, or that a tool failed."""
+        """Record a tag of a span: its input or its output."""
         if self.node.operation not in KEPT:
             return
         if key in _INPUTS:
             self.node.input = self.run.copier.copied(value) or {}
         elif key in _OUTPUTS:
             self.node.output = self.run.copier.copied(value)
-        elif key == "haystack.tool.error":
-            self.node.failed = bool(value)
 
     @guard_hook
     def closed(self, error: BaseException | None) -> None:
@@ -301,19 +299,28 @@ def _open_span() -> TeeSpan | None:
 def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
     """Make the node of a span that begins, of what Haystack says of it (its tags).
 
-    Example: a component's span gives a node with its name "retriever", its class and
-    the descriptions of its sockets.
+    Example: a component's span gives a node with its name "retriever" and its class.
     """
+    inputs = tags.get("haystack.component.input_spec") or {}
+    outputs = tags.get("haystack.component.output_spec") or {}
     return Node(
         operation,
         name=_name_in(tags),
         type=str(tags.get("haystack.component.fully_qualified_type", "")),
         parent=parent,
         opened=tick(),
-        # the descriptions of its inputs and outputs
-        input_sockets=tags.get("haystack.component.input_spec") or {},
-        output_sockets=tags.get("haystack.component.output_spec") or {},
+        fed_sockets=tuple(
+            name for name, socket in inputs.items() if socket.get("senders")
+        ),
+        takes_documents=_has_socket_of_documents(inputs),
+        gives_documents=_has_socket_of_documents(outputs),
+        gives_replies="replies" in outputs,
     )
+
+
+def _has_socket_of_documents(sockets: Mapping[str, Any]) -> bool:
+    """Whether any of these inputs or outputs is of the type Document."""
+    return any("Document" in str(socket.get("type")) for socket in sockets.values())
 
 
 def _name_in(tags: Mapping[str, Any]) -> str:

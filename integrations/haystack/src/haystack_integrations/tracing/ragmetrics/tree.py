@@ -1,4 +1,4 @@
-"""From a recorded run, or from what a pipeline returned, to the core's trees of calls: a tree for each answer. Pure."""
+"""From a recorded run, or from what a pipeline returned, to the core's trees of calls. Pure."""
 
 from __future__ import annotations
 
@@ -73,28 +73,16 @@ def _by_component(output: object) -> object:
 def trees(run: Run, where: Overrides) -> list[Tree]:
     """Make the tree of a run, of which the core makes a sample for each answer.
 
-    A run that only fills a document store gives none.
-
     Args:
         run: The run.
         where: Where the user says that question, contexts and answer are.
     """
     calls = Calls(run)
-    if not calls.models and _is_indexing(run):
-        return []
     # what a run returned before it failed is no answer
     found = () if run.error else answers(run)
     if where.answer_from is not None:
         found = found[:1]  # the user says what the one answer is
     return [_tree(calls, found)]
-
-
-def _is_indexing(run: Run) -> bool:
-    """Whether a run writes documents into a store."""
-    return any(
-        "documents_written" in component.output_by_socket
-        for component in run.components()
-    )
 
 
 def _tree(calls: Calls, found: tuple[Answer, ...]) -> Tree:
@@ -166,12 +154,10 @@ def _is_resumed(run: Run) -> bool:
     if first_component is None:
         return False
     from_the_user = run.input.get(first_component.name) or {}
-    sockets_fed = [
-        name
-        for name, socket in first_component.input_sockets.items()
-        if socket.get("senders") and name not in from_the_user
-    ]
-    return any(first_component.input.get(name) for name in sockets_fed)
+    return any(
+        first_component.input.get(name) and name not in from_the_user
+        for name in first_component.fed_sockets
+    )
 
 
 def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
