@@ -254,20 +254,14 @@ class BackgroundEvaluator(Generic[Run]):
             if self._stopped:
                 return False
             if max_queue is not None and len(self._queue) >= max_queue:
-                self._count_lost(1, _FULL.format(max_queue))
+                self.dropped += 1
+                self.problems.note(_FULL.format(max_queue))
                 return False
             self._put_in_queue(
                 partial(self._make_samples, run),
                 time.monotonic() + self._linger_seconds,
             )
             return True
-
-    def _count_lost(self, runs: int, why: str) -> None:
-        """Count runs that are not judged, and note the reason as a problem."""
-        with self._state_changed:
-            self.dropped += runs
-        for _ in range(runs):
-            self.problems.note(why)
 
     def _put_in_queue(
         self, make_samples: Callable[[], Iterable[Sample]], due: float = 0.0
@@ -425,7 +419,7 @@ class BackgroundEvaluator(Generic[Run]):
             be none; the thread, which must end then, is forgotten.
         """
         with self._state_changed:
-            while not self._uncounted_results and not self._may_start_next_run:
+            while not self._uncounted_results and self._seconds_until_start != 0:
                 if self._stopped and not (self._queue or self._n_in_flight):
                     self._thread = None
                     return False
@@ -448,7 +442,7 @@ class BackgroundEvaluator(Generic[Run]):
         with self._state_changed:
             results = self._uncounted_results
             self._uncounted_results = deque()
-            if self._may_start_next_run:
+            if self._seconds_until_start == 0:
                 work = self._queue.popleft()
                 self._n_in_flight += 1  # the making of the samples counts, too
         # without the lock, since both calls run code of the user
@@ -461,11 +455,6 @@ class BackgroundEvaluator(Generic[Run]):
             if work is not None:
                 self._n_in_flight -= 1
             self._state_changed.notify_all()
-
-    @property
-    def _may_start_next_run(self) -> bool:
-        """Whether samples of the first run in the queue may be made now."""
-        return self._seconds_until_start == 0
 
     @property
     def _seconds_until_start(self) -> float | None:

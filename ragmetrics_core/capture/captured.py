@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Unpack
@@ -132,57 +131,19 @@ def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
     return sample_with(redacted, new_values)
 
 
-# the number of a block, and what makes its samples
-_EndedBlock = tuple[int, weakref.WeakMethod[Callable[[], None]]]
-_MOST_ENDED_BLOCKS = 1_000
+# The blocks that ended and were perhaps not read. A turn of a conversation gets the
+# calls of the turns in earlier blocks: so their samples are made first.
+_ended_blocks: weakref.WeakSet[Captured[Any]] = weakref.WeakSet()
+_numbers = itertools.count()
+_lock_of_blocks = Lock()
 
 
-class _EndedBlocks:
-    """The blocks that ended and were perhaps not read, in the order of their ends.
-
-    A turn of a conversation gets the calls of the turns in earlier blocks. So their
-    samples are made first, whichever block is read first. Blocks that nobody holds any
-    longer are left out, and so are all but the last 1,000.
-    """
-
-    def __init__(self) -> None:
-        self._blocks: deque[_EndedBlock] = deque(maxlen=_MOST_ENDED_BLOCKS)
-        self._numbers = itertools.count()
-        self._lock = Lock()
-
-    def add(self, make_samples: Callable[[], None]) -> int:
-        """Add a block that ended, and return its number in the order of the ends.
-
-        Args:
-            make_samples: The method of the block that makes its samples.
-        """
-        with self._lock:
-            number = next(self._numbers)
-            self._blocks.append((number, weakref.WeakMethod(make_samples)))
-            return number
-
-    def make_samples_before(self, number: int | None) -> None:
-        """Make the samples of the blocks that ended before another one.
-
-        Args:
-            number: The number of the other block; None if it has not ended.
-        """
-        for make_samples in self._take_before(number):
-            make_samples()
-
-    def _take_before(self, number: int | None) -> list[Callable[[], None]]:
-        """Take the blocks out that ended before another one; those still held by anybody."""
-        methods = []
-        with self._lock:
-            while self._blocks and (number is None or self._blocks[0][0] < number):
-                _, reference = self._blocks.popleft()
-                make_samples = reference()
-                if make_samples is not None:
-                    methods.append(make_samples)
-        return methods
-
-
-_ended_blocks = _EndedBlocks()
+def _blocks_ended_before(number: float) -> list[Captured[Any]]:
+    """List the blocks that ended before another one, and that somebody still holds."""
+    with _lock_of_blocks:
+        blocks = [block for block in _ended_blocks if block.number < number]
+        _ended_blocks.difference_update(blocks)
+    return sorted(blocks, key=lambda block: block.number)
 
 
 class Captured(Generic[Run]):
@@ -208,6 +169,7 @@ class Captured(Generic[Run]):
         problems: Internal errors, and why there is no sample; an application's own
             error is ``Sample.error``.
         recorded: Runs kept so far.
+        number: The block's number among those that ended; infinite until it ends.
     """
 
     def __init__(
@@ -239,9 +201,7 @@ class Captured(Generic[Run]):
         self._redaction = Redaction(redact, self.problems)
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
-        # How many capture blocks of this process ended before this one: their samples are
-        # made first, since this one may continue their conversation. None until it ends.
-        self._n_blocks_ended_before: int | None = None
+        self.number = float("inf")
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -256,7 +216,9 @@ class Captured(Generic[Run]):
 
     def end(self) -> None:
         """Note that the block ended: blocks that are read later may go on from it."""
-        self._n_blocks_ended_before = _ended_blocks.add(self._make_samples)
+        with _lock_of_blocks:
+            self.number = next(_numbers)
+            _ended_blocks.add(self)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -266,7 +228,8 @@ class Captured(Generic[Run]):
         samples of blocks that ended before are made first: a turn of a conversation
         gets the calls of its earlier turns.
         """
-        _ended_blocks.make_samples_before(self._n_blocks_ended_before)
+        for block in _blocks_ended_before(self.number):
+            block._make_samples()  # noqa: SLF001  # of the same class
         with self._lock:
             self._keep_samples_of_new_runs()
             return (*self._samples, *(self._finish_waiting_samples() or ()))

@@ -282,17 +282,15 @@ class _Reading:
                 for document in documents or ()
                 if writers.of(document, float("inf")) is None
             ]
-            is_empty = documents == () and self._a_search_ended()
+            is_empty = documents == () and self._all_searches_ended()
             if found_documents or is_empty:
                 return found_documents
         return None
 
-    def _a_search_ended(self) -> bool:
-        """Whether a search gave documents or an empty list, and did not fail."""
-        return any(
-            each.kind == "retrieval" and each.error is None
-            for each in self.found.brought
-        )
+    def _all_searches_ended(self) -> bool:
+        """Whether searches gave documents or an empty list, and none failed."""
+        errors = {each.error for each in self.found.brought if each.kind == "retrieval"}
+        return errors == {None}
 
     def _last_documents(self) -> list[Document] | None:
         """Return what the last calls returned of which no later call took anything.
@@ -301,7 +299,7 @@ class _Reading:
         unknown.
         """
         if not self.lists:
-            is_known = self._a_search_ended() and not self.turn.tree.n_without_text
+            is_known = self._all_searches_ended() and not self.turn.tree.n_without_text
             return [] if is_known else None
         returned = [each for each in self.lists if each.is_returned]
         if returned and not returned[0].documents:

@@ -165,12 +165,10 @@ class ProviderEvidence:
     Attributes:
         searches: The searches, in their order.
         citations: The sources that the provider names for places of the reply.
-        model: The model that replied, by the word of the provider; None if not told.
     """
 
     searches: tuple[ProviderSearch, ...] = ()
     citations: tuple[CitedSource, ...] = ()
-    model: str | None = None
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
@@ -209,17 +207,14 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
         ('file_search', 'lamp', ['Anna lit the lamp.'])
     """
     reply = _ReplyBeingRead()
-    model = None
     for place in places:
         if isinstance(place, Mapping):
             if isinstance(place.get("content"), str):
                 reply.whole_text = place["content"]
-            name = place.get("model_name") or place.get("model")
-            model = model or (name if isinstance(name, str) else None)
             reply.read(place)
             if place.get("object") == "response" and "output" not in place:
                 reply.read_tools(place)
-    return replace(reply.evidence(), model=model)
+    return reply.evidence()
 
 
 def chunk_tells_of_search(chunk: object) -> bool:
@@ -421,8 +416,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
         call.reply = replace(call.reply, cited_sources=evidence.citations)
     if any(child.by_provider for child in call.children):
         return
-    names = filter(None, (call.model, evidence.model))
-    if not evidence and any(map(_SEARCHING_MODEL.search, names)):
+    if not evidence and _SEARCHING_MODEL.search(call.model or ""):
         evidence = evidence.with_unread_search()
     shown = evidence.message
     known_texts = [message.text for message in (*call.prompt, *filter(None, [shown]))]

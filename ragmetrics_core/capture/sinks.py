@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import BinaryIO
 
-from ragmetrics_core.capture.hooks import Problems, guard_hook, renew_after_fork
+from ragmetrics_core.capture.hooks import Problems, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
 from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.models.judge_work import as_judge_work
@@ -104,31 +104,6 @@ def checked_sinks(sinks: object) -> list[Sink]:
     return listed_sinks
 
 
-class ProblemsOfSink:
-    """Counts the errors of one sink under the name of its class."""
-
-    def __init__(self, sink_name: str, problems: Problems) -> None:
-        self._sink_name = sink_name
-        self._problems = problems
-
-    def record(self, hook: str, error: BaseException) -> None:
-        """Count an error; the first of its kind is logged, without its words.
-
-        A sink of the user's may put texts of samples into them.
-        """
-        del hook  # the place where it raised says more
-        self._problems.note(
-            f"{self._sink_name}: {type(error).__name__}",
-            f"the sink {self._sink_name} raised {crash_in_words(error)}, and may not"
-            " have kept a result; mend the sink. The application and other sinks are"
-            " not affected",
-        )
-
-    def note(self, message: str) -> None:
-        """Count something that the user should know."""
-        self._problems.note(message)
-
-
 class Outlet:
     """A sink that may raise, be slow or hang, behind a queue and a thread of its own.
 
@@ -145,7 +120,8 @@ class Outlet:
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
         self._sink = sink
         self._max_queue = max_queue
-        self.problems = ProblemsOfSink(type(sink).__name__, problems)
+        self._name = type(sink).__name__
+        self._problems = problems
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -168,9 +144,8 @@ class Outlet:
         if has_room or result is FLUSH:
             self._queue.put_nowait(result)
         else:
-            self.problems.note(
-                f"{type(self._sink).__name__} is slower than the judge: results are not"
-                " sent to it"
+            self._problems.note(
+                f"{self._name} is slower than the judge: results are not sent to it"
             )
         with self._queue.mutex:
             if self._thread is None:
@@ -196,9 +171,7 @@ class Outlet:
                 lambda: not self._queue.unfinished_tasks, seconds_left
             )
         if not is_all_sent:
-            self.problems.note(
-                f"{type(self._sink).__name__} did not take all results in time"
-            )
+            self._problems.note(f"{self._name} did not take all results in time")
 
     def _work(self) -> None:
         """Send queued results to the sink for ever: the thread's own function.
@@ -223,13 +196,21 @@ class Outlet:
                     self._send(FLUSH)
                     self._flush_due_at = None
 
-    @guard_hook
     def _send(self, result: SampleResult | None) -> None:
-        """Write a result to the sink, or flush it for ``FLUSH``."""
-        if result is FLUSH:
-            self._sink.flush()
-        else:
-            self._sink.write(result)
+        """Write a result to the sink, or flush it for ``FLUSH``; count what it raises."""
+        try:
+            if result is FLUSH:
+                self._sink.flush()
+            else:
+                self._sink.write(result)
+        except BaseException as error:  # noqa: BLE001  # this thread is ours, and goes on
+            # without the error's words: a sink of the user's may put texts into them
+            self._problems.note(
+                f"{self._name}: {type(error).__name__}",
+                f"the sink {self._name} raised {crash_in_words(error)}, and may not have"
+                " kept a result; mend the sink. The application and other sinks are not"
+                " affected",
+            )
 
 
 def _seconds_until(moment: float | None) -> float | None:
