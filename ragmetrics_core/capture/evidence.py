@@ -298,7 +298,7 @@ class _Reading:
         [] where searches found nothing, or all was dropped; None where what was found is
         unknown.
         """
-        if not self.lists:
+        if not any(each.documents for each in self.lists):
             is_known = self._all_searches_ended() and not self.turn.tree.n_without_text
             return [] if is_known else None
         returned = [each for each in self.lists if each.is_returned]
