@@ -254,14 +254,20 @@ class BackgroundEvaluator(Generic[Run]):
             if self._stopped:
                 return False
             if max_queue is not None and len(self._queue) >= max_queue:
-                self.dropped += 1
-                self.problems.note(_FULL.format(max_queue))
+                self._count_lost(1, _FULL.format(max_queue))
                 return False
             self._put_in_queue(
                 partial(self._make_samples, run),
                 time.monotonic() + self._linger_seconds,
             )
             return True
+
+    def _count_lost(self, runs: int, why: str) -> None:
+        """Count runs that are not judged, and note the reason as a problem."""
+        with self._state_changed:
+            self.dropped += runs
+        for _ in range(runs):
+            self.problems.note(why)
 
     def _put_in_queue(
         self, make_samples: Callable[[], Iterable[Sample]], due: float = 0.0
