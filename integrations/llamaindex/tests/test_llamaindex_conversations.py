@@ -176,9 +176,10 @@ def test_an_engine_that_condenses_reads_its_memory_despite_an_empty_history(
     assert first.ledger.conversation == second.ledger.conversation
 
 
+@pytest.mark.parametrize("author", ["", "Ann: "])
 @pytest.mark.parametrize("earlier", [0, 2])
 def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(
-    kit: ModuleType, earlier: int
+    kit: ModuleType, earlier: int, author: str
 ) -> None:
     """An application that keeps the messages itself puts the question into the memory before it calls the engine."""
     memory = ChatMemoryBuffer.from_defaults()
@@ -186,7 +187,7 @@ def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(
         memory.put(ChatMessage(role="user", content=question))
         memory.put(ChatMessage(role="assistant", content=ABOUT[question]))
     question = QUESTIONS[2]
-    memory.put(ChatMessage(role="user", content=question))
+    memory.put(ChatMessage(role="user", content=f"{author}{question}"))
     llm = kit.ScriptedLLM(script={"": ABOUT[question]})
     engine = ContextChatEngine.from_defaults(
         retriever=retriever(kit), llm=llm, memory=memory

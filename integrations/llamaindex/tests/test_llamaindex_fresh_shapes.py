@@ -303,6 +303,7 @@ ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
             retrieved=(FERRY,),
             # what the postprocessor loaded is an item of a call of its own
             kinds=("retrieval", "retrieval"),
+            codes=frozenset({"changed_by_step"}),
         ),
     ),
     "router": (routed, Expected()),

@@ -128,6 +128,11 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
             # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
             # of ``predict_and_call``: its prompt is the chat history that it was handed.
             tree.is_history_of_prompt = bool(tree.history) and tree.kind != "predict"
+    # an application may put "Ann: And when?" into the memory before it asks
+    if tree.question and tree.history and tree.history[-1].role == "user":
+        before, _, behind = tree.history[-1].content.rpartition(tree.question)
+        if not behind.strip() and before.rstrip()[-1:] in ("", ":"):
+            tree.history = tree.history[:-1]
     if tree.conversation_id is not None and not tree.history:
         tree.turn_number = 1  # also of a memory that was emptied
     if tree.conversation_id is None and _shows_earlier_results(models):
