@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_fakes import Speaker
 from langchain_ragmetrics import LangChainModel
+from langchain_ragmetrics.model import as_judge
 from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 
@@ -47,6 +48,7 @@ class Provider(BaseChatModel):
     replies: Any = YES
     meta: dict[str, Any] = Field(default_factory=dict)
     seen: list[dict[str, Any]] = Field(default_factory=list)
+    honours_n: bool = True
 
     @property
     def _llm_type(self) -> str:
@@ -69,6 +71,7 @@ class Provider(BaseChatModel):
         )
         if isinstance(self.replies, Exception):
             raise self.replies
+        count = self.n if self.honours_n else 1
         usage: Any = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
         message = AIMessage(
             self.replies,
@@ -76,7 +79,7 @@ class Provider(BaseChatModel):
             response_metadata={"model_name": "p-1-0613", **self.meta},
         )
         return ChatResult(
-            generations=[ChatGeneration(message=message) for _ in range(self.n)]
+            generations=[ChatGeneration(message=message) for _ in range(count)]
         )
 
 
@@ -127,8 +130,13 @@ def test_messages_settings_and_usage() -> None:
     assert reply.usage.models == ("p-1-0613",)
 
 
-def test_several_replies_are_asked_for_one_by_one() -> None:
-    provider = Provider()
+@pytest.mark.parametrize(("honours", "expected"), [(True, 3), (False, 1)])
+def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
+    """Where `n` is ignored there are fewer; the core then asks one by one."""
+    provider = Provider(honours_n=honours)
+    reply = complete(provider, n=3)
+    assert len(reply.choices) == expected
+    assert len(provider.seen) == 1
     report = evaluate(
         [Sample(contexts=["a"], answer="b")],
         [ContextAdherence(polls=5)],
@@ -136,7 +144,6 @@ def test_several_replies_are_asked_for_one_by_one() -> None:
         progress=False,
     )
     assert report.scores("context_adherence") == [1.0]
-    assert [seen["n"] for seen in provider.seen] == [1] * 5
 
 
 def test_structured_output() -> None:
@@ -257,6 +264,7 @@ def test_async_api() -> None:
     )
     assert complete(model).choices[0].text == YES
     assert threads == [threading.get_ident()]
+    assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
 
 
 class StatusError(Exception):
@@ -299,3 +307,24 @@ def test_errors_become_ours(
         complete(LangChainModel(Provider(replies=raised), judge_async=judge_async))
     assert type(caught.value) is expected
     assert "secret" not in str(caught.value)
+
+
+def test_a_decision_model_is_refused_with_the_name_that_asks_it() -> None:
+    decisions = pytest.importorskip(
+        "langchain_core.decisions",
+        reason="decision models came with langchain-core 1.8",
+    )
+
+    class Classifier(decisions.BaseDecisionModel):  # type: ignore[misc]  # found at run time
+        model: str = "tiny"
+
+        @property
+        def _provider(self) -> str:
+            return "none"
+
+        def _classify(self, state: Any, questions: dict[str, Any]) -> Any:
+            raise AssertionError("it must not be asked")
+
+    for model in (Classifier(), Classifier().with_config(tags=["mine"])):
+        with pytest.raises(errors.SettingError, match="systemone/MODEL"):
+            as_judge(model)

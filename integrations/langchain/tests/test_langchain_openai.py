@@ -19,7 +19,7 @@ openai = pytest.importorskip(
 
 
 class TestChatOpenAI(ChatModelContract):
-    lacks = frozenset({"n", "json_schema beside others", "bodies"})
+    lacks = frozenset({"json_schema beside others", "bodies"})
 
     def model(self, base_url: str, key: str, timeout: float) -> LangChainModel:
         return LangChainModel(

@@ -1,6 +1,7 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -9,11 +10,13 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
     RunnableConfig,
 )
+from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
 
 from langchain_ragmetrics.values import message_of, plain
@@ -112,7 +115,8 @@ class LangChainModel(FrameworkModel):
         """Make ready how a request is sent to the model and how its output is read.
 
         Example: the message "Who?" of the user calls ``model.invoke([HumanMessage(
-        "Who?")])``. There are two ways: a reply in a JSON schema, a reply as text.
+        "Who?")])``. There are three ways: several replies at once, a reply in a JSON
+        schema, a reply as text.
 
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
@@ -123,19 +127,47 @@ class LangChainModel(FrameworkModel):
             for message in request.messages
         ]
         model, settings_of_call = self._with_settings(request)
+        if request.n > 1 and isinstance(model, BaseChatModel):
+            return self._exchange_for_several_replies(model, messages, settings_of_call)
         structured_model = self._bound_to_schema(request, model)
         if structured_model is not None:
             # it takes no settings per call
-            model, settings_of_call = structured_model, {}
+            return (
+                partial(structured_model.invoke, messages, _CONFIG),
+                partial(structured_model.ainvoke, messages, _CONFIG),
+                self._read_structured,
+            )
         return (
             partial(model.invoke, messages, _CONFIG, **settings_of_call),
             partial(model.ainvoke, messages, _CONFIG, **settings_of_call),
-            self._read_output if structured_model is None else self._read_structured,
+            self._read_output,
+        )
+
+    def _exchange_for_several_replies(
+        self, model: BaseChatModel, messages: Any, settings_of_call: Mapping[str, Any]
+    ) -> Exchange:
+        """Make ready how a chat model is asked for several replies at once."""
+        # generate() takes the fields of a config as arguments of their own
+        arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
+        return (
+            partial(model.generate, **arguments),
+            partial(model.agenerate, **arguments),
+            self._read_generations,
         )
 
     def _read_output(self, output: Any) -> ChatReply:
         """The reply in what a plain call returned: one message, or a text."""
-        return self._reply(_choice(output), output)
+        return self._reply([_choice(output)], [output])
+
+    def _read_generations(self, result: LLMResult) -> ChatReply:
+        """The reply in what a call for several replies returned."""
+        replies: list[object] = []
+        for generation in result.generations[0]:
+            if isinstance(generation, ChatGeneration):
+                replies.append(generation.message)
+            else:
+                replies.append(generation.text)
+        return self._reply(map(_choice, replies), replies, result.llm_output)
 
     def _read_structured(self, output: Any) -> ChatReply:
         """The reply of a structured model: what was parsed, else the raw text.
@@ -150,26 +182,40 @@ class LangChainModel(FrameworkModel):
         choice = _choice("" if raw is None else raw)
         if parsed is not None:
             choice = Choice(compact(plain(parsed)), choice.finish)
-        return self._reply(choice, raw)
+        return self._reply([choice], [raw])
 
-    def _reply(self, choice: Choice, message: object) -> ChatReply:
-        """Make the reply, with the tokens that it took and the model that gave it.
+    def _reply(
+        self,
+        choices: Iterable[Choice],
+        replies: Sequence[object],
+        llm_output: Mapping[str, Any] | None = None,
+    ) -> ChatReply:
+        """Make the reply, with the tokens that it took and the models that gave it.
 
         Example: a message with ``usage_metadata`` of 12 input and 3 output tokens: the
-        usage is 12 prompt tokens and 3 completion tokens.
+        usage is 12 prompt tokens and 3 completion tokens. For several replies the usage
+        of the whole call counts, if LangChain says it.
 
         Args:
-            choice: The reply as the core takes it.
-            message: The same as LangChain gave it: a message, or anything else.
+            choices: The replies of the model, as the core takes them.
+            replies: The same as LangChain gave them: messages, or anything else.
+            llm_output: What LangChain says of the call as a whole; None for nothing.
         """
-        usage: dict[str, object] = {}
-        models: list[object] = []
-        if isinstance(message, AIMessage):
+        messages = [reply for reply in replies if isinstance(reply, AIMessage)]
+        facts_of_call = llm_output or {}
+        usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
+        for message in messages:
             if message.usage_metadata is not None:
-                usage["prompt_tokens"] = message.usage_metadata["input_tokens"]
-                usage["completion_tokens"] = message.usage_metadata["output_tokens"]
-            models.append(message.response_metadata.get("model_name"))
-        return reply_of(self.name, [choice], usage=usage, models=models)
+                usage["prompt_tokens"] += message.usage_metadata["input_tokens"]
+                usage["completion_tokens"] += message.usage_metadata["output_tokens"]
+        # each of several messages may have only a part of the tokens
+        if len(replies) > 1:
+            usage_of_call = facts_of_call.get("token_usage")
+            if isinstance(usage_of_call, Mapping):
+                usage.update(usage_of_call)
+        models = [message.response_metadata.get("model_name") for message in messages]
+        models.append(facts_of_call.get("model_name"))
+        return reply_of(self.name, choices, usage=usage, models=models)
 
     def _with_settings(
         self, request: ChatRequest
@@ -177,8 +223,8 @@ class LangChainModel(FrameworkModel):
         """Set a request's settings, such as its temperature, in a copy of the model.
 
         Example: a model with the field "temperature" is copied with 0.0 in the field;
-        without the field it becomes an argument of the call. A reply's limit of length
-        is never an argument: without a field for it, it is left out.
+        "n" becomes an argument of the call if the model has no field "n". A reply's
+        limit of length is never an argument: without a field for it, it is left out.
 
         Returns:
             The model or its copy, and the settings for which it has no field, as
@@ -187,9 +233,8 @@ class LangChainModel(FrameworkModel):
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
         fields = type(self._model).model_fields
-        # without the schema, to which the model is bound elsewhere; LangChain's
-        # ``invoke`` gives one reply
-        settings = parameters(replace(request, schema=None, max_tokens=None, n=1))
+        # without the schema, to which the model is bound elsewhere
+        settings = parameters(replace(request, schema=None, max_tokens=None))
         # the limit under the model's own name, such as "num_predict" of ``ChatOllama``
         limit_fields = [name for name in _LIMIT_FIELDS if name in fields]
         if request.max_tokens is not None and limit_fields:
@@ -238,8 +283,30 @@ class LangChainModel(FrameworkModel):
 
 
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
-    """What the core takes for a judge; a runnable of LangChain is wrapped."""
-    return LangChainModel(judge) if isinstance(judge, Runnable) else judge
+    """What the core takes for a judge; a runnable of LangChain is wrapped.
+
+    Raises:
+        SettingError: If it is a decision model, which answers no prompt.
+    """
+    if not isinstance(judge, Runnable):
+        return judge
+    if _is_decision_model(judge):
+        raise errors.SettingError(
+            "a decision model of LangChain is no judge; name its model instead, as"
+            ' judge="systemone/MODEL" or judge="decisions/MODEL"'
+        )
+    return LangChainModel(judge)
+
+
+def _is_decision_model(model: Runnable[Any, Any]) -> bool:
+    """Whether it is one, in whatever is bound to it.
+
+    Where nobody has imported their module, there is none.
+    """
+    while isinstance(model, RunnableBindingBase):
+        model = model.bound
+    module = sys.modules.get("langchain_core.decisions.base")
+    return module is not None and isinstance(model, module.BaseDecisionModel)
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
@@ -265,7 +332,7 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
     fields = model_class.model_fields
     has_logprobs = "logprobs" in fields or "top_logprobs" in fields
     return Capabilities(
-        n=False,
+        n=_unknown_if(possible="n" in fields),
         logprobs=_unknown_if(possible=has_logprobs),
         json_schema=_unknown_if(possible=has_own_tools or has_own_schemas),
         temperature=_unknown_if(possible="temperature" in fields),
