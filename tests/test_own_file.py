@@ -188,7 +188,7 @@ def test_the_input_and_links_to_it_are_refused(
             == 2
         )
         (sentence,) = capsys.readouterr().err.splitlines()
-        assert f"{path} is no file of ragmetrics' replies" in sentence
+        assert f"{samples} is no file of ragmetrics' replies" in sentence
         assert "it is left as it is" in sentence
     assert sorted(place.name for place in samples.parent.iterdir()) == [
         "link.sqlite",
