@@ -726,7 +726,7 @@ async def stream_events() -> None:
     await drained(rag().astream_events(QUESTION, version="v2"))
 
 
-@shape(Turn(retrieved=[("from the first attempt", "x", None), *FOUND]))
+@shape(Turn())
 def retry_of_chain() -> None:
     shelf = iter([[document("from the first attempt", "x")], documents()])
     made = rag(

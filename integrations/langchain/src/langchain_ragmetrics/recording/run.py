@@ -65,12 +65,23 @@ def as_run(run: object) -> AnyRun:
 def children(run: AnyRun) -> list[AnyRun]:
     """List the runs directly inside a run by their start, each piece of work once.
 
-    Searches of a store that were seen are left out where the application tells by
-    ``add_documents()`` what it found.
+    A failed run is left out if a later one has its name; for a tool or a retriever, the
+    inputs must be equal, too. Searches of a store that were seen are left out where the
+    application tells by ``add_documents()`` what it found.
     """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
-    inside: list[AnyRun] = sorted(run.child_runs or (), key=lambda one: one.start_time)
+    in_order: list[AnyRun] = sorted(
+        run.child_runs or (), key=lambda child: child.start_time
+    )
+    later_attempts: set[tuple[str, str]] = set()
+    inside: list[AnyRun] = []
+    for child in reversed(in_order):
+        takes_arguments = child.run_type in ("tool", "retriever")
+        attempt = (child.name, repr(child.inputs) if takes_arguments else "")
+        if not (child.error and attempt in later_attempts):
+            inside.insert(0, child)
+        later_attempts.add(attempt)
     if any(child.name == ADD_DOCUMENTS for child in inside):
         return [child for child in inside if STORE_SEARCH not in (child.tags or ())]
     return inside
