@@ -185,7 +185,8 @@ class Found:
             made = new_documents
             if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
                 self.doubts.append(Doubt("changed_by_step", call.name))
-        others = [each for each in new_documents if each not in made]
+        texts_made = {each.text for each in made}
+        others = [each for each in new_documents if each.text not in texts_made]
         self._bring(call, others, "retrieval")
         self._bring(call, made, "retrieval", is_made_of_others=True)
 

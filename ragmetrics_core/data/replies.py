@@ -170,10 +170,10 @@ def _sort_by_labels(
     if info.context is None:  # a reply read without its question
         return in_given_order
     expected_labels = info.context.parts[info.field_name or ""].labels
-    label_byplain_label = {plain_label(label): label for label in expected_labels}
+    label_by_plain_label = {plain_label(label): label for label in expected_labels}
     item_by_label: dict[str, Item] = {}
     for item in in_given_order:
-        label = label_byplain_label.get(plain_label(item.label), item.label)
+        label = label_by_plain_label.get(plain_label(item.label), item.label)
         is_as_shown = item.label == label
         labelled = item if is_as_shown else item.model_copy(update={"label": label})
         if item_by_label.setdefault(label, labelled) != labelled:

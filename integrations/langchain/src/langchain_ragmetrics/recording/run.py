@@ -76,12 +76,14 @@ def children(run: AnyRun) -> list[AnyRun]:
     )
     later_attempts: set[tuple[str, str]] = set()
     inside: list[AnyRun] = []
+    # from the last to the first, so that later attempts are known
     for child in reversed(in_order):
         takes_arguments = child.run_type in ("tool", "retriever")
         attempt = (child.name, repr(child.inputs) if takes_arguments else "")
         if not (child.error and attempt in later_attempts):
-            inside.insert(0, child)
+            inside.append(child)
         later_attempts.add(attempt)
+    inside.reverse()
     if any(child.name == ADD_DOCUMENTS for child in inside):
         return [child for child in inside if STORE_SEARCH not in (child.tags or ())]
     return inside
