@@ -437,10 +437,11 @@ def _cites_unseen(evidence: ProviderEvidence, known_texts: Sequence[str]) -> boo
     for search in evidence.searches:
         for document in search.documents:
             known_names.update(map(str, document.metadata.values()))
-    known_letters = [letters_of(text) for text in known_texts]
     for cited in evidence.citations:
         quote = letters_of(cited.quote)
-        is_quoted = bool(quote) and any(quote in each for each in known_letters)
+        is_quoted = bool(quote) and any(
+            quote in letters_of(text) for text in known_texts
+        )
         is_known = is_quoted or not known_names.isdisjoint(cited.names)
         if not is_known and cited.text is None:
             return True
