@@ -21,6 +21,7 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.llms import CustomLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.retrievers import BaseRetriever
@@ -70,6 +71,7 @@ class ScriptedLLM(CustomLLM):
         await asyncio.sleep(self.delay)
         return self.complete(prompt)
 
+    @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> Any:

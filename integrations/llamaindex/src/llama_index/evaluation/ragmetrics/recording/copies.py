@@ -53,6 +53,7 @@ from ragmetrics_core.capture import Document, Message, Node, ToolCall
 from ragmetrics_core.capture.history import names_a_history
 from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
+    answer_in,
     answer_text,
     documents_in,
     find_instances,
@@ -101,8 +102,7 @@ def copy_arguments(
         _copy_request(node, arguments, instance)
     elif kind not in ("workflow", "program"):
         node.query = question_of(_query_among(arguments))
-        nodes = documents_of(arguments.get("nodes"))
-        node.input_documents = nodes or _chunks_among(arguments)
+        node.input_documents = documents_of(arguments.get("nodes"))
 
 
 def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> None:
@@ -128,12 +128,6 @@ def _hands_over_to_agent(tool: BaseTool) -> bool:
     It steers the run, and what it returns is no evidence.
     """
     return isinstance(tool, FunctionTool) and tool.real_fn is handoff
-
-
-def _chunks_among(arguments: Mapping[str, Any]) -> tuple[Document, ...]:
-    """The texts that a synthesizer's method was given instead of nodes, as documents."""
-    chunks = arguments.get("text_chunks") or ()
-    return tuple(Document(chunk) for chunk in chunks if isinstance(chunk, str))
 
 
 def _query_among(arguments: Mapping[str, Any]) -> object:
@@ -274,36 +268,20 @@ def _copy_tool_output(node: Node, output: ToolOutput) -> None:
     returned = output.raw_output
     # a structured answer, which the framework has its model hand in as a call
     node.is_control = node.is_control or type(returned).__name__ == node.name
-    is_of_nodes = isinstance(returned, list) and all(
-        isinstance(element, (NodeWithScore, BaseNode)) for element in returned
-    )
-    if returned and is_of_nodes:
-        node.documents = documents_of(returned)
-    else:
-        node.result = _plain_result(returned)
-
-
-def _plain_result(returned: object) -> Any:
-    """Copy what a tool returned, with the blocks of text of an MCP server's reply."""
-    blocks = getattr(returned, "content", None)
-    listed = blocks if isinstance(blocks, list) else returned
-    if not isinstance(listed, list):
-        return plain(listed)
-    return [
-        {"type": "text", "text": block.text}
-        if isinstance(getattr(block, "text", None), str)
-        else plain(block)
-        for block in listed
-    ]
+    node.documents = documents_of(returned) or None
+    if node.documents is None:
+        # an MCP server replies with a list of blocks
+        node.result = plain_data(getattr(returned, "content", returned))
 
 
 def copy_outcome(run: Run, result: object) -> None:
-    """Copy the result of a run, and the source nodes that it names."""
+    """Copy the result of a run, and the source nodes that it names as its data flow."""
     returned = without_stop_event(result)
     plain_result = plain(returned)
     fields = plain_result if isinstance(plain_result, dict) else {}
     if isinstance(returned, Returned):
-        run.sources = tuple(fields["source_nodes"])
+        with_text = [each for each in fields["source_nodes"] if each.text.strip()]
+        run.flow_documents = tuple(with_text) or None
     run.lookup_outputs = (
         {**plain(fields_of(result)), "result": plain_result, **fields},
     )
@@ -407,13 +385,7 @@ def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def note_reply(
-    node: Node,
-    response: object,
-    llm: object = None,
-    *,
-    has_search_in_stream: bool = False,
-) -> None:
+def note_reply(node: Node, response: object, llm: object = None) -> None:
     """Write into the call of a model what it said, and what its provider found.
 
     Args:
@@ -421,8 +393,6 @@ def note_reply(
         response: What the model or the step of an agent returned; of a stream the last
             chunk.
         llm: The LLM, which can read tool calls in the provider's own format.
-        has_search_in_stream: Whether a chunk of the reply tells that the provider
-            searched. Chunks are not read further.
     """
     reply = reply_of(response, llm)
     node.reply = reply
@@ -438,8 +408,8 @@ def note_reply(
         places.append(plain_data(message.additional_kwargs))
         places.append(_citations_in_blocks(message))
     evidence = evidence_in_reply(*places)
-    is_of_own_tool = bool(reply.tool_calls)
-    if has_search_in_stream and not is_of_own_tool:
+    # a chunk of a stream told it; that of the agent's own tool looks alike
+    if node.may_have_searched and not reply.tool_calls:
         evidence = evidence.with_unread_search()
     add_provider_evidence(node, evidence)
 
@@ -680,7 +650,7 @@ def answer_of(result: object) -> str | None:
         return answer_text(returned.response)
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
-        return _text_of_answer_field(fields) or (str(returned) if fields else None)
+        return answer_in(fields)[0] or (str(returned) if fields else None)
     if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
         return returned.response_txt
     if isinstance(returned, StreamingAgentChatResponse):
@@ -689,16 +659,7 @@ def answer_of(result: object) -> str | None:
         return returned.response.content
     if isinstance(returned, BaseModel):
         returned = vars(returned)
-    return _text_of_answer_field(returned) if isinstance(returned, Mapping) else None
-
-
-def _text_of_answer_field(fields: Mapping[str, Any]) -> str | None:
-    """The first text under a usual name for an answer; None if there is none."""
-    for name in ANSWER_KEYS:
-        text = fields.get(name)
-        if isinstance(text, str) and text.strip():
-            return text
-    return None
+    return answer_in(returned)[0] if isinstance(returned, Mapping) else None
 
 
 def sources_of(result: object) -> tuple[Document, ...]:

@@ -11,10 +11,7 @@ from typing import Any, Literal, get_args
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.chat_engine.types import (
-    BaseChatEngine,
-    StreamingAgentChatResponse,
-)
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
 from llama_index.core.memory import BaseMemory
@@ -34,12 +31,11 @@ Root = Literal[
     "retrieve",
     "post",
     "synth",
-    "respond",
     "model",
     "program",
     "predict",
 ]
-Kind = Literal[Root, "tool", "step", "write"]
+Kind = Literal[Root, "tool", "step"]
 """What a span of the framework does; a ``step`` is one of a workflow."""
 
 # Kinds that are a run of their own where nothing is around them.
@@ -53,7 +49,6 @@ KINDS_OF_CALLS: dict[Kind, Any] = {
     "retrieve": "retriever",
     "post": "reranker",
     "synth": "step",
-    "respond": "step",
     "program": "step",
 }
 STORE_METHOD = "query"  # of a store that is searched by hand, of which no span tells
@@ -64,12 +59,6 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseRetriever, "retrieve", "retrieve aretrieve"),
     (VectorStoreQueryResult, "retrieve", STORE_METHOD),
     (BaseSynthesizer, "synth", "synthesize asynthesize"),
-    (BaseSynthesizer, "respond", "get_response aget_response"),
-    (
-        StreamingAgentChatResponse,
-        "write",
-        "write_response_to_history awrite_response_to_history",
-    ),
     (BaseTool, "tool", "call acall __call__"),
     (BaseLLM, "program", "structured_predict astructured_predict"),
     (BaseLLM, "predict", "predict_and_call apredict_and_call"),

@@ -10,16 +10,18 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
-from llama_index.core.chat_engine.types import (
-    StreamingAgentChatResponse,
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    StreamingResponse,
 )
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.recording import copies
@@ -71,8 +73,6 @@ class OpenRun:
         run: The run.
         listeners: Who gets it once it has ended.
         span_ids: The ids of the spans that are recorded as calls of it.
-        written: The answers that chat engines wrote, and what broke them off, by the
-            identity of the streamed response.
         awaited_response: The identity of the streamed chat response whose answer the
             run waits for; None if it waits for none.
         n_calls: How many calls it has.
@@ -82,7 +82,6 @@ class OpenRun:
     run: Run
     listeners: tuple[Listener, ...]
     span_ids: list[str] = field(default_factory=list)
-    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
     n_calls: int = 1
     ended: bool = False
@@ -99,8 +98,6 @@ class OpenSpan:
         kind: What the span does, if it is recorded as a call; None for other spans.
         kinds: Kinds of the recorded calls from the outermost one to this span.
         events: What the step of a workflow was sent in which the span stands.
-        has_search_in_stream: Of a model's call: whether a chunk of its reply tells that
-            its provider searched.
     """
 
     runs: tuple[OpenRun, ...] = ()
@@ -108,7 +105,6 @@ class OpenSpan:
     kind: Kind | None = None
     kinds: frozenset[Kind] = frozenset()
     events: tuple[object, ...] = ()
-    has_search_in_stream: bool = False
 
     def inside(self, node: Node | None = None) -> "OpenSpan":
         """A span inside this one that is no call of its own.
@@ -288,8 +284,6 @@ class Recorder:
             reported = _call_reported_before(around.node, arguments)
             if reported is not None:
                 return around.inside(reported)
-        if kind == "write":
-            observe(instance, partial(self._note_written, around.runs, id(instance)))
         if kind is None or _is_part_of_call(kind, around):
             for open_run in around.runs:
                 self._copy(copies.copy_talk_of_template, open_run.run, arguments)
@@ -385,6 +379,8 @@ class Recorder:
         # that of a step is not kept, because it holds the step's events
         if span.kind in (None, "step") or not span.runs:
             self._spans.pop(id_, None)
+        if isinstance(instance, StreamingAgentChatResponse):
+            self._end_of_written(span.runs, instance, error)
         node = span.node
         if span.kind is None or node is None:
             return
@@ -449,11 +445,15 @@ class Recorder:
         run.is_streamed = is_models_stream or isinstance(response, copies.Streamed)
         if is_models_stream:
             call_when_gone(result, self._end, open_run)
-        elif _is_being_written(response):
+        elif isinstance(response, StreamingAgentChatResponse):
             open_run.awaited_response = id(response)
             call_when_gone(response, self._end_stream, open_run, "", GeneratorExit())
-            self._end_if_written(open_run)
-        elif isinstance(response, copies.Streamed) and run.root.text is None:
+            if response.is_done or response.exception:  # before the chat returned
+                self._end_of_written((open_run,), response, response.exception)
+        elif (
+            isinstance(response, (StreamingResponse, AsyncStreamingResponse))
+            and run.root.text is None
+        ):
             # calls while it is read belong to this run
             observe(
                 response,
@@ -463,26 +463,16 @@ class Recorder:
         else:
             self._end(open_run)
 
-    @guard_hook
-    def _note_written(
+    def _end_of_written(
         self,
         open_runs: tuple[OpenRun, ...],
-        response_id: int,
-        text: str,
+        response: StreamingAgentChatResponse,
         error: BaseException | None,
     ) -> None:
-        """Keep the answer that a chat's engine has written.
-
-        The chat itself may return before or after.
-        """
+        """End the runs that wait for an answer which a chat's engine has written."""
         for open_run in open_runs:
-            open_run.written.setdefault(response_id, (text.strip(), error))
-            self._end_if_written(open_run)
-
-    def _end_if_written(self, open_run: OpenRun) -> None:
-        """End a run if the answer that it waits for is written, or broken off."""
-        if open_run.awaited_response in open_run.written:
-            self._end_stream(open_run, *open_run.written[open_run.awaited_response])
+            if open_run.awaited_response == id(response):
+                self._end_stream(open_run, response.response, error)
 
     @guard_hook
     def on_model_chunk(
@@ -490,10 +480,9 @@ class Recorder:
     ) -> None:
         """Keep whether a chunk of a model's streamed reply tells of its provider's search."""
         span = self._spans.get(id_ or "")
-        if id_ is None or span is None or span.has_search_in_stream:
-            return
-        if chunk_tells_of_search(chunk.raw):
-            self._spans[id_] = replace(span, has_search_in_stream=True)
+        call = None if span is None else span.node
+        if call is not None and not call.may_have_searched:
+            call.may_have_searched = chunk_tells_of_search(chunk.raw)
 
     @guard_hook
     def on_model_reply(self, id_: str | None, reply: object) -> None:
@@ -508,11 +497,7 @@ class Recorder:
             return
         if call.ended is None:
             return  # without a stream: what the call returns is read at its end
-        # of a stream the event does not tell that the provider searched: its chunks do
-        note_reply = partial(
-            copies.note_reply, has_search_in_stream=span.has_search_in_stream
-        )
-        self._copy(note_reply, call, reply)
+        self._copy(copies.note_reply, call, reply)
         call.ended = _tick()
         for open_run in span.runs:
             if call is open_run.run.root and open_run.run.is_streamed:
@@ -563,13 +548,6 @@ class Recorder:
             listener.record(open_run.run)
 
 
-def _is_being_written(response: object) -> bool:
-    """Whether a chat engine writes an answer in a thread or task of its own."""
-    if not isinstance(response, StreamingAgentChatResponse):
-        return False
-    return response.is_writing_to_memory
-
-
 def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
     """Whether a span answers no user: the work of a judge or a memory."""
     if kind not in ROOTS:
@@ -580,13 +558,11 @@ def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
 def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
     """Whether a span only reports a part of the call around it.
 
-    Examples: a tool that calls itself, and a method that a synthesizer calls on itself.
+    Example: a tool that calls itself.
     """
     if kind == "tool":
         return around.kind == "tool"
-    if kind == "respond":
-        return not around.kinds.isdisjoint(("synth", "respond"))
-    return kind == "write" or (kind == "predict" and bool(around.runs))
+    return kind == "predict" and bool(around.runs)
 
 
 def _call_reported_before(

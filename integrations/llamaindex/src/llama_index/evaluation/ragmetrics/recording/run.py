@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 
-from ragmetrics_core.capture import Document, Tree
+from ragmetrics_core.capture import Tree
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -17,10 +17,7 @@ class Run(Tree):
     """
 
     kind: Kind = "query"  # what the outermost call does
-    sources: tuple[Document, ...] = ()  # the source nodes that its result names
     is_streamed: bool = False  # its answer is read from a stream
-    result: object = None  # what the application returned, where nothing else is known
-    is_settled: bool = False  # what is no evidence was taken out of the tree
 
 
 def call_when_gone(

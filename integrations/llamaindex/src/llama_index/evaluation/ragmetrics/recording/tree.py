@@ -8,11 +8,8 @@ from llama_index.evaluation.ragmetrics.recording.run import Run
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.history import (
-    drop_shown_documents,
-    history_in,
-)
-from ragmetrics_core.capture.plain_values import Overrides, as_one_line, question_in
+from ragmetrics_core.capture.history import history_in, turns_before_question
+from ragmetrics_core.capture.plain_values import Overrides, question_in
 from ragmetrics_core.capture.step_documents import name_empty_searches
 from ragmetrics_core.data.errors import SettingError
 
@@ -53,7 +50,7 @@ def as_run(response: object) -> Run:
     # None for a stream that the application has not read to its end
     answer = copies.answer_of(returned)
     run = Run(Node("step", "response", ended=0.0, text=answer))
-    run.result = response
+    run.native_run = response
     is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
     _add_sources(run, copies.sources_of(returned))
@@ -74,7 +71,7 @@ def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
         is_answer = is_framed and not node.metadata and node.score is None
         is_evidence = bool(node.text.strip()) and not is_answer
         (found if is_evidence else no_evidence).append(node)
-    run.sources = tuple(found)
+    run.flow_documents = tuple(found)
     run.documents_without_text = tuple(no_evidence)
 
 
@@ -94,7 +91,6 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """
     _settle(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
-    _note_streamed_reply(run, models)
     tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
     tree.question = question(run)
     _add_history(tree, models)
@@ -102,7 +98,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     # Other runs are a sample only if they retrieved something.
     tree.is_always_a_sample = _answers_a_question(run, models, where)
     # where the core looks up what the user names
-    tree.native_run = run.result or run
+    tree.native_run = run.native_run or run
     tree.to_plain_value = copies.plain
     return [tree]
 
@@ -161,42 +157,32 @@ def _add_answer(tree: Run) -> None:
     that the application calls by itself answers no question.
     """
     has_failed = tree.root.error is not None
-    documents = _documents_of_generator(tree)
     text = tree.root.text or ""
     answers = text.strip() and tree.kind not in ("model", "program")
     if answers and not has_failed:
-        tree.answers = (Answer(text, f"result of {tree.kind}", documents=documents),)
+        place = f"result of {tree.kind}"
+        tree.answers = (Answer(text, place, documents=tree.flow_documents),)
     tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
-    tree.flow_documents = documents
 
 
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: documents without a text, and steps of workflows that held no documents.
-    Added: the agent that called each tool. A run is settled once, however often trees
-    are made of it.
+    Taken out: documents without a text. Added: the agent that called each tool. What
+    is settled already stays as it is.
     """
-    if run.is_settled:
-        return
-    run.is_settled = True
-    _skip_steps_without_documents(run.root)
     calls = list(run.root.walk())
+    _name_agents_of_tools(calls)
     blank_documents: dict[str | None, Document] = {}
-
-    def is_evidence(document: Document) -> bool:
-        if not document.text.strip():
-            blank_documents[document.id] = document
-            return False
-        return True
-
     for call in calls:
-        _name_agents_of_tools(call)
         _add_search_of_engine(call, run.root.input_documents)
         for name in _LISTS_OF_DOCUMENTS:
-            documents = getattr(call, name)
-            if documents:
-                setattr(call, name, tuple(filter(is_evidence, documents)))
+            documents = getattr(call, name) or ()
+            blank = [each for each in documents if not each.text.strip()]
+            if blank:
+                blank_documents.update((each.id, each) for each in blank)
+                with_text = tuple(each for each in documents if each.text.strip())
+                setattr(call, name, with_text)
     run.documents_without_text += tuple(blank_documents.values())
     name_empty_searches(run.root)
 
@@ -222,33 +208,6 @@ def _add_search_of_engine(engine: Node, given: Sequence[Document]) -> None:
                 return
 
 
-def _skip_steps_without_documents(caller: Node) -> None:
-    """Put the calls inside a step that held no documents in the step's place."""
-    children: list[Node] = []
-    for child in caller.children:
-        _skip_steps_without_documents(child)
-        holds_documents = (
-            child.documents is not None
-            or child.documents_passed_on
-            or child.documents_among_inputs
-        )
-        is_of_workflow = child.kind == "step" and child.query is None
-        if is_of_workflow and not holds_documents and not child.input_documents:
-            children += child.children
-        else:
-            children.append(child)
-    caller.children = children
-
-
-def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
-    """Take the streamed answer as the reply of the last model, where nothing else tells its reply."""
-    last_model = models[-1] if models else None
-    if last_model is None or not run.is_streamed or not run.root.text:
-        return
-    if last_model.reply is None and last_model.error is None:
-        last_model.reply = Message("assistant", run.root.text)
-
-
 def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> bool:
     """Whether a run answers a question, and is a sample even if it retrieved nothing."""
     if run.kind in ("query", "chat"):
@@ -257,20 +216,20 @@ def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> b
     return run.kind == "workflow" and is_spoken_of
 
 
-def _name_agents_of_tools(parent: Node) -> None:
-    """Write into each tool below a call which agent called it.
+def _name_agents_of_tools(calls: Iterable[Node]) -> None:
+    """Write into each tool which agent called it.
 
     Example: an agent "weather" calls ``search``, and the tool's call ``search`` behind
     it gets the agent "weather". If a provider gives no ids of tool calls, LlamaIndex
     takes the tool's name as their id: then the last agent that called it counts.
     """
     agent_by_tool_call: dict[str | None, str | None] = {}
-    for child in sorted(parent.children, key=lambda call: call.began):
-        if child.reply is not None:
-            for tool_call in child.reply.tool_calls:
-                agent_by_tool_call[tool_call.id] = child.agent
-        if child.kind == "tool" and child.tool_call_id in agent_by_tool_call:
-            child.agent = agent_by_tool_call[child.tool_call_id]
+    for call in calls:
+        if call.reply is not None:
+            for tool_call in call.reply.tool_calls:
+                agent_by_tool_call[tool_call.id] = call.agent
+        if call.kind == "tool" and call.tool_call_id in agent_by_tool_call:
+            call.agent = agent_by_tool_call[call.tool_call_id]
 
 
 def question(run: Run) -> str | None:
@@ -297,8 +256,7 @@ def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
     """Find the longest history of earlier turns in the prompts of a run's models.
 
     Example: the prompt [user "Hi", assistant "Hello", user "Who?"] of the question
-    "Who?" gives two turns. A prompt that does not ask the question is not read.
-    Messages that only show documents are no turns.
+    "Who?" gives two turns. Messages that only show documents are no turns.
     """
     documents: list[Document] = []
     for node in run.root.walk():
@@ -306,23 +264,5 @@ def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
     histories: list[tuple[Turn, ...]] = []
     for model in models:
         spoken = [message for message in model.prompt if not message.tool_calls]
-        if _asks(spoken, run.question):
-            spoken = drop_shown_documents(spoken, documents)
-            histories.append(history_in(spoken, run.question))
+        histories.append(turns_before_question(spoken, run.question, documents))
     return max(histories, key=len, default=())
-
-
-def _asks(messages: Sequence[Message], asked_question: str | None) -> bool:
-    """Whether the user asks a question in messages; says anything, if it is None."""
-    lines_of_user = {
-        as_one_line(message.text) for message in messages if message.role == "user"
-    }
-    if asked_question is None:
-        return bool(lines_of_user)
-    return as_one_line(asked_question) in lines_of_user
-
-
-def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
-    """The source nodes that the result names; None if it names none that is evidence."""
-    documents = [source for source in run.sources if source.text.strip()]
-    return tuple(documents) or None
