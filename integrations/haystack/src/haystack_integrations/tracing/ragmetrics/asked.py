@@ -5,7 +5,7 @@ Example: ``run({"builder": {"question": "Who?", "tone": "kind"}})`` hands in two
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.components import Calls
@@ -73,16 +73,10 @@ def _question_in_input(value: object) -> str | None:
     return question_in(value, depth=0)
 
 
-def _groups_of_inputs(run: Run) -> Iterator[dict[str, Any]]:
-    """Yield what the user handed in to each component, then its variables of a template."""
-    # a pipeline's inputs are grouped by component, an agent's are not
+def _groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
+    """What the user handed in, a group for each component; an agent's inputs are one group."""
     groups = [run.input] if run.root.operation == AGENT else run.input.values()
-    for inputs in groups:
-        if isinstance(inputs, dict):
-            yield inputs
-            variables = inputs.get("template_variables")
-            if isinstance(variables, dict):
-                yield variables
+    return [inputs for inputs in groups if isinstance(inputs, dict)]
 
 
 def history_handed_in(run: Run, question: str | None) -> tuple[Turn, ...]:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -69,9 +68,11 @@ class Calls:
             return parent
         kind = self._kind_of_call(node)
         call = Call(kind, node.path or "run", node.opened, node.closed or None)
+        call.error = node.error
         if parent is not None:
             parent.children.append(call)
-            call.error = node.error or ("no output" if node.output is None else None)
+            if node.output is None:
+                call.error = node.error or "no output"
         self._fill_call(call, node)
         return call
 
@@ -161,10 +162,9 @@ class Calls:
         """
         call.name = node.name
         call.query = query_of_tool(node.input)
-        call.tool_call_id = self._id_of_request(node)
-        call.text = self._text_shown(node, call.tool_call_id)
-        if call.text is None and isinstance(node.output, str):
-            call.text = node.output
+        request, text = self._result_shown(node)
+        call.tool_call_id = request and request.id
+        call.text = text
         error = node.output_by_socket.get("error")
         if isinstance(error, str) and len(node.output_by_socket) == 1:
             call.error = call.text or error
@@ -174,50 +174,37 @@ class Calls:
         # what gave documents is a search, even in the last step
         call.is_control = node.ends_agent and not documents
 
-    def _id_of_request(self, node: Node) -> str | None:
-        """The id of the request of an agent's model that a tool's span ran; None if it ran none.
+    def _result_shown(self, node: Node) -> tuple[ToolCall | None, str | None]:
+        """The request that a tool ran for, and its result as the next model of its agent was shown it.
 
-        Of several equal requests the first one that no earlier span ran. If a person
-        changed the arguments, the name alone decides.
+        Of several results the one for the same arguments, else for the same tool; of
+        several of these the order decides. If no model followed, the result is what the
+        tool returned, if that is a text.
         """
-        beside = [span for span in self.run.nodes if span.parent is node.parent]
-        taken = {
-            self.call_by_span[span].tool_call_id
-            for span in beside
-            if span.operation == AGENT_TOOL and span in self.call_by_span
-        }
-        requests: list[ToolCall] = []
-        for span in beside:
-            call = self.call_by_span.get(span)
-            if call is not None and call.reply is not None:
-                requests += call.reply.tool_calls
-        free = [
-            request
-            for request in requests
-            if request.name == node.name and request.id not in taken
-        ]
-        equal = [request for request in free if request.arguments == node.input]
-        return next((request.id for request in (*equal, *free)), None)
-
-    def _text_shown(self, node: Node, request_id: str | None) -> str | None:
-        """The result of a tool as the next model of its agent was shown it; None if it was not.
-
-        Where the provider gives requests no ids, name and arguments tell.
-        """
-        models = [
+        next_models = [
             span
             for span in self.run.nodes
             if span.operation == AGENT_LLM and span.opened > node.opened
             if span.agent is node.agent
         ]
-        for message in reversed(prompt(models[0]) if models else ()):
+        results = []
+        for message in prompt(next_models[0]) if next_models else ():
             if message.role == "assistant":
-                return None  # what stands before it answers earlier requests
-            for call in message.tool_calls:
-                is_equal = (call.name, call.arguments) == (node.name, node.input)
-                if call.id == request_id or (call.id is None and is_equal):
-                    return message.text
-        return None
+                results = []  # what stands before it answers earlier requests
+            elif message.role == "tool":
+                results += [(call, message.text) for call in message.tool_calls]
+        of_tool = [result for result in results if result[0].name == node.name]
+        equal = [result for result in of_tool if result[0].arguments == node.input]
+        beside = [
+            span
+            for span in self.run.nodes
+            if span.parent is node.parent and span.name == node.name
+            if span.input == node.input or not equal
+        ]
+        in_order = (equal or of_tool)[beside.index(node) :]
+        if in_order:
+            return in_order[0]
+        return None, node.output if isinstance(node.output, str) else None
 
     def _query_of(self, node: Node) -> str | None:
         """The text that a component was asked; None if it was asked none.
@@ -270,9 +257,8 @@ class Calls:
 
 def _searches(node: Node) -> bool:
     """Whether a component finds documents and takes none, by values or types of its sockets."""
-    if node.operation != COMPONENT or any(documents_in(node.input)):
-        return False
-    if node.takes_documents:
+    is_given = any("document" in socket for socket in node.input)
+    if node.operation != COMPONENT or is_given or any(documents_in(node.input)):
         return False
     # a retriever that found nothing has an output for documents with none in it
     has_returned = any(documents_in(node.output))
@@ -300,7 +286,7 @@ def _fill_model(call: Call, node: Node) -> None:
     _unread_request(node).add_to(call)
     messages = replies(node)
     if messages:
-        call.reply = _with_ids(messages[0], node)
+        call.reply = messages[0]
         call.model = messages[0].model
         add_provider_evidence(call, messages[0].found)
 
@@ -308,15 +294,6 @@ def _fill_model(call: Call, node: Node) -> None:
 def documents_with_text(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Leave out documents without a text, such as images."""
     return tuple(document for document in documents if document.text.strip())
-
-
-def _with_ids(reply: CopiedMessage, node: Node) -> CopiedMessage:
-    """Return a reply with an id for each tool call: ids tell the order of the calls."""
-    calls = (
-        replace(call, id=call.id or f"{node.opened}.{place}")
-        for place, call in enumerate(reply.tool_calls)
-    )
-    return replace(reply, tool_calls=tuple(calls))
 
 
 def prompt(node: Node) -> tuple[Message, ...]:

@@ -148,10 +148,14 @@ class Copier:
                 replies.append(text)
         model = meta.get("model")
         documents = answer.documents or ()
+        known = self._document_by_id  # but for the builder's own marks they are equal
         return Answer(
             answer.data,
             replies=tuple(replies),
-            documents=tuple(self._document(document) for document in documents),
+            documents=tuple(
+                known.get(document.id) or self._document(document)
+                for document in documents
+            ),
             question=answer.query,
             model=model if isinstance(model, str) else None,
         )
@@ -257,7 +261,6 @@ class Node:
     parent: Node | None  # the span around it
     opened: int  # when it began, by ``tick``
     fed_sockets: tuple[str, ...] = ()  # its inputs that other components send
-    takes_documents: bool = False  # by the types of its inputs
     gives_documents: bool = False  # by the types of its outputs
     gives_replies: bool = False  # by the names of its outputs
     closed: int = 0  # when it ended; 0 while it goes on
@@ -274,14 +277,9 @@ class Node:
     @property
     def path(self) -> str:
         """Names of the components around it and its own, with dots."""
-        names = []
-        for node in reversed((self, *self.ancestors)):
-            if node.operation == COMPONENT:
-                names.append(node.name)
-        is_tool = self.operation != COMPONENT and bool(self.name)
-        if is_tool:
-            names.append(self.name)
-        return ".".join(names)
+        around = reversed(self.ancestors)
+        names = [node.name for node in around if node.operation == COMPONENT]
+        return ".".join(filter(None, (*names, self.name)))
 
     @property
     def ancestors(self) -> tuple[Node, ...]:
@@ -322,10 +320,8 @@ class Run:
 
     Attributes:
         nodes: Its spans, in the order in which they began; the first is the run itself.
-        error: What the application's run ended with.
         complete: False if it was cancelled, abandoned or paused.
         paused: Whether a breakpoint stopped it.
-        resumable: Whether it ended with a snapshot, from which another run may go on.
     """
 
     def __init__(
@@ -336,18 +332,15 @@ class Run:
     ) -> None:
         # its spans, in the order in which they began; the first is the run itself
         self.nodes: list[Node] = []
-        self.error: str | None = None  # what the application's run ended with
         self.complete = True  # False if it was cancelled, abandoned or paused
         self.paused = False  # a breakpoint stopped it
-        # it ended with a snapshot, from which another run may go on
-        self.resumable = False
         self.task_or_thread = task_or_thread  # the thread and task that it began in
         self.problems = problems
         self.listeners = listeners  # who gets it once it has ended
         self.copier = Copier()
 
     def __repr__(self) -> str:
-        return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"
+        return f"Run({len(self.nodes)} spans)"
 
     @property
     def root(self) -> Node:

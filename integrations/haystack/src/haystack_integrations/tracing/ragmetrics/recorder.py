@@ -11,11 +11,12 @@ must not look as if it ran inside.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from haystack.core.errors import BreakpointException, PipelineRuntimeError
+from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
@@ -30,7 +31,6 @@ from ragmetrics_core.capture import Listener, Listeners, guard_hook
 from ragmetrics_core.capture.hooks import current_task_or_thread, words_of
 from ragmetrics_core.models.judge_work import is_judge_work
 
-_OWN_EVALUATORS = "haystack_integrations.components.evaluators.ragmetrics."
 _SPANS = (
     "haystack.component",
     "haystack.agent",
@@ -112,32 +112,16 @@ class TeeSpan(Span):
         Args:
             error: What was raised in the block; None if the block came to its end.
         """
-        if isinstance(error, Exception):
+        is_pause = isinstance(error, BreakpointException)
+        if isinstance(error, Exception) and not is_pause:
             self.node.error = words_of(
                 error, lambda raised: f"{type(raised).__name__}: {raised}"
             )
-        if error is not None and self.node is self.run.root:
-            self._break_off_run(error)
+        elif error is not None and self.node is self.run.root:
+            # one that was paused, cancelled or interrupted may go on
+            self.run.complete = False
+            self.run.paused = is_pause
         self.node.closed = tick()
-
-    def _break_off_run(self, error: BaseException) -> None:
-        """Record how a run ended that an error broke off.
-
-        After a usual error, such as ``ValueError``, the run has failed and is complete.
-        If a breakpoint paused it, or a ``KeyboardInterrupt`` interrupted it, the run is
-        not complete. A pause or a snapshot of the pipeline makes it resumable.
-        """
-        is_paused = isinstance(error, BreakpointException)
-        has_snapshot = (
-            isinstance(error, PipelineRuntimeError)
-            and error.pipeline_snapshot is not None
-        )
-        has_failed = isinstance(error, Exception) and not is_paused
-        self.run.paused = is_paused
-        self.run.resumable = is_paused or has_snapshot
-        self.run.error = self.node.error if has_failed else None
-        # a run that failed is over; one that was paused or interrupted may go on
-        self.run.complete = has_failed
 
 
 class Tee(Tracer):
@@ -207,12 +191,8 @@ class Tee(Tracer):
         return _tracer_slot.tee is self
 
     def current_span(self) -> Span | None:
-        """The other tracer's current span, in a span of ours if one of ours is open."""
-        theirs = self.inner.current_span()
-        ours = _open_span()
-        if ours is None:
-            return theirs
-        return TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.current_before)
+        """The other tracer's current span."""
+        return self.inner.current_span()
 
     @guard_hook
     def _begin_span(
@@ -225,8 +205,7 @@ class Tee(Tracer):
         """Begin to record a span as a node of a run; None if it is not recorded.
 
         Examples: a component's span inside a pipeline becomes a node of the pipeline's
-        run. A component that runs alone belongs to no run, and neither does our own
-        evaluator: it is no part of what is evaluated.
+        run. A component that runs alone belongs to no run.
 
         Args:
             operation: What the span does, by Haystack's name.
@@ -235,8 +214,7 @@ class Tee(Tracer):
             inner_span: The span that the application's own tracer, such as
                 OpenTelemetry's, has begun for it. The returned span hands on to it.
         """
-        class_name = str(tags.get("haystack.component.fully_qualified_type", ""))
-        if not self._is_enabled or class_name.startswith(_OWN_EVALUATORS):
+        if not self._is_enabled:
             return None
         current_span = _open_span()
         # a parent that we did not record tells nothing: what is open here is around
@@ -306,21 +284,18 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
     return Node(
         operation,
         name=_name_in(tags),
-        type=str(tags.get("haystack.component.fully_qualified_type", "")),
+        # Haystack makes the name anew at each call
+        type=sys.intern(str(tags.get("haystack.component.fully_qualified_type", ""))),
         parent=parent,
         opened=tick(),
         fed_sockets=tuple(
             name for name, socket in inputs.items() if socket.get("senders")
         ),
-        takes_documents=_has_socket_of_documents(inputs),
-        gives_documents=_has_socket_of_documents(outputs),
+        gives_documents=any(
+            "Document" in str(socket.get("type")) for socket in outputs.values()
+        ),
         gives_replies="replies" in outputs,
     )
-
-
-def _has_socket_of_documents(sockets: Mapping[str, Any]) -> bool:
-    """Whether any of these inputs or outputs is of the type Document."""
-    return any("Document" in str(socket.get("type")) for socket in sockets.values())
 
 
 def _name_in(tags: Mapping[str, Any]) -> str:

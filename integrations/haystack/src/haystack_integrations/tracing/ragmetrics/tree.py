@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.answers import answers, outputs_by_place
@@ -70,45 +70,36 @@ def _by_component(output: object) -> object:
     return {"answers": {"answers": several}} if are_answers else output
 
 
-def trees(run: Run, where: Overrides) -> list[Tree]:
-    """Make the tree of a run, of which the core makes a sample for each answer.
-
-    Args:
-        run: The run.
-        where: Where the user says that question, contexts and answer are.
-    """
+def trees(run: Run, _: Overrides) -> Iterator[Tree]:
+    """Make the tree of a run, of which the core makes a sample for each answer."""
     calls = Calls(run)
     # what a run returned before it failed is no answer
-    found = () if run.error else answers(run)
-    if where.answer_from is not None:
-        found = found[:1]  # the user says what the one answer is
-    return [_tree(calls, found)]
-
-
-def _tree(calls: Calls, found: tuple[Answer, ...]) -> Tree:
-    """Make a tree of a run: its calls, question, earlier turns and answers.
-
-    A run that was paused and a run that resumes it have one key, the input.
-    """
-    run = calls.run
+    found = () if run.root.error else answers(run)
     question = find_question(calls, found[0].question if found else None)
-    document_lists = _lists_of_documents(run)
-    return Tree(
+    outputs = outputs_by_place(run)
+    documents = [tuple(documents_in(value)) for value in outputs.values()]
+    is_resumed = _is_resumed(run)
+    may_go_on = run.paused or run.root.error is not None  # by a snapshot
+    yield Tree(
         calls.root,
         question=question,
         history=history_remembered(calls, question) or history_handed_in(run, question),
         answers=found,
-        output=outputs_by_place(run),
-        flow_documents=document_lists[-1] if document_lists else None,
+        output=outputs,
+        flow_documents=next(filter(None, reversed(documents)), None),
         # a run that answers, or that asks a model, is a sample even if it searched nothing
         is_always_a_sample=bool(found or (question and calls.models)),
-        gives_only_documents=_gives_only_documents(run),
-        error=run.error,
+        gives_only_documents=any(documents)
+        and all(
+            each or value == ()
+            for each, value in zip(documents, outputs.values(), strict=True)
+        ),
         is_complete=run.complete,
         task_or_thread=run.task_or_thread,
-        resumption_key=repr(run.input) if run.resumable or _is_resumed(run) else None,
+        # a run and the one that resumes it have one key, the input
+        resumption_key=repr(run.input) if may_go_on or is_resumed else None,
         is_paused=run.paused,
-        continues=_is_resumed(run),
+        continues=is_resumed,
         documents_without_text=_documents_without_text(run),
         native_run=run,
         lookup_outputs=(*_values_by_place(run), run.output),
@@ -117,31 +108,10 @@ def _tree(calls: Calls, found: tuple[Answer, ...]) -> Tree:
     )
 
 
-def _lists_of_documents(run: Run) -> list[tuple[Document, ...]]:
-    """List the documents of each socket of a run's output that holds any."""
-    lists = [tuple(documents_in(value)) for value in outputs_by_place(run).values()]
-    return [documents for documents in lists if documents]
-
-
-def _gives_only_documents(run: Run) -> bool:
-    """Whether a run gives documents and nothing else: another run may answer from them."""
-    values = outputs_by_place(run).values()
-    return bool(_lists_of_documents(run)) and all(
-        isinstance(element, Document)
-        for value in values
-        for element in (value if isinstance(value, tuple) else (value,))
-    )
-
-
 def _documents_without_text(run: Run) -> tuple[Document, ...]:
     """Find images and the like among what the components returned, each id once."""
-    document_by_id = {}
-    for node in run.nodes:
-        for document in documents_in(node.output):
-            document_by_id[document.id] = document
-    return tuple(
-        document for document in document_by_id.values() if not document.text.strip()
-    )
+    by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
+    return tuple(each for each in by_id.values() if not each.text.strip())
 
 
 def _is_resumed(run: Run) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack import Document, component, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
@@ -85,21 +85,17 @@ class RagMetricsEvaluator:
             raise SettingError("give chat_generator= or judge=, not both")
         is_one_metric = isinstance(metrics, (str, Metric, Mapping))
         metric_likes: Any = [metrics] if is_one_metric else metrics
-        chosen_metrics = None  # None: all that apply
-        if metric_likes is not None:
-            chosen_metrics = map(_metric_of, metric_likes)
-        self.metrics = tuple(choose_metrics(chosen_metrics))
+        self.metrics = tuple(
+            choose_metrics(metric_likes and map(_metric_of, metric_likes))
+        )
         # the settings as the user gave them, for ``to_dict``
         self.chat_generator = chat_generator
         self.judge = judge
         self.raise_on_failure = raise_on_failure
         self.concurrency = concurrency
         # what judges: the generator as a model, else the judge as the user gave it
-        self._model: HaystackModel | None = None
-        self._judge: JudgeLike = judge
-        if chat_generator is not None:
-            self._model = HaystackModel(chat_generator)
-            self._judge = LLMJudge(self._model)
+        self._model = None if chat_generator is None else HaystackModel(chat_generator)
+        self._judge = judge if self._model is None else LLMJudge(self._model)
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component.
@@ -112,11 +108,6 @@ class RagMetricsEvaluator:
         return default_to_dict(
             self, metrics=metrics, judge=_judge_name(self.judge), **settings
         )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
-        """Make the component again."""
-        return default_from_dict(cls, data)
 
     def close(self) -> None:
         """Release what the generator holds."""
@@ -175,7 +166,10 @@ class RagMetricsEvaluator:
         samples, warnings = inputs.samples(values, ground_truth_answers)
         try:
             report = evaluate(
-                samples, self.metrics, judge=self._judge, concurrency=self.concurrency
+                samples,
+                self.metrics,
+                judge=self._judge,
+                concurrency=self.concurrency,
             )
         except JudgeUnavailable as error:
             if self.raise_on_failure:
@@ -285,15 +279,13 @@ def _judge_name(judge: JudgeLike) -> str | None:
     """The name that stands for a judge in YAML."""
     if judge is None or isinstance(judge, str):
         return judge
-    if getattr(judge, "name", None) == "lexical":
-        return "lexical"
     raise SerializationError(
         f"a {type(judge).__name__} cannot be written to YAML; give judge= as a name, or"
         " chat_generator="
     )
 
 
-def _metric_of(metric_like: object) -> Metric | str:
+def _metric_of(metric_like: MetricLike) -> Metric | str:
     """Return the metric that a value of a user's Python code or YAML file describes.
 
     Args:
@@ -301,18 +293,15 @@ def _metric_of(metric_like: object) -> Metric | str:
             ``{"name": "context_adherence", "settings": {"polls": 3}}``.
 
     Raises:
-        SettingError: If it is none of these, or a name or setting is unknown.
+        SettingError: If a description has other keys, or a name or setting is unknown.
     """
-    if isinstance(metric_like, (Metric, str)):
+    if not isinstance(metric_like, Mapping):
         return metric_like
-    if isinstance(metric_like, Mapping):
-        keys = set(metric_like)
-        if {"name"} <= keys <= {"name", "settings"}:
-            settings = dict(metric_like.get("settings") or {})
-            return metric_named(str(metric_like["name"]), settings)
+    if {"name"} <= set(metric_like) <= {"name", "settings"}:
+        settings = dict(metric_like.get("settings") or {})
+        return metric_named(str(metric_like["name"]), settings)
     raise SettingError(
-        "a metric is a name, a Metric, or {name, settings}, got "
-        + type(metric_like).__name__
+        f"a metric is described by name and settings, got {', '.join(metric_like)}"
     )
 
 

@@ -1,6 +1,6 @@
 """What the component's sockets hold, as samples."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
@@ -8,21 +8,21 @@ from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, Generat
 from ragmetrics_core import Sample
 from ragmetrics_core.data.errors import RowError, SettingError
 
-# for each group of sockets, of which one is given: the field of a row by its socket
-_GROUPS: Mapping[str, Mapping[str, str]] = {
-    "answers": {"answers": ""},
-    "parts": {"query": "question", "documents": "contexts", "replies": "answer"},
-    "lists": {
-        "questions": "question",
-        "contexts": "contexts",
-        "predicted_answers": "answer",
-    },
+# the groups of sockets, of which one is given
+_PARTS = ("query", "documents", "replies")
+_FIELDS = {  # of a row, by the sockets that take lists
+    "questions": "question",
+    "contexts": "contexts",
+    "predicted_answers": "answer",
 }
+_GROUPS = (("answers",), _PARTS, tuple(_FIELDS))
 _CITED_ONLY = (
     "the documents look cut to those that the answer cites (reference_pattern): scores"
     " are those of the cited documents only; set"
     " return_only_referenced_documents=False in the AnswerBuilder"
 )
+
+Row = dict[str, Any]
 
 
 def samples(
@@ -41,44 +41,28 @@ def samples(
         SettingError: If inputs of several groups are given, lists differ in length, or
             a value is of another type.
     """
-    filled = {name: value for name, value in values.items() if value is not None}
-    group = _group_of(filled)
-    warnings: list[str] = []
-    rows: list[dict[str, Any]] = []
-    if group == "answers":
-        rows = [_row_of_answer(answer) for answer in filled["answers"]]
-        warnings = [_CITED_ONLY] if _are_cited_only(filled["answers"]) else []
-    elif group == "parts":
-        rows = list(_rows_of_replies(filled))
-    elif group == "lists":
-        rows = _rows_of_lists(filled)
+    filled = [[name for name in group if values[name] is not None] for group in _GROUPS]
+    given = [", ".join(names) for names in filled if names]
+    if len(given) > 1:
+        raise SettingError(
+            f"give one group of inputs, got {'; '.join(given)}: answers, or"
+            " query/documents/replies, or lists"
+        )
+    answers = values["answers"] or ()
+    rows = [_row_of_answer(answer) for answer in answers]
+    if filled[1]:
+        rows = _rows_of_replies(*(values[name] for name in _PARTS))
+    elif filled[2]:
+        rows = _rows_of_lists({name: values[name] for name in filled[2]})
     if ground_truth_answers is not None:
         _check_lengths({"answers": rows, "ground_truth_answers": ground_truth_answers})
         for row, reference in zip(rows, ground_truth_answers, strict=True):
             row["reference"] = reference
+    warnings = [_CITED_ONLY] if any(map(_is_cited_only, answers)) else []
     try:
         return [Sample.from_row(row) for row in rows], warnings
     except RowError as error:
         raise SettingError(str(error)) from error
-
-
-def _group_of(filled: Mapping[str, Any]) -> str:
-    """The group of the sockets that hold a value; "" if none does.
-
-    Raises:
-        SettingError: If they are of several groups.
-    """
-    names_by_group = {}
-    for group, fields in _GROUPS.items():
-        names = [name for name in fields if name in filled]
-        if names:
-            names_by_group[group] = ", ".join(names)
-    if len(names_by_group) > 1:
-        raise SettingError(
-            f"give one group of inputs, got {'; '.join(names_by_group.values())}:"
-            " answers, or query/documents/replies, or lists"
-        )
-    return next(iter(names_by_group), "")
 
 
 def _check_lengths(lists: Mapping[str, Sequence[Any]]) -> None:
@@ -89,66 +73,58 @@ def _check_lengths(lists: Mapping[str, Sequence[Any]]) -> None:
         raise SettingError(f"lists differ in length: {', '.join(in_words)}")
 
 
-def _row_of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> dict[str, Any]:
+def _row(question: object, documents: Sequence[Document] | None, answer: object) -> Row:
+    """The row of one answer; documents without a text, such as images, are left out."""
+    contexts = None
+    if documents is not None:
+        contexts = [each for each in documents if (each.content or "").strip()]
+    return {"question": question, "contexts": contexts, "answer": answer}
+
+
+def _row_of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Row:
     """The row of an answer of Haystack, with the documents that it carries.
 
     Raises:
         SettingError: If it is no answer of Haystack.
     """
-    generator = None
     if isinstance(answer, GeneratedAnswer):
-        documents = answer.documents
-        model = (answer.meta or {}).get("model")
-        generator = model if isinstance(model, str) else None
-    elif isinstance(answer, ExtractedAnswer):
+        return _row(answer.query, answer.documents, answer.data)
+    if isinstance(answer, ExtractedAnswer):
         documents = [] if answer.document is None else [answer.document]
-    else:
-        raise SettingError(
-            "answers must be GeneratedAnswer or ExtractedAnswer, got"
-            f" {type(answer).__name__}"
-        )
-    return {
-        "question": answer.query,
-        "contexts": _with_text(documents),
-        "answer": answer.data,
-        "generator": generator,
-    }
+        return _row(answer.query, documents, answer.data)
+    raise SettingError(
+        "answers must be GeneratedAnswer or ExtractedAnswer, got"
+        f" {type(answer).__name__}"
+    )
 
 
-def _are_cited_only(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> bool:
+def _is_cited_only(answer: GeneratedAnswer | ExtractedAnswer) -> bool:
     """Whether an ``AnswerBuilder`` kept only the documents that an answer cites.
 
     It then marks each of them as referenced.
     """
-    for answer in answers:
-        documents = answer.documents if isinstance(answer, GeneratedAnswer) else ()
-        if documents and all(document.meta.get("referenced") for document in documents):
-            return True
-    return False
+    documents = answer.documents if isinstance(answer, GeneratedAnswer) else ()
+    return bool(documents) and all(each.meta.get("referenced") for each in documents)
 
 
-def _rows_of_replies(filled: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each reply to one query; one without an answer if there is none.
+def _rows_of_replies(
+    query: str | None,
+    documents: Sequence[Document] | None,
+    replies: list[ChatMessage] | list[str] | str | None,
+) -> list[Row]:
+    """Make a row for each reply to one query; one without an answer if there is none.
 
-    Example: {"query": "Who?", "replies": ["Anna", "Bob"]} gives two rows with the
-    question "Who?", one with the answer "Anna" and one with "Bob".
-
-    Args:
-        filled: The query, its documents and its replies, which are one reply or a list,
-            of texts or messages.
+    Example: the query "Who?" with the replies ["Anna", "Bob"] gives two rows, one with
+    the answer "Anna" and one with "Bob".
     """
-    replies = filled.get("replies")
-    if not isinstance(replies, list):
-        replies = [replies]
-    for reply in replies or [None]:
-        yield {
-            "question": filled.get("query"),
-            "contexts": _with_text(filled.get("documents")),
-            "answer": reply.text if isinstance(reply, ChatMessage) else reply,
-        }
+    several = replies if isinstance(replies, list) else [replies]
+    answers = [
+        reply.text if isinstance(reply, ChatMessage) else reply for reply in several
+    ]
+    return [_row(query, documents, answer) for answer in answers or [None]]
 
 
-def _rows_of_lists(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows_of_lists(lists: Mapping[str, Sequence[Any]]) -> list[Row]:
     """Make a row for each answer of inputs that are lists, such as ``questions``.
 
     Example: {"questions": ["Who?"], "predicted_answers": ["Anna"]} gives
@@ -157,24 +133,9 @@ def _rows_of_lists(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises:
         SettingError: If the lists differ in length.
     """
-    _check_lengths(filled)
-    n_rows = len(next(iter(filled.values())))
-    rows: list[dict[str, Any]] = [{} for _ in range(n_rows)]
-    for name, elements in filled.items():
-        field = _GROUPS["lists"][name]
-        for row, element in zip(rows, elements, strict=True):
-            row[field] = _with_text(element) if field == "contexts" else element
-    return rows
-
-
-def _with_text(
-    contexts: Sequence[Document | str] | None,
-) -> list[Document | str] | None:
-    """Leave out documents without a text, such as images; None stays None."""
-    if contexts is None:
-        return None
+    _check_lengths(lists)
+    fields = [_FIELDS[name] for name in lists]
     return [
-        context
-        for context in contexts
-        if not isinstance(context, Document) or (context.content or "").strip()
+        dict(zip(fields, elements, strict=True))
+        for elements in zip(*lists.values(), strict=True)
     ]

@@ -4,10 +4,8 @@ import inspect
 import json
 import re
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from haystack.components.generators.chat.types import ChatGenerator
@@ -66,9 +64,6 @@ class HaystackModel(FrameworkModel):
         run_parameters = inspect.signature(chat_generator.run).parameters
         # whether a call can set a temperature and the like
         self._takes_settings = "generation_kwargs" in run_parameters
-        # the generator is warmed up once, before its first call
-        self._lock = threading.Lock()
-        self._is_warm = False
         if not name:
             model = getattr(chat_generator, "model", None)
             has_model_name = isinstance(model, str) and bool(model)
@@ -129,8 +124,8 @@ class HaystackModel(FrameworkModel):
             if settings:
                 arguments["generation_kwargs"] = settings
         return (
-            partial(self._call, arguments),
-            partial(self._call_async, arguments),
+            lambda: self.chat_generator.run(**arguments),
+            lambda: self.chat_generator.run_async(**arguments),  # type: ignore[attr-defined]  # not part of the protocol
             self._read_output,
         )
 
@@ -141,29 +136,8 @@ class HaystackModel(FrameworkModel):
         """
         if hasattr(self.chat_generator, "close"):
             self.chat_generator.close()
-        if (
-            self._judge_async
-            and self._is_warm
-            and hasattr(self.chat_generator, "close_async")
-        ):
+        if self._judge_async and hasattr(self.chat_generator, "close_async"):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
-        self._is_warm = False
-
-    def _call(self, arguments: dict[str, Any]) -> object:
-        with self._lock:
-            if not self._is_warm and hasattr(self.chat_generator, "warm_up"):
-                self.chat_generator.warm_up()
-            self._is_warm = True
-        return self.chat_generator.run(**arguments)
-
-    async def _call_async(self, arguments: dict[str, Any]) -> object:
-        if not self._is_warm:
-            self._is_warm = True
-            if hasattr(self.chat_generator, "warm_up_async"):
-                await self.chat_generator.warm_up_async()
-            elif hasattr(self.chat_generator, "warm_up"):
-                self.chat_generator.warm_up()
-        return await self.chat_generator.run_async(**arguments)  # type: ignore[attr-defined]  # not part of the protocol
 
     def _read_output(self, output: object) -> ChatReply:
         """Read the replies in a generator's output, with why each ended.
