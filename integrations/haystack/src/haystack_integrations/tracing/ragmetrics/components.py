@@ -162,9 +162,8 @@ class Calls:
         """
         call.name = node.name
         call.query = query_of_tool(node.input)
-        request, text = self._result_shown(node)
-        call.tool_call_id = request and request.id
-        call.text = text
+        request, call.text = self._result_shown(node)
+        call.tool_call_id = request.id if request else None
         error = node.output_by_socket.get("error")
         if isinstance(error, str) and len(node.output_by_socket) == 1:
             call.error = call.text or error
@@ -187,7 +186,7 @@ class Calls:
             if span.operation == AGENT_LLM and span.opened > node.opened
             if span.agent is node.agent
         ]
-        results = []
+        results: list[tuple[ToolCall, str]] = []
         for message in prompt(next_models[0]) if next_models else ():
             if message.role == "assistant":
                 results = []  # what stands before it answers earlier requests
