@@ -222,8 +222,10 @@ def test_an_exact_question_is_never_that_of_an_earlier_turn() -> None:
     [
         [Message("user", "Open?"), Message("assistant", "It was opened.")],
         [Message("system", "User: Open?\nAssistant: It was opened.")],
+        [Message("system", f"User: Open?\nAssistant: {BRIDGE}")],
+        [Message("system", "Earlier:\nQ: Open?\nA: It was opened.")],
     ],
-    ids=["by roles", "as a transcript"],
+    ids=["by roles", "as a transcript", "repeating a passage", "with letters"],
 )
 def test_a_history_that_was_not_read_is_never_none_for_sure(
     before: list[Message],

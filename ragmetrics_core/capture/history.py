@@ -37,7 +37,7 @@ _ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
 _ASSISTANTS = frozenset(
     ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
 )
-_USERS = frozenset(
+USERS = frozenset(
     [
         "customer",
         "human",
@@ -51,7 +51,7 @@ _USERS = frozenset(
     ]
 )
 # names before what was said in a history; before a draft some of them stand, too
-_REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
+REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
 
 
 def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
@@ -70,8 +70,8 @@ def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
     content = field_values.get("content")
     if isinstance(role, str) and isinstance(content, str):
         return _turns_of_role(role.lower(), content)
-    question = _first_text_of(_USERS, field_values)
-    answer = _first_text_of(_REPLIES, field_values)
+    question = _first_text_of(USERS, field_values)
+    answer = _first_text_of(REPLIES, field_values)
     if question is None or answer is None:
         return ()
     return (
@@ -84,7 +84,7 @@ def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
     """Return a message as a turn; none for another role than user or assistant, or a blank text."""
     if not content.strip():
         return ()
-    if role in _USERS:
+    if role in USERS:
         return (Turn(role="user", content=content),)
     if role in _ASSISTANTS:
         return (Turn(role="assistant", content=content),)

@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.handed_on import Turn
-from ragmetrics_core.capture.history import names_a_history
+from ragmetrics_core.capture.history import REPLIES, USERS, names_a_history
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     as_one_line,
@@ -28,15 +28,16 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (Doubt("history_unread"),)
-# who speaks: at the head of a line, in a list of texts, roles or messages
+# who speaks: at the head of a line, or in a list of roles or messages
 _MESSAGE = r"\b(?:Human|AI)Message\("
 _USER = lazy_pattern(
-    rf"(?:^\W{{0,3}}|[\"'])(?:human|user)(?:\W{{0,3}}:|[\"'])|{_MESSAGE}",
+    rf"^\W{{0,3}}(?:{'|'.join(sorted(USERS))})\W{{0,3}}:"
+    rf"|[\"'](?:human|user)[\"':]|{_MESSAGE}",
     re.MULTILINE | re.IGNORECASE,
 )
 _ASSISTANT = lazy_pattern(
-    r"(?:^\W{0,3}|[\"'])(?:ai|assistant|bot|chatbot)(?:\W{0,3}:[^\S\n]*\S|[\"'])"
-    rf"|{_MESSAGE}",
+    rf"^\W{{0,3}}(?:{'|'.join(sorted(REPLIES))})\W{{0,3}}:[^\S\n]*\S"
+    rf"|[\"'](?:ai|assistant|bot|chatbot)[\"':]|{_MESSAGE}",
     re.MULTILINE | re.IGNORECASE,
 )
 
@@ -328,7 +329,7 @@ def _tells_earlier_turns(text: str, documents: Iterable[str]) -> bool:
     if not (_USER.search(text) and _ASSISTANT.search(text)):
         return False
     for document in documents:
-        text = text.replace(document, " ")
+        text = text.replace(document, "x")  # an answer may be a document's whole text
     return bool(_USER.search(text) and _ASSISTANT.search(text))
 
 
