@@ -126,3 +126,29 @@ def test_of_several_texts_of_which_none_is_asked_alone_the_question_is_in_doubt(
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert any("question" in words for words in sample.capture.warnings)
+
+
+def test_words_for_a_search_are_not_the_question_that_holds_them() -> None:
+    pipeline = connected(
+        ("shelf.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        shelf=Shelf(),
+        prompt=ChatPromptBuilder(
+            [
+                ChatMessage.from_user(
+                    "{% for one in documents %}{{ one.content }}\n{% endfor %}"
+                    "[the well]\nQuestion: {{ question }}"
+                )
+            ],
+            required_variables="*",
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+    )
+    with capture() as captured:
+        pipeline.run(
+            {
+                "shelf": {"query": "the well"},
+                "prompt": {"question": "How old is the well?"},
+            }
+        )
+    assert only(captured.samples).question == "How old is the well?"

@@ -13,6 +13,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import Message
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.history import history_in, turns_before_question
 from ragmetrics_core.capture.plain_values import (
     QUESTION_KEYS,
@@ -30,8 +31,8 @@ def find_question(calls: Calls, query: str | None) -> str | None:
     """Choose the question among the texts that the user handed in; None without one.
 
     The query that the answer carries, if the user handed it in. Else a text in an input
-    of a usual name: of several the one that the last model was shown, then the one that
-    most inputs got. Else the only text that a model was shown.
+    of a usual name: of several the one that the last model was shown last, then the one
+    that most inputs got. Else the only text that a model was shown.
 
     Args:
         calls: The calls of the run.
@@ -49,11 +50,11 @@ def find_question(calls: Calls, query: str | None) -> str | None:
     prompts = [[message.text for message in call.prompt] for call in calls.models]
     usual = [text for name, text in texts if name in _USUAL_NAMES]
     if usual:
-        last_prompt = prompts[-1] if prompts else []
+        last_prompt = letters_of("\n".join(prompts[-1])) if prompts else ""
         return max(
             usual,
             key=lambda text: (
-                shows(last_prompt, text),
+                _end_of_last(letters_of(text), last_prompt),
                 lines.count(as_one_line(text)),
             ),
         )
@@ -61,6 +62,12 @@ def find_question(calls: Calls, query: str | None) -> str | None:
         text for _, text in texts if any(shows(prompt, text) for prompt in prompts)
     }
     return shown.pop() if len(shown) == 1 else query or None
+
+
+def _end_of_last(text: str, prompt: str) -> tuple[int, int]:
+    """Where a text stands last in a prompt, and its length: one inside another goes behind."""
+    start = prompt.rfind(text) if text else -1
+    return (-1, 0) if start < 0 else (start + len(text), len(text))
 
 
 def _question_in_input(value: object) -> str | None:
