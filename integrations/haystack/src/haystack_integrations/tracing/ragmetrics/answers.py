@@ -83,23 +83,19 @@ def _best_extracted(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
 
 def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
     """The replies in the one output that holds messages; of a conversation the last one."""
-    answers_by_place: dict[str, list[Answer]] = {}
+    found = []
     for place, value in outputs.items():
-        messages = [
-            message
-            for message in find_instances(value, Message)
+        messages = list(find_instances(value, Message))
+        said = [
+            Answer(message.text, place)
+            for message in messages
             if message.role in ("assistant", "tool") and message.text.strip()
         ]
-        roles = {message.role for message in find_instances(value, Message)}
-        if roles & {"user", "system"}:
-            messages = messages[-1:]
-        if messages:
-            answers_by_place[place] = [
-                Answer(message.text, place) for message in messages
-            ]
-    if len(answers_by_place) != 1:
-        return ()
-    return tuple(*answers_by_place.values())
+        if any(message.role in ("user", "system") for message in messages):
+            said = said[-1:]
+        if said:
+            found.append(tuple(said))
+    return found[0] if len(found) == 1 else ()
 
 
 def _text(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:

@@ -306,9 +306,6 @@ def prompt(node: Node) -> tuple[Message, ...]:
             continue
         message = value if isinstance(value, Message) else Message("user", value)
         messages.append(message)
-        # an earlier reply of a model is shown with what its provider searched for it
-        if isinstance(message, CopiedMessage) and message.found.message is not None:
-            messages.append(message.found.message)
     return tuple(
         message for message in messages if message.text.strip() or message.tool_calls
     )

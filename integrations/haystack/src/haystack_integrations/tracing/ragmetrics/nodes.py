@@ -23,7 +23,6 @@ from haystack.dataclasses import (
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
-from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
 
 PIPELINE = "haystack.pipeline.run"
@@ -314,7 +313,6 @@ class Run:
     """One run of a pipeline or agent, as it was recorded.
 
     Args:
-        problems: Where internal errors are counted.
         listeners: Who gets the run once it has ended.
         task_or_thread: The thread and task that it began in.
 
@@ -326,7 +324,6 @@ class Run:
 
     def __init__(
         self,
-        problems: Problems,
         listeners: tuple[Listener, ...] = (),
         task_or_thread: str = "",
     ) -> None:
@@ -335,7 +332,6 @@ class Run:
         self.complete = True  # False if it was cancelled, abandoned or paused
         self.paused = False  # a breakpoint stopped it
         self.task_or_thread = task_or_thread  # the thread and task that it began in
-        self.problems = problems
         self.listeners = listeners  # who gets it once it has ended
         self.copier = Copier()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -70,7 +70,7 @@ class TeeSpan(Span):
         self.run = run
         self.node = node
         self.current_before = current_before
-        self.problems = run.problems
+        self.problems = LISTENERS.problems
 
     def __getattr__(self, name: str) -> Any:
         # What only the other tracer's span has; a copy under construction has no inner
@@ -219,8 +219,11 @@ class Tee(Tracer):
         current_span = _open_span()
         # a parent that we did not record tells nothing: what is open here is around
         span_around = parent_span if isinstance(parent_span, TeeSpan) else current_span
-        run, node_around = self._place_in_run(operation, span_around)
-        if run is None:
+        if span_around is not None:
+            run, node_around = span_around.run, span_around.node
+        elif operation in (PIPELINE, AGENT) and (listeners := LISTENERS.begin()):
+            run, node_around = Run(listeners, current_task_or_thread()), None
+        else:  # a component that runs alone, or a run that nobody listens to
             return None
         node = _node(operation, tags, node_around)
         if operation == PIPELINE:  # only a pipeline has its input already
@@ -233,20 +236,6 @@ class Tee(Tracer):
         if operation != PIPELINE:
             _current.set(span)
         return span
-
-    def _place_in_run(
-        self, operation: str, span_around: TeeSpan | None
-    ) -> tuple[Run | None, Node | None]:
-        """Return the run that a span belongs to, and the node around it there.
-
-        A pipeline or agent without a span around it begins a run, if somebody listens:
-        it has no node around it. Both are None for a span that belongs to no run.
-        """
-        if span_around is not None:
-            return span_around.run, span_around.node
-        if operation in (PIPELINE, AGENT):
-            return _begin_run(), None
-        return None, None  # a component that runs alone
 
     @guard_hook
     def _end_span(self, span: TeeSpan, error: BaseException | None) -> None:
@@ -283,7 +272,9 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
     outputs = tags.get("haystack.component.output_spec") or {}
     return Node(
         operation,
-        name=_name_in(tags),
+        name=str(
+            tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
+        ),
         # Haystack makes the name anew at each call
         type=sys.intern(str(tags.get("haystack.component.fully_qualified_type", ""))),
         parent=parent,
@@ -296,21 +287,6 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
         ),
         gives_replies="replies" in outputs,
     )
-
-
-def _name_in(tags: Mapping[str, Any]) -> str:
-    """The name of the component or tool of a span; empty for any other span."""
-    names = (tags.get("haystack.component.name"), tags.get("haystack.tool.name"))
-    return str(names[0] or names[1] or "")
-
-
-def _begin_run() -> Run | None:
-    """Begin a run for those who listen here; None if nobody does."""
-    listeners = LISTENERS.begin()
-    if not listeners:
-        return None
-    # current_task_or_thread() names the thread and task, by which runs are grouped later
-    return Run(listeners[0].problems, listeners, current_task_or_thread())
 
 
 class _TracerSlot:

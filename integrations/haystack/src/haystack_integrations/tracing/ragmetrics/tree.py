@@ -21,7 +21,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 )
 
 from ragmetrics_core.capture import Answer, Document, Tree
-from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import Overrides, documents_in
 from ragmetrics_core.data.errors import SettingError
 
@@ -56,7 +55,7 @@ def as_run(result: object) -> Run:
         closed=1,
         output=output,
     )
-    run = Run(Problems())
+    run = Run()
     run.nodes.append(root)
     return run
 
@@ -140,16 +139,10 @@ def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
     outputs: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
     for node in run.components():
-        _add_values(outputs, node.path, node.output)
-        _add_values(inputs, node.path, node.input)
+        for by_place, values in ((outputs, node.output), (inputs, node.input)):
+            if isinstance(values, dict):
+                # the name of a model leads to its replies
+                by_place[node.path] = values.get("replies", values)
+                for name, value in values.items():
+                    by_place[f"{node.path}.{name}"] = value
     return outputs, inputs
-
-
-def _add_values(values_by_place: dict[str, Any], path: str, values: object) -> None:
-    """Add the values of a component's sockets under the component's path."""
-    if not isinstance(values, dict):
-        return
-    # the name of a model leads to its replies
-    values_by_place[path] = values.get("replies", values)
-    for name, value in values.items():
-        values_by_place[f"{path}.{name}"] = value
