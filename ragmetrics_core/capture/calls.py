@@ -533,10 +533,8 @@ class Order:
         return _innermost_agent(self.calls.paths[call])
 
     def _sort_key(self, call: Node) -> tuple[object, ...]:
-        path = self.calls.paths[call]
-        began, branches = _beginning_and_branches(path)
         rank = self._rank_by_tool_call.get(call.tool_call_id, _LAST)
-        return self._step(call), rank, began, branches, call.began
+        return self._step(call), rank, call.began
 
     def _step(self, call: Node) -> int:
         tools_around = tools_of(self.calls.paths[call][:-1])
@@ -569,18 +567,3 @@ class Order:
 
 def _innermost_agent(path: Path) -> str | None:
     return next((node.agent for node in reversed(path) if node.agent), None)
-
-
-def _beginning_and_branches(path: Path) -> tuple[float, str]:
-    """Return when a call counts as begun, and its parallel branches.
-
-    Branches of a parallel step begin in any order: they count as begun with the step
-    around the outermost of them, and are ordered by name.
-    """
-    branches = [node.branch for node in path if node.branch]
-    counted_from = path[-1]
-    for depth, node in enumerate(path):
-        if node.branch:
-            counted_from = path[max(depth - 1, 0)]
-            break
-    return counted_from.began, "/".join(branches)

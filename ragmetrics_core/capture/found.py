@@ -284,7 +284,7 @@ class Found:
         return in_order + sorted(beside, key=first_rank)
 
     def _ran_beside(self, call: Node, other: Node) -> bool:
-        """Whether two calls, or the branches of the run in which they stand, overlap."""
+        """Whether two calls, or the parts of the run in which they stand, overlap."""
         for around, around_other in zip(
             self.calls.paths[call], self.calls.paths[other], strict=False
         ):

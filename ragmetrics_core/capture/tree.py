@@ -207,7 +207,6 @@ class Node:
             waits for one.
         agent: The agent that it and what is inside it belongs to; None for the agent of
             the call around it.
-        branch: What orders it among calls beside each other, where no tool call does.
         by_provider: Whether the provider of the model around it made it, while that
             model answered: a web search of the provider.
         may_have_searched: Of a model: whether its provider may have searched without
@@ -238,7 +237,6 @@ class Node:
     tool_call_id: str | None = None
     is_control: bool = False
     agent: str | None = None
-    branch: str = ""
     by_provider: bool = False
     may_have_searched: bool = False
     remarks: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict
 
@@ -67,6 +68,8 @@ def lookup(question: str) -> list[Document]:
         scored(store()),
         lambda question: observe(store()).similarity_search(question),
         lambda question: store().as_retriever().invoke(question),
+        lambda question: asyncio.run(store().asimilarity_search(question)),
+        lambda question: asyncio.run(store().as_retriever().ainvoke(question)),
     ],
 )
 def test_what_was_found_by_hand_is_retrieved_once_and_shown(
@@ -109,6 +112,18 @@ def test_a_search_that_fails_reaches_the_application_as_it_is() -> None:
         found = store().similarity_search("query")
     assert [one.page_content for one in found] == [ROME]
     assert not captured.samples
+
+
+def test_a_search_of_an_observed_store_belongs_to_the_model_that_shows_what_it_found() -> (
+    None
+):
+    with capture() as captured:
+        (found,) = observe(store()).similarity_search(QUESTION)
+        answer(QUESTION, found.page_content)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.id for context in sample.known_contexts] == ["r"]
+    assert sample.capture.grade == "exact"
 
 
 def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(

@@ -12,7 +12,7 @@ from langsmith.schemas import Example, RunBase
 from langchain_ragmetrics.capturing import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.tree import error_of
-from langchain_ragmetrics.values import message_of, plain
+from langchain_ragmetrics.values import plain
 from ragmetrics_core import Sample
 from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
@@ -261,6 +261,5 @@ def _texts(value: object) -> list[str]:
         and all(isinstance(element, str) for element in value)
     ):
         return list(value)
-    message = message_of(value)
-    text = message.text if message is not None else answer_text(plain(value))
+    text = answer_text(plain(value))
     return [text] if text else []

@@ -261,16 +261,15 @@ class LangChainModel(FrameworkModel):
 
         Returns:
             The bound model. None if the request has no schema, needs log-probabilities,
-            which structured output does not give, or if the model is known not to take
-            schemas. The prompt alone asks for JSON then.
+            which structured output does not give, or is no chat model. The prompt alone
+            asks for JSON then.
 
         Raises:
             RequestRejected: If the model refuses the schema.
         """
         if not isinstance(model, BaseChatModel):
             return None
-        is_unable = self._capabilities.json_schema is False
-        if request.schema is None or request.top_logprobs or is_unable:
+        if request.schema is None or request.top_logprobs:
             return None
         # LangChain names the tool or format by these two
         schema = {"title": "reply", "description": "The reply.", **request.own_schema()}
@@ -322,26 +321,14 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
         return Capabilities(
             n=False, logprobs=None, json_schema=False, temperature=False
         )
-    model_class = type(model)
-    # LangChain hands a schema over as a tool, or in the provider's own way. A model that
-    # can do neither has both methods from the base class, where they raise an error.
-    has_own_tools = model_class.bind_tools is not BaseChatModel.bind_tools
-    has_own_schemas = (
-        model_class.with_structured_output is not BaseChatModel.with_structured_output
-    )
-    fields = model_class.model_fields
+    fields = type(model).model_fields
     has_logprobs = "logprobs" in fields or "top_logprobs" in fields
     return Capabilities(
-        n=_unknown_if(possible="n" in fields),
-        logprobs=_unknown_if(possible=has_logprobs),
-        json_schema=_unknown_if(possible=has_own_tools or has_own_schemas),
-        temperature=_unknown_if(possible="temperature" in fields),
+        n=None if "n" in fields else False,
+        logprobs=None if has_logprobs else False,
+        json_schema=None,  # a model that takes none refuses the first request
+        temperature=None if "temperature" in fields else False,
     )
-
-
-def _unknown_if(*, possible: bool) -> bool | None:
-    """A capability: unknown (None) if it is possible, else False."""
-    return None if possible else False
 
 
 def _name_of(model: Runnable[Any, Any]) -> str:

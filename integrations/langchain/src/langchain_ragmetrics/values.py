@@ -9,7 +9,6 @@ from typing import Any, TypeGuard
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, ToolMessage
-from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document as CapturedDocument
@@ -92,6 +91,8 @@ class Copier:
         if isinstance(value, ToolMessage):
             parts["artifact"] = self.copied(value.artifact)
         snapshot = value.model_copy(update=parts)
+        # each copy would hold the names of the fields that were given a second time
+        object.__setattr__(snapshot, "__pydantic_fields_set__", value.model_fields_set)
         self._copies[id(value)] = value, held, snapshot
         return snapshot
 
@@ -107,8 +108,7 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
     these. Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``. A dataclass or a
-    Pydantic object becomes a mapping of its fields. Any other object becomes
-    ``{"answer": …}`` if it has a text ``answer``, else None.
+    Pydantic object becomes a mapping of its fields. Any other object becomes None.
 
     Args:
         value: The value.
@@ -120,34 +120,18 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     document_or_message = _document(value) or message_of(value)
     if document_or_message is not None:
         return document_or_message
-    # a prompt template returned it
-    if isinstance(value, PromptValue):
-        value = value.to_messages()
-    # a named tuple is read by its fields, below
-    is_named_tuple = isinstance(value, tuple) and hasattr(value, "_asdict")
     is_left_out = len(containers) == _DEPTH_READ or any(
         value is container for container in containers
     )
     inside = (*containers, value)
-    if isinstance(value, (list, tuple)) and not is_named_tuple:
+    if isinstance(value, (list, tuple)):
         return () if is_left_out else _plain_elements(value, inside)
     fields = fields_of(value)
-    if fields is not None and is_left_out:
-        return {}
-    if fields is not None:
-        return {str(name): plain(field, inside) for name, field in fields.items()}
-    return _plain_answer(value)
-
-
-def _plain_answer(value: object) -> dict[str, str] | None:
-    """A mapping of an object's ``answer``; None if it has no such text.
-
-    LangGraph's ``Command`` says where a graph goes on: an ``answer`` there is no result.
-    """
-    if is_command(value):
+    if fields is None:
         return None
-    answer = getattr(value, "answer", None)
-    return {"answer": answer} if isinstance(answer, str) else None
+    if is_left_out:
+        return {}
+    return {str(name): plain(field, inside) for name, field in fields.items()}
 
 
 def _plain_elements(
@@ -279,21 +263,12 @@ def _message(role: str, content: object, calls: Iterable[object]) -> Message:
     A model writes one text in many blocks, and a tool a result in each block: those of
     an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of its own.
     """
-    if role == "assistant" and isinstance(content, list):
-        content = list(filter(_is_text_block, content))
     if role == "tool" and isinstance(content, list):
         text = "\n".join(map(text_of_content, content))
     else:
         text = text_of_content(content)
     tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
     return Message(role, text, tuple(tool_calls))
-
-
-def _is_text_block(block: object) -> bool:
-    """Whether a block of a model's reply is text: neither code, an image nor a result."""
-    if not isinstance(block, Mapping):
-        return isinstance(block, str)
-    return block.get("type", "text") in ("text", "text-plain", "output_text")
 
 
 def content_of_sent(message: object) -> object:
@@ -319,20 +294,6 @@ def provider_evidence_of(message: object) -> ProviderEvidence:
         reply.fields.get("additional_kwargs"),
         reply.fields.get("response_metadata"),
     )
-
-
-def messages_shown(message: object) -> Iterator[Message]:
-    """Yield what a model is shown of a message: the message, and what a provider found for it.
-
-    Nothing is yielded for what is no message.
-    """
-    message_said = message_of(message)
-    if message_said is None:
-        return
-    yield message_said
-    message_of_provider = provider_evidence_of(message).message
-    if message_of_provider is not None:
-        yield message_of_provider
 
 
 def offered_tools(parameters: object) -> tuple[str, ...]:
@@ -361,7 +322,7 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
-    """The fields, by name, of a mapping, pydantic model, dataclass or named tuple.
+    """The fields, by name, of a mapping, pydantic model or dataclass.
 
     Example: a dataclass ``State(question="Who?")`` gives {"question": "Who?"}. None for
     anything else, and for commands of LangGraph: their fields say nothing.
@@ -377,8 +338,6 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
             field.name: getattr(value, field.name)
             for field in dataclasses.fields(value)
         }
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return dict(value._asdict())
     return None
 
 

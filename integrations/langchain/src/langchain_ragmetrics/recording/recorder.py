@@ -1,7 +1,6 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from langchain_ragmetrics.recording.run import STORE_SEARCH, TAGS_READ, Run
+from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
 from langchain_ragmetrics.recording.tree import (
     CALL,
     METADATA_READ,
@@ -25,12 +24,6 @@ from ragmetrics_core.models.judge_work import is_judge_work
 
 Receiver = Callable[[Run], object]
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
-
-# The retriever that began last in this context: what a store reports while it goes on
-# belongs to it.
-_searching: ContextVar[UUID | None] = ContextVar(
-    "langchain_ragmetrics_searching", default=None
-)
 
 
 class Recorder(BaseCallbackHandler):
@@ -150,10 +143,8 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Copy the inputs of a tool."""
         if run := self._run_began("tool", serialized, run_id, details):
-            inputs = run.copier.copied(
-                details.get("inputs")
-            )  # older cores tell their text alone
-            run.inputs = inputs if isinstance(inputs, dict) else {"input": input_str}
+            arguments = details.get("inputs") or input_str
+            run.inputs = _named("input", run.copier.copied(arguments))
             run.extra[CALL] = details.get("tool_call_id")
 
     @guard_hook
@@ -169,7 +160,6 @@ class Recorder(BaseCallbackHandler):
         """Keep the query of a retriever."""
         if run := self._run_began("retriever", serialized, run_id, details):
             run.inputs = {"query": query}
-            _searching.set(run_id)
 
     @guard_hook
     def on_retriever_end(
@@ -178,48 +168,6 @@ class Recorder(BaseCallbackHandler):
         """Copy the documents of a retriever."""
         if run := self._run_going(run_id):
             self._run_ended(run, {"documents": run.copier.copied(documents)})
-
-    @guard_hook
-    def search_begins(
-        self,
-        run_id: UUID,
-        query: str,
-        name: str,
-        parent: UUID | None,
-        *,
-        by_hand: bool = False,
-    ) -> None:
-        """Begin to record a search that LangChain does not report.
-
-        Example: ``store.similarity_search("Who?")`` of the application. It is left out
-        while a retriever searches, which reports it.
-
-        Args:
-            run_id: An id for the search.
-            query: What is searched for.
-            name: The name of what searches.
-            parent: The id of the run in which the search is made; None if it is made in
-                none.
-            by_hand: Whether the application did not tell us of the search. It is left
-                out outside of all runs as well.
-        """
-        retriever = self.open.get(_searching.get())
-        # the last one to begin may have ended, and another may be open around it
-        while retriever is not None and (
-            retriever.end_time is not None or retriever.run_type != "retriever"
-        ):
-            retriever = self.open.get(retriever.parent_run_id)
-        run_around = self.open.get(parent)
-        is_inside = run_around is not None and run_around.end_time is None
-        if retriever is None and (is_inside or not by_hand):
-            self.on_retriever_start(
-                {},
-                query,
-                run_id=run_id,
-                parent_run_id=parent,
-                name=name,
-                tags=[STORE_SEARCH] if by_hand else [],
-            )
 
     def _run_began(
         self,
@@ -243,7 +191,7 @@ class Recorder(BaseCallbackHandler):
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id"))
-        tags = details.get("tags") or []
+        tags = tuple(details.get("tags") or ())
         # Who gets the run once it has ended, such as a ``capture()`` block: nobody, if it
         # is the work of a judge, which is no part of what is evaluated.
         is_of_application = parent is None and not is_judge_work()
@@ -253,13 +201,12 @@ class Recorder(BaseCallbackHandler):
         metadata = details.get("metadata") or {}
         # a graph has many runs: of those inside it only what the rules read is kept
         if parent is not None:
-            tags = [tag for tag in tags if tag.startswith(TAGS_READ)]
+            tags = (STORE_SEARCH,) if STORE_SEARCH in tags else ()
             metadata = {key: metadata[key] for key in METADATA_READ if key in metadata}
         run = Run(
             run_id,
             _name_of_run(serialized or {}, details),
             kind,
-            None if parent is None else parent.id,
             tags,
             {"metadata": metadata} if metadata else {},
             Copier() if parent is None else parent.copier,
@@ -295,6 +242,9 @@ class Recorder(BaseCallbackHandler):
             return None
         if inputs is not None:
             run.inputs = _named("input", run.copier.copied(inputs))
+            # a stream is reported as begun at the first piece of its input
+            begins = [child.start_time for child in run.child_runs]
+            run.start_time = min(begins, default=datetime.now(UTC))
         return run
 
     def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:

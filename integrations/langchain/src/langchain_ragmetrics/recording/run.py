@@ -1,6 +1,6 @@
 """The runs that LangChain reports, and those inside each, where each piece of work stands once. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,8 +15,6 @@ from ragmetrics_core.data.errors import SettingError
 
 # tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
-# the beginnings of the tags that the rules read of a run inside another
-TAGS_READ = (STORE_SEARCH, "map:key:", "seq:step:")
 # the name of a run in which the application reports documents by ``add_documents()``
 ADD_DOCUMENTS = "add_documents"
 
@@ -33,8 +31,7 @@ class Run:
     id: UUID
     name: str
     run_type: str
-    parent_run_id: UUID | None
-    tags: list[str]
+    tags: Sequence[str]
     extra: dict[str, Any]
     copier: Copier = field(default_factory=Copier, repr=False)
     inputs: dict[str, Any] = field(default_factory=dict)

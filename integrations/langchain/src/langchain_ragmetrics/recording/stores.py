@@ -6,10 +6,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import FrameType, FunctionType
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import CallbackManager
@@ -19,6 +20,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.run import STORE_SEARCH
 
 # "similarity_search", "asimilarity_search_with_score" and the like
 SEARCHES = frozenset(
@@ -31,6 +33,9 @@ _OTHER_SEARCHERS = (BaseRetriever, BaseExampleSelector, BaseCache)
 # what a report is told once the search has returned
 Found = Callable[[Any], None]
 
+# Whether a search goes on in this context: what it calls is part of it.
+_is_searching = ContextVar("langchain_ragmetrics_is_searching", default=False)
+
 
 @contextmanager
 def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator[Found]:
@@ -42,8 +47,8 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
     Args:
         name: The name of what searches.
         query: What is searched for.
-        by_hand: Whether the application neither named the store nor the search to us;
-            see ``Recorder.search_begins``.
+        by_hand: Whether the application named neither store nor search to us. The
+            search is left out then where no recorded run goes on.
 
     Yields:
         A function that takes what the search returned.
@@ -51,14 +56,20 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
     manager = CallbackManager.configure(
         inheritable_callbacks=ensure_config().get("callbacks")
     )
-    run_ids = {
-        handler: uuid4()
-        for handler in manager.handlers
-        if isinstance(handler, Recorder)
-    }
+    run_ids: dict[Recorder, UUID] = {}
+    for handler in manager.handlers:
+        if not isinstance(handler, Recorder):
+            continue
+        if not by_hand or manager.parent_run_id in handler.open:
+            run_ids[handler] = uuid4()
     for recorder, run_id in run_ids.items():
-        recorder.search_begins(
-            run_id, query, name, manager.parent_run_id, by_hand=by_hand
+        recorder.on_retriever_start(
+            {},
+            query,
+            run_id=run_id,
+            parent_run_id=manager.parent_run_id,
+            name=name,
+            tags=[STORE_SEARCH] if by_hand else [],
         )
 
     def found(result: Any) -> None:
@@ -73,6 +84,26 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
         raise
 
 
+@contextmanager
+def _store_search_reported(
+    store: object, args: tuple[Any, ...], kwargs: dict[str, Any], *, by_hand: bool
+) -> Iterator[Found]:
+    """Record a search of a store, unless it is part of another search, which is recorded."""
+    is_part = _is_searching.get() or _is_made_for_another()
+    query = args[0] if args else kwargs.get("query")
+    words = query if isinstance(query, str) else ""  # a vector has none
+    before = _is_searching.set(True)
+    try:
+        if is_part:
+            yield lambda _: None
+        else:
+            name = type(store).__name__
+            with search_reported(name, words, by_hand=by_hand) as found:
+                yield found
+    finally:
+        _is_searching.reset(before)
+
+
 def reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]:
     """Wrap a search of a class of stores so that each search is recorded.
 
@@ -80,15 +111,7 @@ def reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]
         method: The method; the wrapper is async if it is.
         by_hand: Whether the application did not name the store to us.
     """
-
-    def report(
-        store: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> AbstractContextManager[Found]:
-        if by_hand and _is_made_for_another():
-            return nullcontext(lambda _: None)
-        query = args[0] if args else kwargs.get("query")
-        words = query if isinstance(query, str) else ""  # a vector has none
-        return search_reported(type(store).__name__, words, by_hand=by_hand)
+    report = functools.partial(_store_search_reported, by_hand=by_hand)
 
     @functools.wraps(method)
     def search(store: object, /, *args: Any, **kwargs: Any) -> Any:
