@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import fsum, log2
-from typing import NamedTuple
 
 
 def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
@@ -95,71 +94,23 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # cases[n]: that exactly n of the chunks so far are useful
-    cases = [_Case(probability=1.0, weighted_precisions=0.0)]
-    for rank, probability in enumerate(probabilities, start=1):
-        cases = _after_chunk(cases, rank, float(probability))
-    terms = [
-        case.weighted_precisions / n_useful
-        for n_useful, case in enumerate(cases)
-        if n_useful > 0
-    ]
+    # at index n: how probable it is that exactly n of the chunks so far are useful, and
+    # the sum of their precisions, weighed by the probability of each way to these n
+    chances = [1.0]
+    weighted_precisions = [0.0]
+    for rank, chance in enumerate(map(float, probabilities), start=1):
+        chances.append(0.0)
+        weighted_precisions.append(0.0)
+        # n are useful now: n were, and this chunk is useless; or n - 1 were, and it is
+        # useful. From the highest n down, so that n - 1 is still that of before.
+        for n in range(rank, 0, -1):
+            if_useful = weighted_precisions[n - 1] + n / rank * chances[n - 1]
+            weighted_precisions[n] *= 1 - chance
+            weighted_precisions[n] += chance * if_useful
+            chances[n] = (1 - chance) * chances[n] + chance * chances[n - 1]
+        chances[0] *= 1 - chance
+    terms = [weighted_precisions[n] / n for n in range(1, len(weighted_precisions))]
     return min(1.0, fsum(terms))
-
-
-class _Case(NamedTuple):
-    """The case that a number of chunks, such as exactly two, are useful.
-
-    Attributes:
-        probability: How probable the case is.
-        weighted_precisions: The sum of the precisions at the ranks of the useful chunks
-            in each way that leads to the case, times the way's probability, over all
-            ways. Example: "ranks 1 and 2 are useful" (.3) has the precisions 1 and 1,
-            "ranks 1 and 3" (.1) has 1 and 2/3: .3 · 2 + .1 · 5/3.
-    """
-
-    probability: float
-    weighted_precisions: float
-
-
-def _after_chunk(cases: Sequence[_Case], rank: int, probability: float) -> list[_Case]:
-    """Return the cases with one more chunk, which is useful with a probability.
-
-    Example: before the first chunk there is one case, of 0 useful chunks. After a chunk
-    with .6, the cases of 0 and 1 useful chunks have the probabilities .4 and .6.
-
-    Args:
-        cases: The cases so far: at index 2 that of exactly two useful chunks.
-        rank: The rank of the chunk, from 1.
-        probability: How probable it is that the chunk is useful.
-    """
-    impossible = _Case(0.0, 0.0)
-    cases_after: list[_Case] = []
-    for n_useful in range(len(cases) + 1):
-        # n are useful now: n were, and this chunk is useless ...
-        if_useless = cases[n_useful] if n_useful < len(cases) else impossible
-        # ... or n - 1 were, and this chunk is useful
-        case_before = cases[n_useful - 1] if n_useful > 0 else impossible
-        precision_at_rank = n_useful / rank
-        if_useful = _with_precision(case_before, precision_at_rank)
-        cases_after.append(_mean_case(if_useless, if_useful, probability))
-    return cases_after
-
-
-def _with_precision(case: _Case, precision: float) -> _Case:
-    """Add a useful chunk's precision to the sum of each way that leads to a case."""
-    added = precision * case.probability
-    return _Case(case.probability, case.weighted_precisions + added)
-
-
-def _mean_case(if_useless: _Case, if_useful: _Case, probability: float) -> _Case:
-    """Return the mean of two cases, of which the second counts with a probability."""
-    return _Case(
-        (1 - probability) * if_useless.probability
-        + probability * if_useful.probability,
-        (1 - probability) * if_useless.weighted_precisions
-        + probability * if_useful.weighted_precisions,
-    )
 
 
 def generalised_average_precision(gains: Sequence[float]) -> float:

@@ -154,6 +154,19 @@ def stated_missing(model: ChatModel) -> set[str]:
     return {name for name in FEATURES if getattr(stated, name, None) is False}
 
 
+def _features_not_stated(model: ChatModel, request: ChatRequest) -> set[str]:
+    """Return the features in a request that the model states nothing of."""
+    stated = model.capabilities()
+    return {
+        name
+        for name, feature in FEATURES.items()
+        if feature.is_used(request)
+        and getattr(stated, name, None) is None
+        # 1 is the default, and nearly never refused
+        and not (name == "temperature" and request.temperature == 1)
+    }
+
+
 def leave_out(
     request: ChatRequest, missing: Iterable[str], model: ChatModel
 ) -> ChatRequest:
@@ -209,6 +222,8 @@ class FittedRequest:
         self._endpoint = endpoint
         self._request = request
         self._send = send
+        self._stated_missing = stated_missing(model)
+        self._features_not_stated = _features_not_stated(model, request)
         self._is_first = False  # whether it tries what nobody knows yet
         self._left_out: set[str] = set()  # features
         self._refused: str | None = None  # the feature that the last calls refused
@@ -225,27 +240,15 @@ class FittedRequest:
             The replies. Failures are not raised: they are in ``failures``. The usage
             names the features that the request had to do without.
         """
-        features = self._features_not_stated()
+        features = self._features_not_stated
         async with self._endpoint.first_with(features) as self._is_first:
-            self._left_out = stated_missing(self._model) | self._endpoint.missing
+            self._left_out = self._stated_missing | self._endpoint.missing
             await self._ask()
             while self._refused is not None:
                 self._left_out.add(self._refused)
                 await self._ask()
             self._learn()
         return self._reply()
-
-    def _features_not_stated(self) -> set[str]:
-        """Return the features in the request that the model states nothing of."""
-        stated = self._model.capabilities()
-        return {
-            name
-            for name, feature in FEATURES.items()
-            if feature.is_used(self._request)
-            and getattr(stated, name, None) is None
-            # 1 is the default, and nearly never refused
-            and not (name == "temperature" and self._request.temperature == 1)
-        }
 
     async def _ask(self) -> None:
         """Ask for the missing replies: all in one call, if the endpoint knows ``n``.
@@ -304,7 +307,7 @@ class FittedRequest:
         learned = self._left_out if self._choices else set[str]()
         if self._lacks_what_it_needs:
             learned = learned | {"logprobs"}
-        known = self._endpoint.missing | stated_missing(self._model)
+        known = self._endpoint.missing | self._stated_missing
         for name in sorted(learned - known):
             self._endpoint.missing.add(name)
             if FEATURES[name].is_lost:
@@ -312,7 +315,7 @@ class FittedRequest:
                     "%s does not take %s, and is asked without", self._model.name, name
                 )
         if self._choices:
-            self._endpoint.taken |= self._features_not_stated() - self._left_out
+            self._endpoint.taken |= self._features_not_stated - self._left_out
 
     def _gives_no_logprobs(self) -> bool:
         """Whether the endpoint ignores the wish for log-probabilities."""

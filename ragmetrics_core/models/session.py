@@ -280,21 +280,27 @@ class Session:
         keys = await self._keys(request, polls, first_poll)
         fetched = await self._fetch_chat(request, keys)
         read_here = partial(read_reply, read=read, own_reader=own_reader)
-        results = await gather_all(
-            self._read_or_repair(request, poll, outcome, read_here, fetched)
-            for poll, outcome in enumerate(fetched.in_order(), start=first_poll)
-        )
+        outcomes = fetched.in_order()
+        results = [await read_here(outcome) for outcome in outcomes]
+        if any(isinstance(result, errors.UnusableReply) for result in results):
+            results = await gather_all(
+                self._repaired(request, poll, outcome, result, read_here, fetched)
+                for poll, (outcome, result) in enumerate(
+                    zip(outcomes, results, strict=True), start=first_poll
+                )
+            )
         return Answers(tuple(results), fetched.usage)
 
-    async def _read_or_repair(
+    async def _repaired(
         self,
         request: ChatRequest,
         poll: int,
         outcome: Outcome,
+        result: T | errors.JudgeError,
         read: Callable[[Outcome], Awaitable[T | errors.JudgeError]],
         fetched: Fetched,
     ) -> T | errors.JudgeError:
-        """Read a reply; ask again, once, for one that cannot be used.
+        """Return what was read of a reply; ask again, once, for one that cannot be used.
 
         The repair is a request like any other: it is stored, and equal ones of one poll
         share a call. If it brings nothing usable, both replies are forgotten, so that the
@@ -304,14 +310,14 @@ class Session:
             request: The request that brought the reply.
             poll: The index of the reply among those to the request.
             outcome: The reply, or why there is none: then nothing is repaired.
-            read: Reads a reply; gives an error for an unusable reply.
+            result: What was read of the reply; an error for an unusable reply.
+            read: Reads a reply.
             fetched: Gets what asking again costs.
 
         Returns:
             What was read of the reply or of the new one, or an error that names the
             model and says what to do.
         """
-        result = await read(outcome)
         if isinstance(outcome, Choice) and isinstance(result, errors.UnusableReply):
             keys = await self._keys(request, 1, poll)
             # A model that declines to answer would decline again.

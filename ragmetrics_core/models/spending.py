@@ -21,11 +21,16 @@ class Spending:
     """What the calls of one question have cost so far."""
 
     def __init__(self) -> None:
-        self.usage = Usage()
+        self._usages: list[Usage] = []
 
     def note(self, usage: Usage) -> None:
         """Add what a call cost."""
-        self.usage += usage
+        self._usages.append(usage)
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of all notes."""
+        return sum(self._usages, Usage())
 
 
 @contextmanager
