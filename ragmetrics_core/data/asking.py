@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice, pairwise
-from statistics import fmean
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
@@ -522,7 +521,7 @@ def weights_by_share(
         labels = [
             getattr(verdict, wanted_probability.field) for verdict in verdicts_on_text
         ]
-        share = fmean(label == wanted_probability.positive for label in labels)
+        share = labels.count(wanted_probability.positive) / len(labels)
         weights.append(Weight(share, mode))
     return tuple(weights)
 

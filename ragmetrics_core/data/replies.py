@@ -176,8 +176,9 @@ def _sort_by_labels(
         label = label_by_plain_label.get(plain_label(item.label), item.label)
         is_as_shown = item.label == label
         labelled = item if is_as_shown else item.model_copy(update={"label": label})
-        if item_by_label.setdefault(label, labelled) != labelled:
+        if label in item_by_label and item_by_label[label] != labelled:
             raise ValueError(f"it has two verdicts on {label} that differ")
+        item_by_label[label] = labelled
     if sorted(item_by_label) != sorted(expected_labels):
         raise ValueError(
             "it must have each of these labels exactly once:"

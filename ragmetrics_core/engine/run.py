@@ -298,16 +298,10 @@ class Run:
                 break
             self._started.append(submit(self._judge(index, row)))
             yield from self._results_to_take()
-            if self._is_full:
+            if len(self._started) >= self.most_rows:
                 yield submit(self._judging.wait_for_room())
         while self._started:
             yield self._started[0]
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether as many rows are being judged as may be at a time."""
-        unfinished = [future for future in self._started if not future.done()]
-        return len(unfinished) >= self.most_rows
 
     async def _judge(self, index: int, row: Sample | RowError) -> SampleResult:
         """Judge a row, and keep its result until the run's caller gets it."""

@@ -121,10 +121,13 @@ class _Asking:
         self._session = session
         self._judge_name = judge.name
         self._question = question
+        wanted = question.wanted_probability
         self._request = ChatRequest(
             messages=render(question),
             schema=schema_of(question.Reply),
-            temperature=question.temperature,
+            # at another temperature the probabilities are not those of the model
+            temperature=question.temperature if wanted is None else 1.0,
+            needs_logprobs=wanted is not None and wanted.needs_tokens,
             max_tokens=judge.max_tokens,
         )
         self._has_logprobs = "logprobs" not in session.lacking()
@@ -174,14 +177,11 @@ class _Asking:
                 question is not asked without.
             JudgeError: If there is no reply at all.
         """
-        # at another temperature the probabilities are not those of the model
-        request = replace(self._request, temperature=1.0)
         if not self._has_logprobs:
             if wanted_probability.needs_tokens:
                 raise no_logprobs(self._judge_name)
-            return await self._weigh_by_polls(request, wanted_probability)
-        request = replace(request, needs_logprobs=wanted_probability.needs_tokens)
-        reply = await self._ask_for_logprobs(request)
+            return await self._weigh_by_polls(wanted_probability)
+        reply = await self._ask_for_logprobs()
         if wanted_probability.needs_tokens and not reply.choice.tokens:
             raise no_logprobs(self._judge_name)
         # None for a verdict whose token does not tell
@@ -192,15 +192,11 @@ class _Asking:
         if known_weights and len(known_weights) == len(weights_of_tokens):
             return Asked((reply.value,), weights=known_weights)
         return await self._weigh_by_polls(
-            request,
-            wanted_probability,
-            first_poll=reply,
-            weights_of_tokens=weights_of_tokens,
+            wanted_probability, first_poll=reply, weights_of_tokens=weights_of_tokens
         )
 
     async def _weigh_by_polls(
         self,
-        request: ChatRequest,
         wanted_probability: LabelProbability,
         first_poll: ReadReply[Any] | None = None,
         weights_of_tokens: Sequence[Weight | None] = (),
@@ -210,16 +206,15 @@ class _Asking:
         Example: 3 polls say 1, 1 and 0, and 1 is the positive label: 2/3.
 
         Args:
-            request: The request for one reply.
             wanted_probability: Which label's probability is wanted, and how many polls
                 are asked.
-            first_poll: A reply to the request that counts as the first poll.
+            first_poll: A reply to the question that counts as the first poll.
             weights_of_tokens: The weights that the tokens of this reply tell, None for a
                 verdict whose token does not tell.
         """
         n_polls = wanted_probability.fallback_polls
         replies_so_far = [] if first_poll is None else [first_poll]
-        replies = await self._poll_to_majority(request, n_polls, replies_so_far)
+        replies = await self._poll_to_majority(n_polls, replies_so_far)
         if len(replies) > 1:
             weights = weights_by_share(replies, wanted_probability, "polls")
         else:
@@ -228,22 +223,19 @@ class _Asking:
             )
         return Asked(replies, weights=weights)
 
-    async def _ask_for_logprobs(self, request: ChatRequest) -> ReadReply[Any]:
+    async def _ask_for_logprobs(self) -> ReadReply[Any]:
         """Ask for one reply with the log-probabilities of its tokens.
 
         Raises ``JudgeError`` if there is no reply that can be read.
         """
-        with_logprobs = replace(request, top_logprobs=_ALTERNATIVES)
+        with_logprobs = replace(self._request, top_logprobs=_ALTERNATIVES)
         replies, errors = await self._ask(with_logprobs, polls=1, first_poll=0)
         if errors:
             raise errors[0]
         return replies[0]
 
     async def _poll_to_majority(
-        self,
-        request: ChatRequest,
-        n_polls: int,
-        replies_so_far: Sequence[ReadReply[Any]],
+        self, n_polls: int, replies_so_far: Sequence[ReadReply[Any]]
     ) -> tuple[BaseModel, ...]:
         """Poll until ``n_polls`` replies were asked for; return the readable ones.
 
@@ -251,7 +243,6 @@ class _Asking:
         are readable: 4 replies of 5 polls are a majority.
 
         Args:
-            request: The request for one reply.
             n_polls: How many replies are wanted in all.
             replies_so_far: Replies to the same question that count among them.
 
@@ -264,7 +255,7 @@ class _Asking:
         n_missing = n_polls - len(replies_so_far)
         if n_missing > 0:
             new_replies, errors = await self._ask(
-                request, polls=n_missing, first_poll=len(replies_so_far)
+                self._request, polls=n_missing, first_poll=len(replies_so_far)
             )
         replies = tuple(reply.value for reply in (*replies_so_far, *new_replies))
         if errors and not replies:

@@ -9,22 +9,6 @@ from itertools import accumulate
 from math import fsum, log2
 
 
-def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
-    """Precision at each rank: the share of useful chunks among the first k.
-
-    Examples:
-        >>> [str(p) for p in precisions([True, False, True])]
-        ['1', '1/2', '2/3']
-    """
-    precision_at_rank: list[Fraction] = []
-    n_useful = 0
-    for rank, is_useful in enumerate(verdicts, start=1):
-        if is_useful:
-            n_useful += 1
-        precision_at_rank.append(Fraction(n_useful, rank))
-    return precision_at_rank
-
-
 def average_precision(verdicts: Sequence[bool]) -> float:
     """Return the mean of the precision at the ranks of useful chunks.
 
@@ -40,14 +24,13 @@ def average_precision(verdicts: Sequence[bool]) -> float:
         >>> average_precision([False, True]), average_precision([True, False])
         (0.5, 1.0)
     """
-    at_useful = [
-        precision
-        for precision, is_useful in zip(precisions(verdicts), verdicts, strict=True)
-        if is_useful
+    useful_ranks = [
+        rank for rank, is_useful in enumerate(verdicts, start=1) if is_useful
     ]
-    if not at_useful:
-        return 0.0
-    return float(sum(at_useful, Fraction(0)) / len(at_useful))
+    precisions = [
+        Fraction(n_useful, rank) for n_useful, rank in enumerate(useful_ranks, start=1)
+    ]
+    return float(sum(precisions, Fraction(0)) / (len(precisions) or 1))
 
 
 def random_order(count: int, useful: int) -> float:

@@ -5,7 +5,7 @@ A chunk is useful if it helps to arrive at the answer.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, Field
@@ -192,15 +192,16 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     )
 
 
-_NOT_JUDGED = JudgedChunk.model_construct(rank=0)
-_BLANK = _NOT_JUDGED.model_copy(
-    update={
-        "useful": False,
-        "probability": 0.0,
-        "grade": 0,
-        "reason": "The chunk is empty.",
-    }
-)
+_Verdict = Mapping[str, Any]
+"""The fields of a ``JudgedChunk`` that depend on its text alone."""
+
+_BLANK: _Verdict = {
+    "useful": False,
+    "probability": 0.0,
+    "grade": 0,
+    "reason": "The chunk is empty.",
+}
+_NOT_JUDGED: _Verdict = {}
 _HIGHEST_GRADE = 3
 _MOST_RANKS_LISTED = 10
 # Weights of these modes restate the verdict (1 or 0, or a score of words).
@@ -368,10 +369,8 @@ class ContextUtilization(Metric):
             chunks_by_question = [order_of_digest(sample.question, texts)]
         else:
             chunks_by_question = [(text,) for text in texts]
-        replies = yield from ask(
-            [self._question(sample, chunks) for chunks in chunks_by_question]
-        )
-        verdict_by_text: dict[str, JudgedChunk] = {}
+        replies = yield from ask(self._questions(sample, chunks_by_question))
+        verdict_by_text: dict[str, _Verdict] = {}
         for reply, chunks in zip(replies, chunks_by_question, strict=True):
             if isinstance(reply, Asked):
                 verdict_by_text |= _verdicts(reply, chunks)
@@ -394,8 +393,10 @@ class ContextUtilization(Metric):
             return outcome
         return (yield from undefined_if_declined(outcome, sample, self.language))
 
-    def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
-        """Build the question which chunks are useful to arrive at the answer.
+    def _questions(
+        self, sample: Sample, chunks_by_question: Iterable[tuple[str, ...]]
+    ) -> list[Useful]:
+        """Build the questions which chunks are useful to arrive at the answer.
 
         If ``judging`` is "listwise", three chunks are shown at once with the letters A
         to C, and the reply has a verdict on each. Else one chunk is shown, and the
@@ -403,33 +404,36 @@ class ContextUtilization(Metric):
 
         Args:
             sample: The sample.
-            chunks: All chunks for listwise judging; else a single one.
+            chunks_by_question: For each question the chunks that it is about: all for
+                listwise judging; else a single one.
         """
-        if self.judging == "listwise":
-            part_name = "chunks"
-            chunk_part = Part("Chunk", chunks, "letters")
-        else:
-            part_name = "chunk"
-            chunk_part = Part("Chunk", chunks[0])
-        instructions = self.instructions()[0]
+        parts = {**question_part(sample), "answer": self._answer_part(sample)}
+        part_name = "chunks" if self.judging == "listwise" else "chunk"
         verdict_field = "grade" if self.relevance == "graded" else "useful"
-        return Useful(
-            parts={
-                **question_part(sample),
-                "answer": self._answer_part(sample),
-                part_name: chunk_part,
-            },
-            instructions=instructions,
-            Reply=_REPLIES[self._prompt_name],
-            # whether the probability of "useful" is wanted beside the verdict
-            wanted_probability=self._wanted_probability,
-            # too long chunks are cut, and the piece with the highest verdict counts
-            if_too_long=Windows(part_name, verdict_field),
-            # for a judge that writes no replies: "is this chunk useful?", to which it
-            # gives the probability of yes, or of each grade
-            typed_form=self._typed_form,
-            example=_examples,  # replies of a usual length, for dry runs
-        )
+        instructions = self.instructions()[0]
+        wanted_probability = self._wanted_probability
+        return [
+            Useful(
+                parts={**parts, part_name: self._chunk_part(chunks)},
+                instructions=instructions,
+                Reply=_REPLIES[self._prompt_name],
+                # whether the probability of "useful" is wanted beside the verdict
+                wanted_probability=wanted_probability,
+                # too long chunks are cut, and the piece with the highest verdict counts
+                if_too_long=Windows(part_name, verdict_field),
+                # for a judge that writes no replies: "is this chunk useful?", to which
+                # it gives the probability of yes, or of each grade
+                typed_form=self._typed_form,
+                example=_examples,  # replies of a usual length, for dry runs
+            )
+            for chunks in chunks_by_question
+        ]
+
+    def _chunk_part(self, chunks: tuple[str, ...]) -> Part:
+        """Return what a question is about: lettered chunks, or the only one."""
+        if self.judging == "listwise":
+            return Part("Chunk", chunks, "letters")
+        return Part("Chunk", chunks[0])
 
     def _answer_part(self, sample: Sample) -> Part:
         """Return what chunks are useful for: the answer, or the references together."""
@@ -460,7 +464,7 @@ class ContextUtilization(Metric):
         )
 
     def _evidence(
-        self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]
+        self, contexts: Sequence[Context], verdicts: Mapping[str, _Verdict]
     ) -> UtilizationEvidence:
         """Build the evidence: the verdict on each text, at each rank that the text has.
 
@@ -476,31 +480,31 @@ class ContextUtilization(Metric):
             _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
             for context in contexts
         ]
-        is_complete = _NOT_JUDGED not in verdict_by_rank
-        index_by_text: dict[str, int] = {}  # each text once, at its first rank
-        originals = [
-            index_by_text.setdefault(context.text, index)
-            for index, context in enumerate(contexts)
-        ]
-        passages = list(index_by_text.values())
-        precisions = ap.precisions(
-            [bool(verdict_by_rank[index].useful) for index in passages]
-        )
-        precision_by_index = dict(zip(passages, map(float, precisions), strict=True))
+        is_complete = all(verdict_by_rank)
+        first_rank_by_text: dict[str, int] = {}
+        n_useful = 0
         chunks: list[JudgedChunk] = []
-        for index, verdict in enumerate(verdict_by_rank):
-            original = originals[index]
-            at_rank = {
-                "rank": index + 1,
-                "id": contexts[index].id,
-                "precision": precision_by_index.get(index) if is_complete else None,
-                "duplicate_of": None if original == index else original + 1,
-            }
-            chunks.append(verdict.model_copy(update=at_rank))
+        for rank, (context, verdict) in enumerate(
+            zip(contexts, verdict_by_rank, strict=True), start=1
+        ):
+            first_rank = first_rank_by_text.setdefault(context.text, rank)
+            precision: float | None = None
+            if first_rank == rank and is_complete:  # a repeat has none of its own
+                n_useful += verdict["useful"]
+                precision = n_useful / len(first_rank_by_text)
+            chunks.append(
+                JudgedChunk(
+                    rank=rank,
+                    id=context.id,
+                    precision=precision,
+                    duplicate_of=None if first_rank == rank else first_rank,
+                    **verdict,
+                )
+            )
         return UtilizationEvidence(
             formula=_FORMULAS[self.relevance],
             chunks=tuple(chunks),
-            duplicates=len(contexts) - len(passages),
+            duplicates=len(contexts) - len(first_rank_by_text),
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
@@ -560,7 +564,7 @@ class ContextUtilization(Metric):
         )
 
 
-def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
+def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, _Verdict]:
     """Return the verdict on each chunk, by the chunk's text.
 
     Two polls about chunks A and B say (yes, no) and (yes, yes): A has yes and yes, B
@@ -573,20 +577,20 @@ def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, Judge
     """
     verdicts_by_poll = [verdicts_of(reply) for reply in judge_reply.replies]
     verdicts_by_chunk = zip(*verdicts_by_poll, strict=True)
-    judged_by_text: dict[str, JudgedChunk] = {}
+    verdict_by_text: dict[str, _Verdict] = {}
     for index, (text, verdicts) in enumerate(
         zip(chunks, verdicts_by_chunk, strict=True)
     ):
         weight = judge_reply.weights[index] if judge_reply.weights else None
         n_windows = judge_reply.windows[index] if judge_reply.windows else 1
-        judged_by_text[text] = _chunk_with_verdict(verdicts, weight, n_windows)
-    return judged_by_text
+        verdict_by_text[text] = _verdict(verdicts, weight, n_windows)
+    return verdict_by_text
 
 
-def _chunk_with_verdict(
+def _verdict(
     verdicts: Sequence[Any], weight: Weight | None, n_windows: int
-) -> JudgedChunk:
-    """Make the verdict on a chunk from polls; its rank is filled in later.
+) -> _Verdict:
+    """Make the verdict on a chunk from polls.
 
     Args:
         verdicts: What each poll says of the chunk: a grade, or whether it is useful.
@@ -594,15 +598,14 @@ def _chunk_with_verdict(
         n_windows: In how many windows (pieces) a long chunk was judged.
     """
     useful = _is_useful(verdicts[0], weight)
-    return JudgedChunk(
-        rank=0,
-        useful=useful,
-        probability=weight.p if weight else None,
-        grade=getattr(verdicts[0], "grade", None),
-        reason=_reason_to_show(verdicts, useful=useful),
-        mode=weight.mode if weight else "verdict",
-        windows=n_windows if n_windows > 1 else None,
-    )
+    return {
+        "useful": useful,
+        "probability": weight.p if weight else None,
+        "grade": getattr(verdicts[0], "grade", None),
+        "reason": _reason_to_show(verdicts, useful=useful),
+        "mode": weight.mode if weight else "verdict",
+        "windows": n_windows if n_windows > 1 else None,
+    }
 
 
 def _is_useful(verdict: Any, weight: Weight | None) -> bool:

@@ -9,6 +9,7 @@ so it is told not to. Its clients are held to our rules: ``litellm_clients``.
 """
 
 import asyncio
+import copy
 import functools
 import importlib.util
 import logging
@@ -253,7 +254,7 @@ class LiteLLMModel(ChatModel):
         token = current_call.set(call)
         send = functools.partial(
             litellm.acompletion,
-            **request_body(request),
+            **copy.deepcopy(request_body(request)),  # which LiteLLM may change
             **self._how_to_call(),
             **self._extra,
         )

@@ -173,13 +173,14 @@ def parameters(request: ChatRequest) -> dict[str, Any]:
     """Return the parameters of a request beside its messages, by OpenAI's names.
 
     Parameters that the request does not use are left out. Example: 5 polls at
-    temperature 1 give ``{"temperature": 1.0, "n": 5}``.
+    temperature 1 give ``{"temperature": 1.0, "n": 5}``. Thousands of requests share the
+    schema: a client that may change it in place is given a copy.
     """
     response_format: dict[str, Any] | None = None
     if request.json_mode:
         response_format = {"type": "json_object"}
     if request.schema is not None:
-        schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
+        schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
         response_format = {"type": "json_schema", "json_schema": schema}
     name_of_limit = "max_completion_tokens" if request.newer_limit else "max_tokens"
     optional = {

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -120,7 +121,7 @@ class HaystackModel(FrameworkModel):
         if self._takes_settings:
             # other generators than OpenAI's may spell the limit otherwise
             limit = request.max_tokens if _is_openai(self.chat_generator) else None
-            settings = parameters(replace(request, max_tokens=limit))
+            settings = deepcopy(parameters(replace(request, max_tokens=limit)))
             if settings:
                 arguments["generation_kwargs"] = settings
         return (
