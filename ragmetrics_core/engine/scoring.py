@@ -7,11 +7,11 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from ragmetrics_core.data import (
     Answer,
@@ -33,7 +33,7 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcom
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
-from ragmetrics_core.models.spending import note_spending
+from ragmetrics_core.models.spending import Spending, note_spending, spending_here
 from ragmetrics_core.models.threads import (
     call_in_thread,
     compute_beside_loop,
@@ -49,27 +49,10 @@ _store_of_path = lru_cache(maxsize=8)(resolve_store)
 logger = logging.getLogger("ragmetrics_core")
 
 
-class _RunAround(NamedTuple):
-    """The run in which code of a metric or judge is at work, which may call ``score``."""
-
-    budget: Budget
-    usages: list[Usage]  # of each such call
-
-
-_run_around: ContextVar[_RunAround | None] = ContextVar(
-    "ragmetrics_run_around", default=None
+# The limits of the run in which code of a metric or judge is at work, which may score.
+_budget_around: ContextVar[Budget | None] = ContextVar(
+    "ragmetrics_budget_around", default=None
 )
-
-
-@contextmanager
-def _within_run(budget: Budget) -> Iterator[list[Usage]]:
-    """Let calls of ``score`` inside the block spend under a budget; yield their usages."""
-    run = _RunAround(budget, [])
-    token = _run_around.set(run)
-    try:
-        yield run.usages
-    finally:
-        _run_around.reset(token)
 
 
 async def score_one(
@@ -102,10 +85,10 @@ async def score_one(
         judge = await asyncio.to_thread(judge_of_metric, metric, judge)
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
-    around = _run_around.get() or _RunAround(Budget(), [])
-    run_judge = RunJudge(judge, budget=around.budget, store=store)
+    spent_around = spending_here()
+    run_judge = RunJudge(judge, budget=_budget_around.get(), store=store)
     outcome = await carry_out(metric, sample, run_judge)
-    around.usages.append(outcome.usage)
+    spent_around.note(outcome.usage)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
     if was_cut_off(outcome):
@@ -317,13 +300,15 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     """
     # Each answer of the judge to the metric adds here what it cost.
     usages: list[Usage] = []
-    usages_inside: list[Usage] = []  # of what the metric's code scored itself
+    _budget_around.set(judge.budget)  # in this task alone
+    # what the metric's code scores itself
+    spent_inside = Spending()
     signature = Signature(metric=metric.name, version=metric.version)
     # Caught in this very function: it is a task's own. Had it called another coroutine
     # to catch them, Python would close that one on a ``GeneratorExit``.
     try:
         signature = judge.signature_of(metric)
-        with _within_run(judge.budget) as usages_inside:
+        with note_spending() as spent_inside:
             outcome = await _carry_out_plan(metric, sample, judge, usages)
     except errors.JudgeError as error:
         judge.note(error)
@@ -346,7 +331,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     return outcome.model_copy(
         update={
             "judge": judge.session.name if names_judge else "",
-            "usage": sum((*usages, *usages_inside), Usage()),
+            "usage": sum(usages, spent_inside.usage),
             "signature": signature,
             "sample_id": sample.id,
         }
@@ -404,9 +389,10 @@ async def _carry_out_plan(
         LimitReached: If the plan came to no end before the deadline.
         SettingError: If the plan returns no outcome.
     """
+    size = _number_of_characters(sample)
     begin = partial(_begin_plan, metric, sample)
     async with judge.budget.in_time():
-        begun = await _compute_beside_loop(metric, sample, begin)
+        begun = await _compute_beside_loop(metric, size, begin)
     if isinstance(begun, Undefined):
         return begun
     # The plan's next questions, or the ``StopIteration`` that ended it.
@@ -417,23 +403,22 @@ async def _carry_out_plan(
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
             async with judge.budget.in_time():
-                questions_or_end = await _compute_beside_loop(metric, sample, take_step)
+                questions_or_end = await _compute_beside_loop(metric, size, take_step)
     finally:
         if not isinstance(questions_or_end, StopIteration):
             _end_early(metric, plan)
     return checked_outcome(metric, questions_or_end.value)
 
 
-async def _compute_beside_loop(
-    metric: Metric, sample: Sample, work: Callable[[], T]
-) -> T:
+async def _compute_beside_loop(metric: Metric, size: int, work: Callable[[], T]) -> T:
     """Run a step of a metric in a thread, so that it does not hold up the loop.
 
-    The steps of our own metrics share one thread. A step of a user's metric gets a
-    thread for itself, because nobody knows how long it computes or waits.
+    A step on few characters (``size``) runs at once. The steps of our own metrics share
+    one thread. A step of a user's metric gets a thread for itself, because nobody knows
+    how long it computes or waits.
     """
     if not _may_take_long(metric):
-        return await compute_beside_loop(work, size=_number_of_characters(sample))
+        return await compute_beside_loop(work, size=size)
     future = call_in_thread(work, context=copy_context(), name=_thread_name(metric))
     return await asyncio.wrap_future(future)
 
@@ -558,9 +543,9 @@ async def _ask_in_slot(
         LimitReached: If the run ended meanwhile.
     """
     async with judge.slots:
-        # Read only if the judge raises; its answer says what it cost.
-        # A judge that scores inside says what that cost in its own answer.
-        with note_spending() as calls_made, _within_run(judge.budget):
+        # Read only if the judge raises; its answer says what it cost, also of what it
+        # scores inside.
+        with note_spending() as calls_made:
             try:
                 # After the deadline a judge has a moment to say what it spent.
                 async with judge.budget.in_time(grace=_SECONDS_TO_REPORT):

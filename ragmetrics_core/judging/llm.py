@@ -87,6 +87,10 @@ class LLMJudge(ModelJudge):
         the judge is returned, not raised.
         """
         await session.prepare()
+        wanted = question.wanted_probability
+        has_logprobs = "logprobs" not in session.lacking()
+        if wanted is not None and wanted.needs_tokens and not has_logprobs:
+            return Answer(NotAnswered(no_logprobs(self.name)))
         # rendering a long question would hold up the event loop
         create_asking = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
@@ -94,10 +98,12 @@ class LLMJudge(ModelJudge):
         asking = await compute_beside_loop(create_asking, size=question.n_characters)
         reply: Asked[R] | NotAnswered
         try:
-            if question.wanted_probability is None:
+            if wanted is None:
                 reply = await asking.poll()
+            elif has_logprobs:
+                reply = await asking.ask_for_weights(wanted)
             else:
-                reply = await asking.ask_for_weights(question.wanted_probability)
+                reply = await asking.weigh_by_polls(wanted)
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
@@ -130,7 +136,6 @@ class _Asking:
             needs_logprobs=wanted is not None and wanted.needs_tokens,
             max_tokens=judge.max_tokens,
         )
-        self._has_logprobs = "logprobs" not in session.lacking()
 
     async def poll(self) -> Asked[Any]:
         """Ask for as many independent replies (polls) as the question wants.
@@ -177,10 +182,6 @@ class _Asking:
                 question is not asked without.
             JudgeError: If there is no reply at all.
         """
-        if not self._has_logprobs:
-            if wanted_probability.needs_tokens:
-                raise no_logprobs(self._judge_name)
-            return await self._weigh_by_polls(wanted_probability)
         reply = await self._ask_for_logprobs()
         if wanted_probability.needs_tokens and not reply.choice.tokens:
             raise no_logprobs(self._judge_name)
@@ -191,11 +192,11 @@ class _Asking:
         )
         if known_weights and len(known_weights) == len(weights_of_tokens):
             return Asked((reply.value,), weights=known_weights)
-        return await self._weigh_by_polls(
+        return await self.weigh_by_polls(
             wanted_probability, first_poll=reply, weights_of_tokens=weights_of_tokens
         )
 
-    async def _weigh_by_polls(
+    async def weigh_by_polls(
         self,
         wanted_probability: LabelProbability,
         first_poll: ReadReply[Any] | None = None,

@@ -264,20 +264,20 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
 def questions_of_coverage(
     about: dict[str, Part],
-    context: str,
+    texts: Iterable[str],
     facts: Sequence[str],
     instructions: Instructions,
     polls: int | None,
     *,
     own_template: bool = False,
 ) -> list[FactInContext]:
-    """Build the questions that ask which facts a context covers.
+    """Build the questions that ask which facts each context covers.
 
     Three facts: one question about F1 to F3, or with ``polls`` one about each fact.
 
     Args:
         about: Parts that are shown beside the context and the facts, by name.
-        context: The context.
+        texts: The contexts.
         facts: The facts, at least one.
         instructions: What the judge is told.
         polls: None: one question about all facts. 3: a question for each fact, which
@@ -289,24 +289,22 @@ def questions_of_coverage(
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
     else:
         fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
-    context_part = Part("Context", context)
+    # the probability of "covered"; a judge that gives none is asked ``polls`` times
+    # instead
+    wanted_probability = _probability_of_covered(polls, has_other_way=not own_template)
     return [
         FactInContext(
-            parts={**about, "context": context_part, **fact_part},
+            parts={**about, "context": Part("Context", text), **fact_part},
             instructions=instructions,
             Reply=CoveredList if polls is None else Covered,
-            # the probability of "covered"; a judge that gives none is asked ``polls``
-            # times instead
-            wanted_probability=_probability_of_covered(
-                polls, has_other_way=not own_template
-            ),
+            wanted_probability=wanted_probability,
             # a long context is judged in windows: a fact covered in one is covered
             if_too_long=Windows("context", "covered"),
             # a user's own template asks something that our typed questions do not
             typed_form=None if own_template else _TYPED_FORM_ON_FACTS,
             example=_all_covered,
         )
-        for fact_part in fact_parts
+        for text, fact_part in product(texts, fact_parts)
     ]
 
 

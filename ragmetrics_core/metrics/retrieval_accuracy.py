@@ -268,17 +268,14 @@ class RetrievalAccuracy(Metric):
         self, sample: Sample, texts: Sequence[str], facts: Sequence[str], calls: Calls
     ) -> list[matrix.FactInContext]:
         """Build the questions that ask which facts each text covers."""
-        questions: list[matrix.FactInContext] = []
-        for text in texts:
-            questions += matrix.questions_of_coverage(
-                question_part(sample),
-                text,
-                facts,
-                self._cell_instructions(calls),
-                polls=None if calls == "per_context" else self.polls,
-                own_template=self.template is not None,
-            )
-        return questions
+        return matrix.questions_of_coverage(
+            question_part(sample),
+            texts,
+            facts,
+            self._cell_instructions(calls),
+            polls=None if calls == "per_context" else self.polls,
+            own_template=self.template is not None,
+        )
 
     def _control_texts(self, texts: Sequence[str]) -> list[str]:
         """Return one context of another question, or [] if none is wanted or there.
