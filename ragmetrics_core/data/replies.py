@@ -9,7 +9,16 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
 from operator import add, attrgetter
-from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar, get_args
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    TypeGuard,
+    TypeVar,
+    get_args,
+)
 from unicodedata import normalize
 
 from pydantic import (
@@ -426,6 +435,13 @@ class NotAnswered(PrivateRepr):
     def weights(self) -> NoReturn:
         """There are none: raises the error."""
         raise self.error.with_traceback(None)
+
+
+def failed_with(
+    reply: Asked[Any] | NotAnswered, error_class: type[JudgeError]
+) -> TypeGuard[NotAnswered]:
+    """Tell whether a question was not answered because of an error of this class."""
+    return isinstance(reply, NotAnswered) and isinstance(reply.error, error_class)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from ragmetrics_core.data import (
     Answer,
     Asked,
-    JudgeError,
     JudgeUnavailable,
     NotAnswered,
     Question,
@@ -23,6 +22,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
@@ -145,7 +145,7 @@ class CascadeJudge(Judge):
         no question.
         """
         answer = await self.cheap.answer(question)
-        if _failed_with(answer, JudgeUnavailable):
+        if failed_with(answer.reply, JudgeUnavailable):
             # The user has to mend the cheap judge, e.g. its key: its error stays the
             # answer, and the strong judge, which costs more, is not asked.
             return answer
@@ -194,7 +194,7 @@ def _combine_answers(
     """
     usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
     cheap_answered = isinstance(cheap_answer.reply, Asked)
-    if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
+    if cheap_answered and failed_with(strong_answer.reply, QuestionNotSupported):
         return Answer(cheap_answer.reply, usage)
     return Answer(strong_answer.reply, usage)
 
@@ -228,12 +228,6 @@ def _check_band(band: object) -> None:
     raise SettingError(
         f"band is two probabilities, the lower one first, e.g. (0.2, 0.8); got {band!r}"
     )
-
-
-def _failed_with(answer: Answer[Any], error_class: type[JudgeError]) -> bool:
-    """Tell whether there is no answer, for an error of this class."""
-    reply = answer.reply
-    return isinstance(reply, NotAnswered) and isinstance(reply.error, error_class)
 
 
 def _contradicts(reply: BaseModel, probability: float) -> bool:

@@ -23,6 +23,7 @@ from ragmetrics_core.data.replies import (
     Asked,
     NotAnswered,
     Usage,
+    failed_with,
     list_field,
     verdicts_of,
 )
@@ -40,7 +41,9 @@ def halve_questions(
     its second half. ``question.if_too_long`` names the part to divide. Returns no
     question if the answer did not fail for its length, or if another part is longer.
     """
-    if question.if_too_long is None or not _was_too_long(answer):
+    if question.if_too_long is None or not failed_with(
+        answer.reply, ContextWindowExceeded
+    ):
         return ()
     name = question.if_too_long.part
     if not _is_longest_part(name, question):
@@ -66,14 +69,6 @@ def _is_longest_part(name: str, question: Question[Any]) -> bool:
         if other_name != name
     ]
     return _length(question.parts[name]) > max(lengths_of_others, default=0)
-
-
-def _was_too_long(answer: Answer[Any]) -> bool:
-    """Tell whether the judge failed because the texts did not fit its model."""
-    reply = answer.reply
-    return isinstance(reply, NotAnswered) and isinstance(
-        reply.error, ContextWindowExceeded
-    )
 
 
 def _length(part: Part) -> int:

@@ -28,12 +28,14 @@ from ragmetrics_core.data.asking import (
     ask,
 )
 from ragmetrics_core.data.errors import (
+    ContextWindowExceeded,
     LimitReached,
     QuestionNotSupported,
     SettingError,
 )
 from ragmetrics_core.data.metric_evidence import Grounds
 from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.metrics.adherence_by_claims import (
     LABELS,
     SENTENCES,
@@ -65,7 +67,6 @@ from ragmetrics_core.metrics.polls import (
     Poll,
     polls_of,
     question_what_claims_rest_on,
-    was_too_long,
 )
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
@@ -305,8 +306,9 @@ class ContextAdherence(Metric):
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
                 return polls_of(labelled), _grounds_of_labels(labelled, groups)
-            is_refused = isinstance(labelled.error, QuestionNotSupported)
-            if not (is_refused or was_too_long(labelled)):  # such as a refused key
+            if not isinstance(
+                labelled.error, (QuestionNotSupported, ContextWindowExceeded)
+            ):  # such as a refused key
                 return labelled, None
         polls = yield from self._poll_or_judge_claims(question_of_verdict)
         note = "Asked over the evidence of this and earlier turns, without labels."
@@ -342,7 +344,7 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls. If the texts are too long for the judge, claim by claim."""
         polls = yield from self._poll_in_rounds(question)
-        if isinstance(polls, NotAnswered) and was_too_long(polls):
+        if failed_with(polls, ContextWindowExceeded):
             return (yield from self._claim_by_claim(question, polls))
         return polls
 
@@ -407,9 +409,7 @@ class ContextAdherence(Metric):
             return too_long_reply
         on_claims, on_support = self.instructions()[1:3]
         polls = yield from poll_by_claims(question, on_claims, on_support)
-        if isinstance(polls, NotAnswered) and isinstance(
-            polls.error, QuestionNotSupported
-        ):
+        if failed_with(polls, QuestionNotSupported):
             return too_long_reply
         return polls
 

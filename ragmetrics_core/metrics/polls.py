@@ -11,8 +11,6 @@ from ragmetrics_core.data import (
     Asked,
     Claim,
     Comment,
-    ContextWindowExceeded,
-    NotAnswered,
     Share,
     SilentData,
 )
@@ -242,14 +240,4 @@ def question_what_claims_rest_on(
         polls=question_about_answer.polls,
         temperature=question_about_answer.temperature,
         example=_LABELLED_EXAMPLES,
-    )
-
-
-def was_too_long(reply: Asked[Any] | NotAnswered) -> bool:
-    """Tell whether the request was longer than the judge's window.
-
-    No poll was answered for that reason.
-    """
-    return isinstance(reply, NotAnswered) and isinstance(
-        reply.error, ContextWindowExceeded
     )

@@ -7,12 +7,11 @@ from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
 from itertools import chain
 from statistics import fmean
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
 from ragmetrics_core.data import (
-    Asked,
     Cell,
     Context,
     Fact,
@@ -29,6 +28,7 @@ from ragmetrics_core.data.asking import (
     question_part,
 )
 from ragmetrics_core.data.blank import is_blank
+from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
@@ -259,7 +259,9 @@ class RetrievalAccuracy(Metric):
         asked about all facts of a text at once.
         """
         replies = yield from ask(self._questions(sample, texts, facts, self.calls))
-        if self.calls == "per_context" or not any(map(_is_refused, replies)):
+        if self.calls == "per_context" or not any(
+            failed_with(reply, QuestionNotSupported) for reply in replies
+        ):
             return self.calls, replies
         replies = yield from ask(self._questions(sample, texts, facts, "per_context"))
         return "per_context", replies
@@ -370,13 +372,6 @@ def _computation_in_words(evidence: matrix.AccuracyEvidence) -> str:
     return (
         " The score is the mean of each fact's highest score of words, because the"
         " embedded judge split the reference itself."
-    )
-
-
-def _is_refused(reply: Asked[Any] | NotAnswered) -> bool:
-    """Whether a judge refuses questions of this kind."""
-    return isinstance(reply, NotAnswered) and isinstance(
-        reply.error, QuestionNotSupported
     )
 
 

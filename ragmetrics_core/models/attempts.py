@@ -19,7 +19,6 @@ from ragmetrics_core.models.chat import (
     Choice,
     Finish,
     TokenAlternatives,
-    check_prices,
 )
 from ragmetrics_core.models.endpoint_errors import (
     MOST_BYTES,
@@ -331,9 +330,7 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise error_of_large_reply(model.name)
     if not reply.usage.cost:
-        prices = model.prices()
-        check_prices(model.name, prices)
-        reply = add_price(reply, prices)
+        reply = add_price(reply, model.prices())
     choices = tuple(_clean_text(choice) for choice in reply.choices)
     models = tuple(map(sendable_text, reply.usage.models))
     if choices == reply.choices and models == reply.usage.models:
