@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.tree import CitedSource, Document, Message, Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.number_values import is_number
 
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
 
@@ -584,7 +585,7 @@ def _document(text: str, fields: Fields) -> Document:
                 if is_plain and value != text and key not in ("type", "snippet"):
                     metadata[str(key)] = value
     score = fields.get("score")
-    is_finite = isinstance(score, float) and math.isfinite(score)
+    is_finite = is_number(score) and math.isfinite(score)
     return Document(text, None, score if is_finite else None, metadata)
 
 

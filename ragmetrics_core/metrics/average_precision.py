@@ -139,12 +139,12 @@ def ndcg(gains: Sequence[float]) -> float:
         (1.0, 0.6309)
     """
     gains = [float(gain) for gain in gains]
-    ideal = _discounted_gain(sorted(gains, reverse=True))
+    ideal = discounted_gain(sorted(gains, reverse=True))
     if ideal == 0:
         return 0.0
-    return min(1.0, _discounted_gain(gains) / ideal)
+    return min(1.0, discounted_gain(gains) / ideal)
 
 
-def _discounted_gain(gains: Sequence[float]) -> float:
-    """Discounted cumulative gain."""
+def discounted_gain(gains: Sequence[float]) -> float:
+    """Sum gains in order of rank, each discounted by the logarithm of its rank."""
     return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))

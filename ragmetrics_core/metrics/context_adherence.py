@@ -199,14 +199,13 @@ class ContextAdherence(Metric):
         groups = groups_of_texts(sample)  # by where texts come from, e.g. earlier turns
         # the texts that the judge is shown: those of this turn, then of earlier turns
         shown_texts = groups.evidence + groups.earlier
-        # what a model of the application wrote may stand among contexts: no evidence
-        is_known_to_be_empty = sample.contexts is not None and not sample.context_texts
-        if not shown_texts and not is_known_to_be_empty:
-            return self.undefined("no contexts")
         if not shown_texts:
+            # what a model of the application wrote may stand among contexts: no evidence
+            if sample.contexts is None or sample.context_texts:
+                return self.undefined("no contexts")
             return (yield from self._outcome_without_context(sample))
-        parts = parts_of_turn(sample)  # contexts, question and answer, by these names
-        parts["contexts"] = replace(parts["contexts"], text=shown_texts)
+        # contexts, question and answer, by these names
+        parts = parts_of_turn(sample, shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
         polls, grounds = yield from self._poll(groups, parts)
         if isinstance(polls, NotAnswered):

@@ -235,7 +235,7 @@ class ContextRecall(Metric):
         Every reference has its rating, and the best one counts: .9 of .4 and .9. The
         metric fails where the judge did not rate one of the references.
         """
-        parts = parts_of_turn(sample)
+        parts = parts_of_turn(sample, sample.context_texts)
         distinct_references = tuple(dict.fromkeys(sample.reference))
         replies = yield from ask(
             [self._question(parts, reference) for reference in distinct_references]

@@ -89,10 +89,10 @@ def error_without_majority(polls: Asked[Any]) -> TooFewPolls | None:
     return TooFewPolls(message)
 
 
-def parts_of_turn(sample: Sample) -> dict[str, Part]:
+def parts_of_turn(sample: Sample, contexts: tuple[str, ...]) -> dict[str, Part]:
     """Return the parts contexts, question and answer of a sample."""
     return {
-        "contexts": Part("Context", sample.context_texts),
+        "contexts": Part("Context", contexts),
         **question_part(sample),
         "answer": Part("Answer", sample.answer or ""),
     }

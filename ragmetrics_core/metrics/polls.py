@@ -143,10 +143,7 @@ class Poll(SilentData, extra="ignore"):
 
 def polls_of(asked: Asked[Any]) -> Asked[Poll]:
     """Return polls with their verdicts written out, whatever form the replies have."""
-    polls = tuple(
-        reply if isinstance(reply, Poll) else reply.poll for reply in asked.replies
-    )
-    return replace(asked, replies=polls)
+    return replace(asked, replies=tuple(reply.poll for reply in asked.replies))
 
 
 class Adherent(Question[AdherenceReply]):

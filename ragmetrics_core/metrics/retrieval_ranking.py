@@ -4,13 +4,13 @@ No judge is asked: the caller knows the right passages by their ids or texts.
 """
 
 from collections.abc import Collection, Sequence
-from math import fsum, log2
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ragmetrics_core.data import Evidence, Sample, SilentData, Undefined
 from ragmetrics_core.data.sample import Context
+from ragmetrics_core.metrics.average_precision import discounted_gain
 from ragmetrics_core.metrics.metric import Metric, Plan
 
 Measure = Literal["ndcg", "hit_rate", "recall", "precision", "mrr"]
@@ -51,13 +51,8 @@ def ranking_score(
         return n_hits / (k or len(hits))
     if measure == "mrr":
         return 1 / (hits_that_count.index(True) + 1)
-    ideal = _discounted_gain([True] * min(n_expected, k or n_expected))
-    return min(1.0, _discounted_gain(hits_that_count) / ideal)
-
-
-def _discounted_gain(hits: Sequence[bool]) -> float:
-    """Sum the gain of each hit, discounted by the logarithm of its rank."""
-    return fsum(1 / log2(rank + 1) for rank, hit in enumerate(hits, start=1) if hit)
+    ideal = discounted_gain([True] * min(n_expected, k or n_expected))
+    return min(1.0, discounted_gain(hits_that_count) / ideal)
 
 
 class RankedPassage(SilentData, extra="ignore"):
