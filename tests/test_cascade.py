@@ -32,7 +32,6 @@ from ragmetrics_core.data import (
     Asked,
     ErrorInfo,
     JudgeUnavailable,
-    Question,
     QuestionNotSupported,
     TransientJudgeError,
     Weight,
@@ -208,21 +207,6 @@ def test_a_band_that_is_none_is_refused(band: Any) -> None:
 def test_bands_of_no_question_are_refused() -> None:
     with pytest.raises(SettingError, match="a cascade needs a band"):
         CascadeJudge(LexicalJudge(), LexicalJudge(), band={})
-
-
-def test_a_band_for_a_type_of_question_that_nobody_asks_is_refused() -> None:
-    cascade = CascadeJudge(LexicalJudge(), LexicalJudge(), band={"Adherant": (0, 1)})
-    row = {"contexts": ["Paris."], "answer": "Paris."}
-    with pytest.raises(SettingError, match="did you mean 'Adherent'"):
-        evaluate([row], "adherence", judge=cascade, progress=False)
-
-
-def test_a_band_may_be_for_a_question_of_ones_own() -> None:
-    class IsPolite(Question[Any]):
-        """A question of a user."""
-
-    band = {IsPolite.__name__: (0.2, 0.8)}
-    assert CascadeJudge(LexicalJudge(), LexicalJudge(), band=band).band == band
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,16 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from ragmetrics_core.data import (
     JudgeUnavailable,
     LimitReached,
     MetricResult,
-    Question,
     RowError,
     Sample,
     SampleResult,
     SettingError,
     Usage,
-    did_you_mean,
 )
 from ragmetrics_core.data.crashes import is_ours
 from ragmetrics_core.engine.loop import run as wait_for
@@ -25,10 +22,8 @@ from ragmetrics_core.engine.scoring import (
     carry_out,
     was_cut_off,
 )
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import NAMED_METRICS
 from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
@@ -62,7 +57,6 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
     }
     for resolved_judge in distinct_judges(judge_by_metric).values():
         check_judge(resolved_judge)
-        _refuse_unknown_bands(resolved_judge)
         for chat_model in resolved_judge.models:
             _check_prices_stated(chat_model)
     return judge_by_metric
@@ -71,35 +65,6 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
 def distinct_judges(judge_by_metric: Mapping[str, Judge]) -> dict[int, Judge]:
     """Return the judges without repeats, by their ``id()``."""
     return {id(judge): judge for judge in judge_by_metric.values()}
-
-
-def _refuse_unknown_bands(judge: Judge) -> None:
-    """Refuse a cascade with a band for a type of question that nobody asks.
-
-    All questions of the type that was meant would go to the strong judge.
-
-    Raises:
-        SettingError: If no class of questions has the name.
-    """
-    if not isinstance(judge, CascadeJudge) or not isinstance(judge.band, Mapping):
-        return
-    list(NAMED_METRICS.values())  # loads the metrics, and so their questions
-    known_names = _names_of_subclasses(Question)
-    for name in judge.band:
-        if name not in known_names:
-            raise SettingError(
-                f"band= has a band for {name}, and no question is of that type"
-                f"{did_you_mean(name, known_names)}; import the module of a question of"
-                " your own before"
-            )
-
-
-def _names_of_subclasses(base: type[Any]) -> set[str]:
-    """Return the names of all classes on a class, and of the classes on these."""
-    names: set[str] = set()
-    for subclass in base.__subclasses__():
-        names |= {subclass.__name__} | _names_of_subclasses(subclass)
-    return names
 
 
 def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
