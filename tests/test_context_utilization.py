@@ -169,6 +169,8 @@ def test_identical_chunks_are_judged_once_and_blank_ones_never():
         1,
     ]
     assert result.evidence.duplicates == 1
+    precisions = [chunk.precision for chunk in result.evidence.chunks]
+    assert precisions == [1.0, 1 / 2, 1 / 3, None]
     assert result.value == 1.0
 
 

@@ -325,6 +325,24 @@ def test_every_exception_of_litellm_has_a_counterpart(
         assert type(caught.value).__name__ == wanted, name
 
 
+def test_litellm_may_change_the_schema_that_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    async def change(response_format: Any, **_: object) -> None:
+        response_format["json_schema"]["schema"]["properties"].clear()
+        raise ValueError
+
+    monkeypatch.setattr(litellm, "acompletion", change)
+    schema = {"type": "object", "properties": {"useful": {"type": "integer"}}}
+    request = ChatRequest((Message("user", "x"),), schema=schema)
+    with pytest.raises(errors.JudgeError):
+        RUNNER.run(LiteLLMModel("openai/x", api_key="k").complete(request))
+    assert schema["properties"] == {"useful": {"type": "integer"}}
+
+
 def _instance(kind: type[Exception]) -> Exception:
     """An exception of LiteLLM's, whatever it wants to be made of."""
     known: dict[str, Any] = {

@@ -500,6 +500,13 @@ def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> No
     assert report.summary().judged == 0
 
 
+@pytest.mark.parametrize("make", [as_function, as_class])
+def test_what_a_metric_scores_inside_counts_in_its_own_usage(make: Any) -> None:
+    own = make(LLMJudge(Affirming(last=9)))
+    report = evaluate(ROWS[:1], own, judge="lexical", progress=False)
+    assert (report.usage.calls, report.usage.cost) == (1, 0.25)
+
+
 class OwnEvidence(Evidence):
     kind: str = "own_words"
     words: int = 0
