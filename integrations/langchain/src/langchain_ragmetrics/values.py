@@ -26,6 +26,7 @@ _DEPTH_COPIED = 4
 # deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
 _DEPTH_READ = 10
 _SHORT = 8  # items; a list of more numbers is a vector
+_NO_NAMES: set[str] = set()  # one for all copies
 
 
 class Copier:
@@ -91,8 +92,8 @@ class Copier:
         if isinstance(value, ToolMessage):
             parts["artifact"] = self.copied(value.artifact)
         snapshot = value.model_copy(update=parts)
-        # each copy would hold the names of the fields that were given a second time
-        object.__setattr__(snapshot, "__pydantic_fields_set__", value.model_fields_set)
+        # which of its fields were given is no part of what it holds
+        object.__setattr__(snapshot, "__pydantic_fields_set__", _NO_NAMES)
         self._copies[id(value)] = value, held, snapshot
         return snapshot
 
