@@ -21,6 +21,7 @@ from ragmetrics_core.capture.shown import (
     PromptText,
     Showing,
     find_shown,
+    shows,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import PassageNote, RowError
@@ -67,6 +68,7 @@ class _Reading:
         elif any(showing.is_context for _, showing in self.showings.values()):
             self._show(result)
             self._doubt_further_calls()
+            self._doubt_last_words()
             self._doubt_provider()
         else:
             self._follow_flow(result)
@@ -221,6 +223,19 @@ class _Reading:
                 continue
             if self._is_shown_a_passage(call):
                 self.doubts.append(Doubt("further_call", call.name))
+
+    def _doubt_last_words(self) -> None:
+        """Note a writer that was shown earlier replies, and neither the question nor a passage.
+
+        It may have put the answer in other words, or suggested what to ask next.
+        """
+        writer, question = self.found_answer.writer, self.turn.question
+        is_read = len(self.found_answer.chain) > 1
+        if writer is None or not is_read or not question or "answer" in self.turn.named:
+            return
+        knew_question = shows(_messages_of([writer]), question)
+        if not knew_question and not self._is_shown_a_passage(writer):
+            self.doubts.append(Doubt("answer_guessed"))
 
     def _doubt_provider(self) -> None:
         """Note what a provider found for a call outside the chain: it may be shown again."""

@@ -134,7 +134,9 @@ def self_correcting_loop() -> Row:
     app.connect("prompt", "llm")
     app.connect("llm.replies", "check.replies")
     app.connect("check.invalid", "prompt.draft")
-    expected = Expected(bm25(), "Corrected: 1856.", retrieved=bm25())
+    expected = Expected(
+        bm25(), "Corrected: 1856.", retrieved=bm25(), doubts=("answer_guessed",)
+    )
     return Row(
         ("loops", "self-correction"), app, asked("retriever", "prompt"), [expected]
     )
@@ -192,7 +194,7 @@ def two_hops() -> Row:
 
 @row
 def questions_that_follow_the_answer() -> Row:
-    """Only what suggests them is an output: no rule can tell it from a last step."""
+    """Only what suggests them is an output: it may be a last step."""
     app = connected(
         ("retriever.documents", "prompt.documents"),
         ("prompt", "llm"),
@@ -204,7 +206,12 @@ def questions_that_follow_the_answer() -> Row:
         suggest=PromptBuilder("Suggest what to ask next.\n{{ replies[0].text }}"),
         suggester=MockChatGenerator("Ask who Anna Brod was.", model="b"),
     )
-    expected = Expected(bm25(), "Ask who Anna Brod was.", retrieved=bm25())
+    expected = Expected(
+        bm25(),
+        "Ask who Anna Brod was.",
+        retrieved=bm25(),
+        doubts=("answer_guessed",),
+    )
     inputs = asked("retriever", "prompt")
     return Row(("suggestions",), app, inputs, [expected])
 

@@ -592,7 +592,7 @@ def _(kit: Kit) -> None:
         retrieved=(PARIS,),
         answer="It is Paris. ",
         standalone="capital?",
-        doubts=("short_reply",),
+        doubts=("answer_guessed", "short_reply"),
         hedged=("standalone",),
     ),
 )
