@@ -29,15 +29,15 @@ _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (Doubt("history_unread"),)
 # who speaks: at the head of a line, or in a list of roles or messages
-_MESSAGE = r"\b(?:Human|AI)Message\("
+_MESSAGES = ("HumanMessage(", "AIMessage(")
 _USER = lazy_pattern(
     rf"^\W{{0,3}}(?:{'|'.join(sorted(USERS))})\W{{0,3}}:"
-    rf"|[\"'](?:human|user)[\"':]|{_MESSAGE}",
+    r"|[\"'](?:human|user)[\"':]",
     re.MULTILINE | re.IGNORECASE,
 )
 _ASSISTANT = lazy_pattern(
     rf"^\W{{0,3}}(?:{'|'.join(sorted(REPLIES))})\W{{0,3}}:[^\S\n]*\S"
-    rf"|[\"'](?:ai|assistant|bot|chatbot)[\"':]|{_MESSAGE}",
+    r"|[\"'](?:ai|assistant|bot|chatbot)[\"':]",
     re.MULTILINE | re.IGNORECASE,
 )
 
@@ -326,10 +326,16 @@ def _shows_earlier_turns(
 
 def _tells_earlier_turns(text: str, documents: Iterable[str]) -> bool:
     """Whether a text tells what user and assistant said, outside of the documents."""
-    if not (_USER.search(text) and _ASSISTANT.search(text)):
+    if not _has_both_speakers(text):
         return False
     for document in documents:
         text = text.replace(document, "x")  # an answer may be a document's whole text
+    return _has_both_speakers(text)
+
+
+def _has_both_speakers(text: str) -> bool:
+    if any(name in text for name in _MESSAGES):
+        return True
     return bool(_USER.search(text) and _ASSISTANT.search(text))
 
 

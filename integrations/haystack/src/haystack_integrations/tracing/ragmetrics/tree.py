@@ -139,10 +139,11 @@ def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
     outputs: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
     for node in run.components():
+        path = node.path
         for by_place, values in ((outputs, node.output), (inputs, node.input)):
             if isinstance(values, dict):
                 # the name of a model leads to its replies
-                by_place[node.path] = values.get("replies", values)
+                by_place[path] = values.get("replies", values)
                 for name, value in values.items():
-                    by_place[f"{node.path}.{name}"] = value
+                    by_place[f"{path}.{name}"] = value
     return outputs, inputs
