@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,8 +34,6 @@ from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 T = TypeVar("T")
-_logger = logging.getLogger("llama_index.evaluation.ragmetrics")
-announced: set[str] = set()
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
@@ -217,19 +214,9 @@ def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
 
 
 def settings_judge() -> LlamaIndexModel | None:
-    """The LLM that the user has set in ``Settings``, announced once.
-
-    None if none is set.
-    """
+    """The LLM that the user has set in ``Settings``; None if none is set."""
     llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
-    model_of_settings = None if llm is None else LlamaIndexModel(llm)
-    if model_of_settings is not None and model_of_settings.name not in announced:
-        announced.add(model_of_settings.name)
-        _logger.info(
-            "no judge was chosen: the LLM set in Settings answers (%s)",
-            model_of_settings.name,
-        )
-    return model_of_settings
+    return None if llm is None else LlamaIndexModel(llm)
 
 
 def _asks_for_function(request: ChatRequest) -> bool:
@@ -333,8 +320,7 @@ def aligned(
     """Find which token of a reply stands at each position.
 
     LlamaIndex gives the alternatives of each position, and does not say which of them
-    was chosen. So tokens are chosen that spell the text together. At each position the
-    likelier tokens are tried first; the whole need not be the most probable spelling.
+    was chosen. At each position it is the likeliest token with which the text goes on.
     Example: the text "Yes." and the alternatives "Yes" or "No", then "!" or ".": the
     tokens are "Yes" and ".".
 
@@ -343,28 +329,17 @@ def aligned(
         positions: For each position its alternatives.
 
     Returns:
-        The token at each position, with the alternatives; empty if no choice of tokens
-        spells the text.
+        The token at each position, with the alternatives; empty if these tokens do not
+        spell the text.
     """
-    # for each length of text that the tokens so far can spell: these tokens
-    tokens_by_length: dict[int, tuple[TokenAlternatives, ...]] = {0: ()}
+    rest = text
+    tokens: list[TokenAlternatives] = []
     for alternatives in positions:
-        listed = tuple(
-            (alternative.token, alternative.logprob) for alternative in alternatives
-        )
-        likeliest_first = sorted(
-            listed, key=lambda alternative: alternative[1], reverse=True
-        )
-        longer: dict[int, tuple[TokenAlternatives, ...]] = {}
-        for length, tokens in tokens_by_length.items():
-            for token, logprob in likeliest_first:
-                if not token or not text.startswith(token, length):
-                    continue
-                new_length = length + len(token)
-                # "un" + "able" and "una" + "ble" both spell "unable": the spelling that
-                # was found first is kept
-                if new_length not in longer:
-                    chosen = TokenAlternatives(token, logprob, listed)
-                    longer[new_length] = (*tokens, chosen)
-        tokens_by_length = longer
-    return tokens_by_length.get(len(text), ())
+        listed = tuple((each.token, each.logprob) for each in alternatives)
+        fitting = [each for each in listed if each[0] and rest.startswith(each[0])]
+        if not fitting:
+            return ()
+        token, logprob = max(fitting, key=lambda each: each[1])
+        rest = rest.removeprefix(token)
+        tokens.append(TokenAlternatives(token, logprob, listed))
+    return () if rest else tuple(tokens)

@@ -6,7 +6,6 @@ They are live, and applications change them.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 from uuid import uuid4
@@ -75,6 +74,8 @@ Returned = _Response | AgentOutput  # what engines and agents return
 _OBSERVATION = re.compile(
     r"^Observation: (.*?)\n(?=Thought: )", re.MULTILINE | re.DOTALL
 )
+_MOST_RECENT = 1_000
+_recent_documents: dict[tuple[object, ...], Document] = {}  # by their fields
 _conversations: dict[int, str] = {}  # names, by the identity of the memory
 
 
@@ -101,7 +102,8 @@ def copy_arguments(
     elif kind == "model" and isinstance(instance, BaseLLM):
         _copy_request(node, arguments, instance)
     elif kind not in ("workflow", "program"):
-        node.query = question_of(_query_among(arguments))
+        questions = map(question_of, arguments.values())
+        node.query = next(filter(None, questions), None)
         node.input_documents = documents_of(arguments.get("nodes"))
 
 
@@ -128,18 +130,6 @@ def _hands_over_to_agent(tool: BaseTool) -> bool:
     It steers the run, and what it returns is no evidence.
     """
     return isinstance(tool, FunctionTool) and tool.real_fn is handoff
-
-
-def _query_among(arguments: Mapping[str, Any]) -> object:
-    """The query among the arguments of a method: one of a usual name, else the first.
-
-    Arguments that are None do not count. None if there are no others.
-    """
-    usual_names = ("message", "user_msg", "query", "query_str", "query_bundle")
-    for name in (*usual_names, *arguments):
-        if arguments.get(name) is not None:
-            return arguments[name]
-    return None
 
 
 def copy_event(node: Node, event: object) -> None:
@@ -513,19 +503,21 @@ def document_of(scored_node: NodeWithScore) -> Document:
     node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
     text_for_models = (
-        _kept_once(node.get_content(metadata_mode=MetadataMode.LLM))
-        if alone.strip()
-        else ""
+        node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
     )
     score = None if scored_node.score is None else float(scored_node.score)
     forms = () if alone == text_for_models else (alone,)
-    return Document(text_for_models, node.node_id, score, dict(node.metadata), forms)
+    return _kept_once(
+        Document(text_for_models, node.node_id, score, dict(node.metadata), forms)
+    )
 
 
-@lru_cache(maxsize=1_000)
-def _kept_once(text: str) -> str:
-    """The text; equal ones that a run tells of again and again take memory once."""
-    return text
+def _kept_once(document: Document) -> Document:
+    """The document; equal ones that runs tell of again and again take memory once."""
+    if len(_recent_documents) >= _MOST_RECENT:
+        _recent_documents.clear()
+    fields = (document.id, document.text, document.score, document.forms)
+    return _recent_documents.setdefault((*fields, repr(document.metadata)), document)
 
 
 def documents_of(value: object) -> tuple[Document, ...]:

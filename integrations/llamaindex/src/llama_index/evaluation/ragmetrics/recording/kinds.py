@@ -60,6 +60,7 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (VectorStoreQueryResult, "retrieve", STORE_METHOD),
     (BaseSynthesizer, "synth", "synthesize asynthesize"),
     (BaseTool, "tool", "call acall __call__"),
+    (BasePydanticProgram, "program", "__call__ acall"),
     (BaseLLM, "program", "structured_predict astructured_predict"),
     (BaseLLM, "predict", "predict_and_call apredict_and_call"),
     (
@@ -70,7 +71,6 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
             " astream_complete"
         ),
     ),
-    (BasePydanticProgram, "program", "__call__ acall"),
 )
 # what checks or remembers: judging, finding tools, a memory
 _ASIDE: tuple[tuple[type, str], ...] = (
