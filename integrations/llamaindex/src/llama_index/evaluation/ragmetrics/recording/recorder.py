@@ -106,13 +106,9 @@ class OpenSpan:
     kinds: frozenset[Kind] = frozenset()
     events: tuple[object, ...] = ()
 
-    def inside(self, node: Node | None = None) -> "OpenSpan":
-        """A span inside this one that is no call of its own.
-
-        Args:
-            node: The recorded call that the span reports again; None if it reports none.
-        """
-        return OpenSpan(self.runs, node or self.node, None, self.kinds, self.events)
+    def inside(self) -> "OpenSpan":
+        """A span inside this one that is no call of its own."""
+        return OpenSpan(self.runs, self.node, None, self.kinds, self.events)
 
 
 # Who listened when a store was searched in this task, outside of any run, and named
@@ -280,10 +276,6 @@ class Recorder:
         """
         if kind not in ROOTS:
             listeners = ()
-        if kind == "model":
-            reported = _call_reported_before(around.node, arguments)
-            if reported is not None:
-                return around.inside(reported)
         if kind is None or _is_part_of_call(kind, around):
             for open_run in around.runs:
                 self._copy(copies.copy_talk_of_template, open_run.run, arguments)
@@ -558,27 +550,13 @@ def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
 def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
     """Whether a span only reports a part of the call around it.
 
-    Example: a tool that calls itself.
+    Examples: a tool that calls itself, and a model's method that calls another one.
     """
+    if kind == "model" and around.node is not None:
+        return around.node.kind == "model" and bool(around.node.prompt)
     if kind == "tool":
         return around.kind == "tool"
     return kind == "predict" and bool(around.runs)
-
-
-def _call_reported_before(
-    around: Node | None, arguments: Mapping[str, Any]
-) -> Node | None:
-    """Return the recorded model's call that a new span of a model only reports again.
-
-    The framework may report one call as two spans, one inside the other or one behind
-    the other.
-    """
-    if around is None or (around.kind == "model" and around.prompt):
-        return around
-    for last in around.children[-1:]:
-        if last.kind == "model" and last.reply is None:
-            return last if last.prompt == copies.prompt_of(arguments) else None
-    return None
 
 
 def _note_end(node: Node, error: BaseException | None) -> None:
