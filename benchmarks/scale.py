@@ -84,6 +84,7 @@ def measure(name: str, count: int) -> dict[str, float]:
                 "--store",
                 store,
                 "--quiet",
+                "--no-files",  # a page keeps all rows in memory
             )
             with (
                 open(os.devnull, "w", encoding="utf-8") as nowhere,
