@@ -34,24 +34,14 @@ _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 _FEWEST_LETTERS_AROUND = 24
 _ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
 
-_ASSISTANTS = frozenset(
+# who speaks, as roles and in transcripts
+ASSISTANTS = frozenset(
     ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
 )
-USERS = frozenset(
-    [
-        "customer",
-        "human",
-        "humanmessage",
-        "input",
-        "q",
-        "query",
-        "question",
-        "user",
-        "you",
-    ]
-)
-# names before what was said in a history; before a draft some of them stand, too
-REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
+USERS = frozenset(["customer", "human", "humanmessage", "q", "user", "you"])
+# fields of what was said; the prompts of many steps hold them as well
+_QUESTIONS = USERS | {"input", "query", "question"}
+_REPLIES = ASSISTANTS | {"answer", "reply", "response"}
 
 
 def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
@@ -70,8 +60,8 @@ def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
     content = field_values.get("content")
     if isinstance(role, str) and isinstance(content, str):
         return _turns_of_role(role.lower(), content)
-    question = _first_text_of(USERS, field_values)
-    answer = _first_text_of(REPLIES, field_values)
+    question = _first_text_of(_QUESTIONS, field_values)
+    answer = _first_text_of(_REPLIES, field_values)
     if question is None or answer is None:
         return ()
     return (
@@ -84,9 +74,9 @@ def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
     """Return a message as a turn; none for another role than user or assistant, or a blank text."""
     if not content.strip():
         return ()
-    if role in USERS:
+    if role in _QUESTIONS:
         return (Turn(role="user", content=content),)
-    if role in _ASSISTANTS:
+    if role in ASSISTANTS:
         return (Turn(role="assistant", content=content),)
     return ()
 

@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.handed_on import Turn
-from ragmetrics_core.capture.history import REPLIES, USERS, names_a_history
+from ragmetrics_core.capture.history import ASSISTANTS, USERS, names_a_history
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     as_one_line,
@@ -36,7 +36,7 @@ _USER = lazy_pattern(
     re.MULTILINE | re.IGNORECASE,
 )
 _ASSISTANT = lazy_pattern(
-    rf"^\W{{0,3}}(?:{'|'.join(sorted(REPLIES))})\W{{0,3}}:[^\S\n]*\S"
+    rf"^\W{{0,3}}(?:{'|'.join(sorted(ASSISTANTS))})\W{{0,3}}:[^\S\n]*\S"
     r"|[\"'](?:ai|assistant|bot|chatbot)[\"':]",
     re.MULTILINE | re.IGNORECASE,
 )

@@ -592,7 +592,7 @@ def _(kit: Kit) -> None:
         retrieved=(PARIS,),
         answer="It is Paris. ",
         standalone="capital?",
-        doubts=("answer_guessed", "history_unread", "short_reply"),
+        doubts=("answer_guessed", "short_reply"),
         hedged=("standalone",),
     ),
 )
