@@ -40,6 +40,17 @@ def traced(**settings: Any) -> Any:
     return runs.traced_runs[0]
 
 
+def test_a_stream_that_was_left_is_no_whole_answer_to_another_tracer_either() -> None:
+    with collect_runs() as runs:
+        stream = rag().stream(QUESTION)
+        next(stream)
+        stream.close()
+    (sample,) = samples_from(runs.traced_runs[0])
+    assert sample.answer is None
+    assert sample.capture is not None
+    assert "broken" in sample.capture.doubts
+
+
 @pytest.fixture
 def client() -> Client:
     return offline_client()

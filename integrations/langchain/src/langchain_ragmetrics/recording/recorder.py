@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
+from langchain_ragmetrics.recording.run import TAGS_READ, Run
 from langchain_ragmetrics.recording.tree import (
     CALL,
     METADATA_READ,
@@ -201,7 +201,7 @@ class Recorder(BaseCallbackHandler):
         metadata = details.get("metadata") or {}
         # a graph has many runs: of those inside it only what the rules read is kept
         if parent is not None:
-            tags = (STORE_SEARCH,) if STORE_SEARCH in tags else ()
+            tags = tuple(tag for tag in tags if tag.startswith(TAGS_READ))
             metadata = {key: metadata[key] for key in METADATA_READ if key in metadata}
         run = Run(
             run_id,
@@ -242,9 +242,6 @@ class Recorder(BaseCallbackHandler):
             return None
         if inputs is not None:
             run.inputs = _named("input", run.copier.copied(inputs))
-            # a stream is reported as begun at the first piece of its input
-            begins = [child.start_time for child in run.child_runs]
-            run.start_time = min(begins, default=datetime.now(UTC))
         return run
 
     def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:

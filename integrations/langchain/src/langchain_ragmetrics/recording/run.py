@@ -15,6 +15,8 @@ from ragmetrics_core.data.errors import SettingError
 
 # tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
+# the beginnings of the tags that the rules read of a run inside another
+TAGS_READ = (STORE_SEARCH, "seq:step:")
 # the name of a run in which the application reports documents by ``add_documents()``
 ADD_DOCUMENTS = "add_documents"
 

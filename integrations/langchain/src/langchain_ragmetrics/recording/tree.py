@@ -1,6 +1,6 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -111,7 +111,7 @@ def _tree(run: AnyRun) -> Tree:
     may_have_searched = any(model.may_have_searched for model in models)
     tree.is_always_a_sample = answers_from_tools or may_have_searched
     tree.gives_only_documents = root.kind == "retriever" or _are_documents(output)
-    _add_error(tree, run, models)
+    _add_error(tree, run, calls_models=bool(models))
     _add_thread(tree, run)
     return tree
 
@@ -138,21 +138,20 @@ def _talk_filled_in(run: AnyRun) -> dict[str, str]:
     }
 
 
-def _add_error(tree: Tree, run: AnyRun, models: Sequence[Node]) -> None:
+def _add_error(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     """Write into a tree whether its run failed, was left early, or came to its end.
 
     Args:
         tree: The tree.
         run: Its run.
-        models: The calls of models in it. In a stream that the application left early,
-            one has not ended; without a model nothing tells whether it was left.
+        calls_models: Whether a model was called inside the run; without one nothing
+            tells whether the application left its stream.
     """
     has_output = not _is_empty(run.outputs)
     tree.error = error_of(run)
-    is_left = not has_output and any(model.ended is None for model in models)
-    if tree.error is None and is_left:
+    if tree.error is None and not has_output and _is_abandoned(run):
         tree.error = _ABANDONED
-    tree.is_complete = tree.error is None and (has_output or bool(models))
+    tree.is_complete = tree.error is None and (has_output or calls_models)
 
 
 def _add_thread(tree: Tree, run: AnyRun) -> None:
@@ -239,6 +238,19 @@ def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
     return not outputs or (set(outputs) == {"output"} and outputs["output"] is None)
 
 
+def _is_abandoned(run: AnyRun) -> bool:
+    """True if a stream was left before its end.
+
+    A model, or the parser of its text, has not ended properly then.
+    """
+    for inner in walk(run):
+        if inner.run_type in ("llm", "chat_model") and inner.end_time is None:
+            return True
+        if inner.run_type == "parser" and _is_empty(inner.outputs):
+            return True
+    return False
+
+
 def error_of(run: AnyRun) -> str | None:
     """The error with which the run ended, without its traceback; None if it ended well."""
     if not run.error:
@@ -283,7 +295,7 @@ def metadata_of(run: AnyRun) -> Mapping[str, Any]:
 # Calls
 
 
-def _node(run: AnyRun) -> Node:
+def _node(run: AnyRun, not_before: float = 0) -> Node:
     """Make the node of a run, with the nodes of the runs inside it.
 
     The function in ``_FILL`` for the run's type writes into the node its kind, and what
@@ -291,14 +303,20 @@ def _node(run: AnyRun) -> Node:
     node of the kind "retriever" with its query and documents. A run of any other type
     is a "step".
 
+    Args:
+        run: The run.
+        not_before: When it could begin at the earliest: when the run around it began,
+            or when the step before it in a sequence ended.
     """
     metadata = metadata_of(run)
+    ended = None if run.end_time is None else run.end_time.timestamp()
+    began = _begin_of(run, ended, not_before)
     node = Node(
         "step",
         run.name,
-        run.start_time.timestamp(),
-        None if run.end_time is None else run.end_time.timestamp(),
-        [_node(child) for child in children(run)],
+        began,
+        ended,
+        _nodes_inside(run, began),
         error=run.error,
         agent=metadata.get("lc_agent_name"),
     )
@@ -310,6 +328,43 @@ def _node(run: AnyRun) -> Node:
     if node.kind == "model" and is_summary:
         node.kind = "ignored"
     return node
+
+
+def _begin_of(run: AnyRun, ended: float | None, not_before: float) -> float:
+    """Return when a run began: not before it had its whole input.
+
+    A streamed step is reported as begun at the first piece of its input; see
+    ``_nodes_inside``. If it ended before its input was whole, the reported time stands:
+    no run ends before it begins.
+    """
+    reported = run.start_time.timestamp()
+    if ended is not None and ended < not_before:
+        return reported
+    return max(reported, not_before)
+
+
+def _nodes_inside(run: AnyRun, began: float) -> list[Node]:
+    """Make the nodes of the runs directly inside a run, by their start.
+
+    Each step of a sequence begins when the step before it has ended. If the sequence is
+    streamed, LangChain reports the start of a step as soon as a first piece of its input
+    is there. Example: of ``retriever | rerank | write`` it reports the start of "write"
+    before the end of "rerank". The function "write" is called only then.
+
+    Args:
+        run: The run.
+        began: When it had its whole input.
+    """
+    nodes = []
+    for child in children(run):
+        node = _node(child, began)
+        nodes.append(node)
+        is_step_of_sequence = any(
+            tag.startswith("seq:step:") for tag in child.tags or ()
+        )
+        if is_step_of_sequence and node.ended is not None:
+            began = max(began, node.ended)
+    return nodes
 
 
 def _fill_retriever(node: Node, run: AnyRun) -> None:
