@@ -7,14 +7,11 @@ because the framework swallows what a handler raises.
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
-from llama_index.core.base.response.schema import (
-    AsyncStreamingResponse,
-    StreamingResponse,
-)
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.instrumentation.events.llm import (
     LLMChatEndEvent,
     LLMChatInProgressEvent,
@@ -129,9 +126,7 @@ def searches_told(
 
 
 def observe(
-    response: StreamingResponse | AsyncStreamingResponse,
-    on_end: OnEnd,
-    while_fetching: WhileFetching,
+    response: object, on_end: OnEnd, while_fetching: WhileFetching = nullcontext
 ) -> None:
     """Replace the stream of a response by a stream that reports how its reading ended.
 
@@ -144,17 +139,22 @@ def observe(
             may be called again, and then does nothing.
         while_fetching: Makes the context in which each piece is fetched.
     """
-    stream: object = response.response_gen
-    if isinstance(stream, GeneratorType):
-        response.response_gen = _hand_on(stream, on_end, while_fetching)
-    elif isinstance(stream, AsyncGeneratorType):
-        response.response_gen = _hand_on_async(stream, on_end, while_fetching)
-    else:
-        # A stream of another class stays, because the application may use what a
-        # wrapper lacks. It counts as a stream that was never read.
-        on_end("", GeneratorExit())
-        return
-    call_when_gone(response.response_gen, on_end, "", GeneratorExit())
+    for name in ("response_gen", "chat_stream", "achat_stream"):
+        stream = vars(response).get(name)
+        if stream is None:
+            continue
+        replacement: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
+        if isinstance(stream, GeneratorType):
+            replacement = _hand_on(stream, on_end, while_fetching)
+        elif isinstance(stream, AsyncGeneratorType):
+            replacement = _hand_on_async(stream, on_end, while_fetching)
+        else:
+            # A stream of another class stays, because the application may use what a
+            # wrapper lacks. It counts as a stream that was never read.
+            on_end("", GeneratorExit())
+            continue
+        call_when_gone(replacement, on_end, "", GeneratorExit())
+        setattr(response, name, replacement)
 
 
 def _hand_on(
@@ -172,7 +172,7 @@ def _hand_on(
                 piece = next(pieces, _END)
             if piece is _END:
                 break
-            pieces_read.append(str(piece))
+            pieces_read.append(_text(piece))
             yield piece
     except BaseException as error:
         pieces.close()
@@ -192,10 +192,18 @@ async def _hand_on_async(
                 piece = await anext(pieces, _END)
             if piece is _END:
                 break
-            pieces_read.append(str(piece))
+            pieces_read.append(_text(piece))
             yield piece
     except BaseException as error:
         await pieces.aclose()
         on_end("".join(pieces_read), error)
         raise
     on_end("".join(pieces_read), None)
+
+
+def _text(piece: object) -> str:
+    """The text of a token, or of a chunk of a chat or a completion."""
+    chunk = (
+        piece.delta if isinstance(piece, (ChatResponse, CompletionResponse)) else piece
+    )
+    return chunk if isinstance(chunk, str) else ""

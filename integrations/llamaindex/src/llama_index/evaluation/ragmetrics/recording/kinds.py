@@ -11,7 +11,10 @@ from typing import Any, Literal, get_args
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.chat_engine.types import (
+    BaseChatEngine,
+    StreamingAgentChatResponse,
+)
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
 from llama_index.core.memory import BaseMemory
@@ -35,7 +38,7 @@ Root = Literal[
     "program",
     "predict",
 ]
-Kind = Literal[Root, "tool", "step"]
+Kind = Literal[Root, "tool", "step", "write"]
 """What a span of the framework does; a ``step`` is one of a workflow."""
 
 # Kinds that are a run of their own where nothing is around them.
@@ -59,6 +62,11 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseRetriever, "retrieve", "retrieve aretrieve"),
     (VectorStoreQueryResult, "retrieve", STORE_METHOD),
     (BaseSynthesizer, "synth", "synthesize asynthesize"),
+    (
+        StreamingAgentChatResponse,
+        "write",
+        "write_response_to_history awrite_response_to_history",
+    ),
     (BaseTool, "tool", "call acall __call__"),
     (BasePydanticProgram, "program", "__call__ acall"),
     (BaseLLM, "program", "structured_predict astructured_predict"),

@@ -17,10 +17,6 @@ from uuid import uuid4
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
-from llama_index.core.base.response.schema import (
-    AsyncStreamingResponse,
-    StreamingResponse,
-)
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
@@ -73,6 +69,8 @@ class OpenRun:
         run: The run.
         listeners: Who gets it once it has ended.
         span_ids: The ids of the spans that are recorded as calls of it.
+        written: The answers that chat engines wrote, and what broke them off, by the
+            identity of the streamed response.
         awaited_response: The identity of the streamed chat response whose answer the
             run waits for; None if it waits for none.
         n_calls: How many calls it has.
@@ -82,6 +80,7 @@ class OpenRun:
     run: Run
     listeners: tuple[Listener, ...]
     span_ids: list[str] = field(default_factory=list)
+    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
     n_calls: int = 1
     ended: bool = False
@@ -276,6 +275,8 @@ class Recorder:
         """
         if kind not in ROOTS:
             listeners = ()
+        if kind == "write":
+            observe(instance, partial(self._note_written, around.runs, id(instance)))
         if kind is None or _is_part_of_call(kind, around):
             for open_run in around.runs:
                 self._copy(copies.copy_talk_of_template, open_run.run, arguments)
@@ -371,8 +372,6 @@ class Recorder:
         # that of a step is not kept, because it holds the step's events
         if span.kind in (None, "step") or not span.runs:
             self._spans.pop(id_, None)
-        if isinstance(instance, StreamingAgentChatResponse):
-            self._end_of_written(span.runs, instance, error)
         node = span.node
         if span.kind is None or node is None:
             return
@@ -437,15 +436,11 @@ class Recorder:
         run.is_streamed = is_models_stream or isinstance(response, copies.Streamed)
         if is_models_stream:
             call_when_gone(result, self._end, open_run)
-        elif isinstance(response, StreamingAgentChatResponse):
+        elif _is_being_written(response):
             open_run.awaited_response = id(response)
             call_when_gone(response, self._end_stream, open_run, "", GeneratorExit())
-            if response.is_done or response.exception:  # before the chat returned
-                self._end_of_written((open_run,), response, response.exception)
-        elif (
-            isinstance(response, (StreamingResponse, AsyncStreamingResponse))
-            and run.root.text is None
-        ):
+            self._end_if_written(open_run)
+        elif isinstance(response, copies.Streamed) and run.root.text is None:
             # calls while it is read belong to this run
             observe(
                 response,
@@ -455,16 +450,26 @@ class Recorder:
         else:
             self._end(open_run)
 
-    def _end_of_written(
+    @guard_hook
+    def _note_written(
         self,
         open_runs: tuple[OpenRun, ...],
-        response: StreamingAgentChatResponse,
+        response_id: int,
+        text: str,
         error: BaseException | None,
     ) -> None:
-        """End the runs that wait for an answer which a chat's engine has written."""
+        """Keep the answer that a chat's engine has written.
+
+        The chat itself may return before or after.
+        """
         for open_run in open_runs:
-            if open_run.awaited_response == id(response):
-                self._end_stream(open_run, response.response, error)
+            open_run.written.setdefault(response_id, (text.strip(), error))
+            self._end_if_written(open_run)
+
+    def _end_if_written(self, open_run: OpenRun) -> None:
+        """End a run if the answer that it waits for is written, or broken off."""
+        if open_run.awaited_response in open_run.written:
+            self._end_stream(open_run, *open_run.written[open_run.awaited_response])
 
     @guard_hook
     def on_model_chunk(
@@ -540,6 +545,13 @@ class Recorder:
             listener.record(open_run.run)
 
 
+def _is_being_written(response: object) -> bool:
+    """Whether a chat engine writes an answer in a thread or task of its own."""
+    if not isinstance(response, StreamingAgentChatResponse):
+        return False
+    return response.is_writing_to_memory
+
+
 def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
     """Whether a span answers no user: the work of a judge or a memory."""
     if kind not in ROOTS:
@@ -556,7 +568,7 @@ def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
         return around.node.kind == "model" and bool(around.node.prompt)
     if kind == "tool":
         return around.kind == "tool"
-    return kind == "predict" and bool(around.runs)
+    return kind == "write" or (kind == "predict" and bool(around.runs))
 
 
 def _note_end(node: Node, error: BaseException | None) -> None:
