@@ -63,6 +63,18 @@ def of_a_talk() -> Pipeline:
     )
 
 
+def searching(search: Any, template: str) -> Pipeline:
+    return connected(
+        ("search.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        search=search,
+        prompt=ChatPromptBuilder(
+            [ChatMessage.from_user(template)], required_variables="*"
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+    )
+
+
 def only(samples: Any) -> Sample:
     (sample,) = samples
     return sample
@@ -106,22 +118,11 @@ class Each:
 def test_of_several_texts_of_which_none_is_asked_alone_the_question_is_in_doubt() -> (
     None
 ):
-    pipeline = connected(
-        ("each.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        each=Each(),
-        prompt=ChatPromptBuilder(
-            [
-                ChatMessage.from_user(
-                    "{% for one in documents %}{{ one.content }}{% endfor %}"
-                )
-            ],
-            required_variables="*",
-        ),
-        llm=MockChatGenerator("It is 41 metres deep."),
+    pipeline = searching(
+        Each(), "{% for one in documents %}{{ one.content }}{% endfor %}"
     )
     with capture() as captured:
-        pipeline.run({"each": {"queries": [EARLIER[0], QUESTION]}})
+        pipeline.run({"search": {"queries": [EARLIER[0], QUESTION]}})
     sample = only(captured.samples)
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
@@ -129,25 +130,15 @@ def test_of_several_texts_of_which_none_is_asked_alone_the_question_is_in_doubt(
 
 
 def test_words_for_a_search_are_not_the_question_that_holds_them() -> None:
-    pipeline = connected(
-        ("shelf.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        shelf=Shelf(),
-        prompt=ChatPromptBuilder(
-            [
-                ChatMessage.from_user(
-                    "{% for one in documents %}{{ one.content }}\n{% endfor %}"
-                    "[the well]\nQuestion: {{ question }}"
-                )
-            ],
-            required_variables="*",
-        ),
-        llm=MockChatGenerator("It is 41 metres deep."),
+    pipeline = searching(
+        Shelf(),
+        "{% for one in documents %}{{ one.content }}\n{% endfor %}"
+        "[the well]\nQuestion: {{ question }}",
     )
     with capture() as captured:
         pipeline.run(
             {
-                "shelf": {"query": "the well"},
+                "search": {"query": "the well"},
                 "prompt": {"question": "How old is the well?"},
             }
         )

@@ -83,19 +83,19 @@ def _best_extracted(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
 
 def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
     """The replies in the one output that holds messages; of a conversation the last one."""
-    found = []
+    replies_by_output: list[tuple[Answer, ...]] = []
     for place, value in outputs.items():
         messages = list(find_instances(value, Message))
-        said = [
+        replies = [
             Answer(message.text, place)
             for message in messages
             if message.role in ("assistant", "tool") and message.text.strip()
         ]
         if any(message.role in ("user", "system") for message in messages):
-            said = said[-1:]
-        if said:
-            found.append(tuple(said))
-    return found[0] if len(found) == 1 else ()
+            replies = replies[-1:]
+        if replies:
+            replies_by_output.append(tuple(replies))
+    return replies_by_output[0] if len(replies_by_output) == 1 else ()
 
 
 def _text(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
