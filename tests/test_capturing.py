@@ -862,13 +862,13 @@ STOPPED = """
 import os, threading, warnings
 warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # Python 3.12 and newer say so of any such fork
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import BackgroundEvaluator, Captured
+from ragmetrics_core.capture import BackgroundEvaluator, Captured, samples_of
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 
 evaluator = BackgroundEvaluator(lambda run: [run], ["adherence"], "lexical")
-captured, problems, turns = Captured(lambda run: [run]), Problems(), Turns(lambda run: [], Overrides())
+captured, problems, turns = Captured(lambda run: [run]), Problems(), Turns(lambda run: [], samples_of, Overrides())
 evaluator.record(Sample(contexts=["c"], answer="c"))
 assert evaluator.flush(timeout=30)
 held, let_go = threading.Event(), threading.Event()

@@ -409,7 +409,7 @@ def turn_of(question: str, *documents: Document, **fields: Any) -> Tree:
 
 
 def played(*trees: Tree) -> list[Sample]:
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
     return [sample for one in trees for sample in turns.add(one)]
 
 
@@ -456,7 +456,7 @@ def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> Non
 
 
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
     search_alone = tree(found(P)).root.children[0]
     assert turns.add(Tree(search_alone, gives_only_documents=True)) == []
     answering = later(says(reads(asked(PORTO)), conversation_id="a"))

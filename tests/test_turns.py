@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
+from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 
@@ -21,7 +21,7 @@ def search(query: str, began: float) -> Tree:
 
 
 def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     assert turns.seconds_until_due is None
     assert turns.add(search("When was it opened?", 1.0)) == []
     seconds = turns.seconds_until_due
@@ -37,7 +37,7 @@ def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_only_so_many_searches_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 0.0)  # none has waited too long
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     samples = []
     for number in range(1_100):
         samples += turns.add(search(f"What is page {number}?", float(number)))
@@ -125,7 +125,9 @@ SUGGESTS = model(
 def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     question: str | None, runs: list[Tree], answer: str, is_sure: bool
 ) -> None:
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=question))
+    turns: Turns[Tree] = Turns(
+        lambda run: [run], samples_of, Overrides(question=question)
+    )
     samples = [sample for run in runs for sample in turns.add(run)] + turns.finish()
     (sample,) = samples
     assert sample.capture is not None
@@ -135,7 +137,9 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
 
 
 def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None:
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=QUESTION))
+    turns: Turns[Tree] = Turns(
+        lambda run: [run], samples_of, Overrides(question=QUESTION)
+    )
     for query, answer, began in [
         ("Who opened it?", "The mayor.", 1.0),
         ("What did it cost?", "It cost a fortune.", 3.0),
@@ -152,7 +156,7 @@ def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None
 
 def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:
     """Its conversation has a name, and nothing is searched for in it."""
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     searched, goes_on = (
         replace(
             model(f"{PAGE}\n{question}", answer, began),
@@ -183,7 +187,7 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it() -
     own_search.documents = (Document(other),)
     agent = replace(answering, question=QUESTION)
     agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     assert turns.add(search(QUESTION, 1.0)) == []
     (sample,) = turns.add(agent)  # it waits for nothing
     assert [context.text for context in sample.contexts or ()] == [PAGE, other]

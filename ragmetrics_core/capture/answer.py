@@ -22,17 +22,16 @@ from ragmetrics_core.capture.calls import (
     end_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.handed_on import FoundAnswer, Turn
-from ragmetrics_core.capture.plain_values import (
-    answer_text,
+from ragmetrics_core.capture.plain_values import answer_text, texts_in
+from ragmetrics_core.capture.shown import shows
+from ragmetrics_core.capture.structures import (
     as_one_line,
     compact,
     has_no_answer,
     parse_json,
-    texts_in,
 )
-from ragmetrics_core.capture.shown import SHORTEST, shows
 from ragmetrics_core.capture.tree import Answer, Node
 
 _GUESSED = (Doubt("answer_guessed"),)

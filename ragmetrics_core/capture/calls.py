@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import (
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
-    answer_text,
+    answer_of_structure,
     as_one_line,
     compact,
+    find_instances,
     has_no_answer,
     parse_json,
-    texts_in,
 )
-from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import without_reasoning
@@ -118,7 +117,7 @@ class Reply:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Its text, its answer and the texts of its structured values, each once."""
-        texts = [self.text, self.answer, *texts_in(list(self.values))]
+        texts = [self.text, self.answer, *find_instances(self.values, str)]
         return tuple(text for text in dict.fromkeys(texts) if text.strip())
 
     @cached_property
@@ -134,7 +133,8 @@ class Reply:
         value = self.values[0]
         if has_no_answer(value):
             return ""
-        return answer_text(value) or compact(value)
+        is_mapping = isinstance(value, Mapping)
+        return answer_of_structure(value) if is_mapping else compact(value)
 
     @cached_property
     def is_verdict(self) -> bool:
@@ -153,7 +153,7 @@ class Reply:
     @cached_property
     def queries(self) -> frozenset[str]:
         """All texts in it that may be a query: the whole, its lines, its structure's texts."""
-        texts = [self.text, *texts_in(list(self.values))]
+        texts = [self.text, *find_instances(self.values, str)]
         queries: set[str] = set()
         for text in texts:
             queries.add(_bare_query(text))
@@ -274,7 +274,7 @@ class Calls:
         last_search: dict[str, float] = {}
         for node in self.nodes:
             if node.query:
-                for text in (node.query, *texts_in(parse_json(node.query))):
+                for text in (node.query, *find_instances(parse_json(node.query), str)):
                     query = _bare_query(text)
                     last_search[query] = max(node.began, last_search.get(query, 0.0))
         return frozenset(
@@ -410,7 +410,7 @@ def _lists_of(node: Node) -> Iterator[DocumentList]:
 def _form_of_mapping(value: Mapping[str, Any]) -> int:
     """Tell how much a reply that is a JSON object looks like an answer, by its keys."""
     if any(key in value for key in ANSWER_KEYS):
-        answer = answer_text(value) or ""
+        answer = answer_of_structure(value)
         is_word = len(answer) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(answer)
         return LABEL if is_word else STRUCTURED
     return NO_ANSWER if not _STEERING_KEYS.isdisjoint(value) else LABEL
@@ -495,7 +495,7 @@ def _texts_found(calls: Calls) -> frozenset[str]:
                 texts.update(document.texts)
             if node.text and kinds_inside.isdisjoint(("model", "agent")):
                 texts.add(node.text)
-                texts.update(texts_in(parse_json(node.text)))
+                texts.update(find_instances(parse_json(node.text), str))
     return frozenset(texts)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
 

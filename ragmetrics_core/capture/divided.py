@@ -7,7 +7,7 @@ two passages. A text without such a structure is one.
 from collections.abc import Mapping
 from typing import Any
 
-from ragmetrics_core.capture.plain_values import parse_json
+from ragmetrics_core.capture.structures import parse_json
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document
 
 _TEXT_FIELDS = (

@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from ragmetrics_core.capture.calls import STRUCTURED, DocumentList, end_of
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import contexts_in
 from ragmetrics_core.capture.shown import (
-    SHORTEST,
     Candidate,
     PromptText,
     Showing,

@@ -15,6 +15,8 @@ from threading import Lock
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
+SHORTEST = 16  # letters of a text that stands nowhere by chance
+
 _WORD = r"[^\W_]+"
 _ENTITY = r"&(?:amp;)?(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
 _SURROGATES = r"u[dD][89abAB][0-9a-fA-F]{2}\\+u[dD][c-fC-F][0-9a-fA-F]{2}"

@@ -14,8 +14,7 @@ from typing import Literal
 from ragmetrics_core.capture.calls import Calls, DocumentList, Passage, end_of
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.shown import SHORTEST
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
 BroughtKind = Literal["retrieval", "tool", "given", "written"]

@@ -59,11 +59,13 @@ class FrontDoor(Generic[Run]):
         """Make the object that turns the runs of one listener into samples."""
         # Half of all modules are behind it: a program that only imports the adapter, or
         # scores given texts, needs none. They are loaded before the first run begins.
+        from ragmetrics_core.capture.stages import samples_of
         from ragmetrics_core.capture.turns import Turns
 
-        return Turns(
-            lambda run: self.trees(run, overrides), overrides, problems, self.hint
-        )
+        def trees(run: Run) -> Iterable[Tree]:
+            return self.trees(run, overrides)
+
+        return Turns(trees, samples_of, overrides, problems, self.hint)
 
     @contextmanager
     def capture(

@@ -14,31 +14,19 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import (
-    as_one_line,
-    conversation,
-    find_instances,
-)
+from ragmetrics_core.capture.plain_values import ASSISTANTS, USERS, conversation
 from ragmetrics_core.capture.shown import shows, shows_some
+from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 HISTORY_KEYS = ("chat_history", "history", "conversation_history")
-# other names under which an application hands in what was said, or what it remembers
-_HISTORY_LIKE_NAME = lazy_pattern(
-    r"histor|memor|conversation|dialog|transcript|messages\Z", re.IGNORECASE
-)
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_LETTERS_AROUND = 24
 _ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
 
-# who speaks, as roles and in transcripts
-ASSISTANTS = frozenset(
-    ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
-)
-USERS = frozenset(["customer", "human", "humanmessage", "q", "user", "you"])
 # fields of what was said; the prompts of many steps hold them as well
 _QUESTIONS = USERS | {"input", "query", "question"}
 _REPLIES = ASSISTANTS | {"answer", "reply", "response"}
@@ -199,11 +187,6 @@ def _turns_of_lines(text: str) -> tuple[Turn, ...]:
         for role, content in zip(parts[::2], parts[1::2], strict=True)
     ]
     return spoken(messages)
-
-
-def names_a_history(key: object) -> bool:
-    """Return whether a name, such as "memory_notes", says that its value is a history."""
-    return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
 
 
 def _messages_before_question(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragmetrics_core.capture.calls import Calls, Order, tools_of
-from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.found import Brought, Found
 from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
-from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
-from ragmetrics_core.capture.shown import SHORTEST, shows
+from ragmetrics_core.capture.shown import shows
+from ragmetrics_core.capture.structures import as_one_line, find_instances, parse_json
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
 
@@ -137,7 +137,7 @@ def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> boo
         return True
     if len(letters) < SHORTEST:
         return shows(prompts, text)
-    parts = map(letters_of, (text, *texts_in(parse_json(text))))
+    parts = map(letters_of, (text, *find_instances(parse_json(text), str)))
     beginnings = {part[:_SHOWN_BEGINNING] for part in parts if len(part) >= SHORTEST}
     shown = [letters_of(prompt) for prompt in prompts]
     return any(beginning in each for beginning in beginnings for each in shown)
@@ -223,7 +223,7 @@ def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
 
 def _reply_repeated(tool: Node, text: str, calls: Calls) -> str | None:
     """Return the reply of a model inside a tool that is a text of its structured result."""
-    texts = set(texts_in(parse_json(text)))
+    texts = set(find_instances(parse_json(text), str))
     replies = [
         inner.reply.text
         for inner in tool.walk()

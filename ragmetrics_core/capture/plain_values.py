@@ -5,18 +5,17 @@ In ``{"question": "And when?", "chat_history": ["Open?", "Yes."]}`` the question
 under a usual name, and the history is two texts whose speakers are not named.
 """
 
-import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from ragmetrics_core.capture.structures import ANSWER_KEYS, compact, find_instances
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, follow_path
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Source = str | Callable[[Any], Any]
-_Kind = TypeVar("_Kind")
 QUESTION_KEYS = (
     "question",
     "query",
@@ -26,23 +25,20 @@ QUESTION_KEYS = (
     "prompt",
     "messages",
 )
-ANSWER_KEYS = (
-    "answer",
-    "result",
-    "output_text",
-    "output",
-    "response",
-    "generation",
-    "text",
-    "content",
-)
-# those of a structure that can hold nothing but its answer
-_ANSWER_ALONE_KEYS = ("answer", "response")
 # those under which a graph's state keeps the question itself
 _STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
 # those under which inputs hold an answer that was given before
 _GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
-_DEPTH = 4  # mappings and sequences inside of each other that are looked into
+_DEPTH = 4  # mappings inside of each other in which a question is looked for
+# names under which an application hands in what was said, or what it remembers
+_HISTORY_LIKE_NAME = lazy_pattern(
+    r"histor|memor|conversation|dialog|transcript|messages\Z", re.IGNORECASE
+)
+# who speaks, as roles and in transcripts
+ASSISTANTS = frozenset(
+    ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
+)
+USERS = frozenset(["customer", "human", "humanmessage", "q", "user", "you"])
 # what str() makes of an object, such as a stream that was not read
 _OBJECT_AS_TEXT = lazy_pattern(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
 
@@ -116,31 +112,9 @@ class Overrides:
         return False, None
 
 
-def as_one_line(text: str | None) -> str:
-    """Return a text with each run of white space as one space: texts are compared so."""
-    return " ".join((text or "").split())
-
-
-def find_instances(
-    value: object, *kinds: type[_Kind], depth: int = 8
-) -> Iterator[_Kind]:
-    """Yield the objects of some types in a value and in its mappings and sequences.
-
-    Args:
-        value: The value.
-        kinds: The types.
-        depth: How many mappings and sequences inside of each other are looked into.
-    """
-    if isinstance(value, kinds):
-        yield value
-    elif depth and isinstance(value, (Mapping, list, tuple)):
-        for element in value.values() if isinstance(value, Mapping) else value:
-            yield from find_instances(element, *kinds, depth=depth - 1)
-
-
 def documents_in(value: object) -> Iterator[Document]:
     """Yield the documents in a value and in its mappings and sequences."""
-    return find_instances(value, Document, depth=_DEPTH)
+    return find_instances(value, Document)
 
 
 def contexts_in(value: object) -> list[Context]:
@@ -163,8 +137,7 @@ def contexts_in(value: object) -> list[Context]:
 
 def texts_in(value: object) -> Iterator[str]:
     """Yield the texts in a value, also texts of messages, but not of documents."""
-    for element in find_instances(value, str, Message, depth=_DEPTH):
-        yield element.text if isinstance(element, Message) else str(element)
+    return map(str, find_instances(value, str, Message))
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:
@@ -254,6 +227,11 @@ def question_in_state(output: object) -> str | None:
     return None
 
 
+def names_a_history(key: object) -> bool:
+    """Return whether a name, such as "memory_notes", says that its value is a history."""
+    return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
+
+
 def has_written(value: object) -> bool:
     """Return whether inputs hold an answer already, as the inputs of a grader do."""
     if not isinstance(value, Mapping):
@@ -327,34 +305,6 @@ def _answer_of_message(message: Message) -> str | None:
     return answer_text(message.tool_calls[-1].arguments)
 
 
-def has_no_answer(value: object) -> bool:
-    """Return whether a structured reply leaves all its fields for an answer empty.
-
-    The model found no answer then.
-
-    Examples:
-        >>> has_no_answer({"answer": None, "citations": []})
-        True
-        >>> has_no_answer({"answer": None, "response": "At ten."})
-        False
-        >>> has_no_answer({"sql": "SELECT 1"})
-        False
-    """
-    if not isinstance(value, Mapping):
-        return False
-    answers = [value[key] for key in _ANSWER_ALONE_KEYS if key in value]
-    if not answers:
-        return False
-    return all(_is_blank(answer) for answer in answers)
-
-
-def _is_blank(answer: object) -> bool:
-    """Return whether a field is None or a blank text."""
-    if answer is None:
-        return True
-    return isinstance(answer, str) and not answer.strip()
-
-
 def last_answer(messages: tuple[Message, ...]) -> str | None:
     """Return the text of the last message that answers; None without one.
 
@@ -373,40 +323,4 @@ def last_answer(messages: tuple[Message, ...]) -> str | None:
     last_message = messages[-1]
     if last_message.role == "tool" and last_message.text.strip():
         return last_message.text
-    return None
-
-
-def compact(value: object) -> str:
-    """Return a structured value as JSON."""
-    return json.dumps(value, ensure_ascii=False, default=_plain)
-
-
-def query_of_tool(arguments: Mapping[Any, Any]) -> str:
-    """Return what a tool was asked: its one text argument, else all of them as JSON.
-
-    Example: ``search("Rome", limit=3)`` was asked "Rome".
-    """
-    texts = [
-        value
-        for value in arguments.values()
-        if isinstance(value, str) and value.strip()
-    ]
-    return texts[0] if len(texts) == 1 else compact(arguments)
-
-
-def _plain(value: object) -> Any:
-    """Return a value of another type as a value that JSON can hold."""
-    if isinstance(value, Message):
-        return value.text
-    return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-def parse_json(text: str) -> object:
-    """Return the value of a text that is JSON, perhaps in a fence; None for other texts."""
-    stripped = text.strip()
-    if stripped.startswith("```"):
-        stripped = stripped.strip("`").partition("\n")[2]
-    if stripped[:1] in ("{", "["):
-        with suppress(ValueError):
-            return json.loads(stripped)
     return None

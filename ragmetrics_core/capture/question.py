@@ -13,15 +13,16 @@ from typing import Any
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.handed_on import Turn
-from ragmetrics_core.capture.history import ASSISTANTS, USERS, names_a_history
 from ragmetrics_core.capture.plain_values import (
+    ASSISTANTS,
+    USERS,
     Overrides,
-    as_one_line,
     last_words_of_user,
-    parse_json,
+    names_a_history,
     question_in,
 )
 from ragmetrics_core.capture.shown import shows
+from ragmetrics_core.capture.structures import as_one_line, parse_json
 from ragmetrics_core.capture.tree import FLOW, Message, Node, Tree
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 

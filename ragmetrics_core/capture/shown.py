@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ragmetrics_core.capture.forms import (
+    SHORTEST,
     Form,
     form_of,
     is_cut_before,
@@ -29,7 +30,6 @@ Extent = Literal["whole", "part", "unknown", "not"]
 
 _FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 
-SHORTEST = 16  # letters of a text that stands nowhere by chance
 _SHORTEST_PART = 24  # letters of a part
 _LONGEST_FORCED_PART = 100  # letters that make a part sure, whatever its share
 _SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part

@@ -17,13 +17,12 @@ from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
 from ragmetrics_core.capture.evidence import evidence, notes_on_passages
-from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
-from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
 

@@ -160,6 +160,10 @@ class Message:
         default=None, kw_only=True, compare=False
     )
 
+    def __str__(self) -> str:
+        """Its text."""
+        return self.text
+
 
 @dataclass(slots=True, eq=False)
 class Node:

@@ -23,11 +23,10 @@ from typing import Any, Generic
 
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
-from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.shown import SHORTEST, shows_some
-from ragmetrics_core.capture.stages import samples_of
+from ragmetrics_core.capture.shown import shows_some
 from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
 
@@ -363,6 +362,7 @@ class Turns(Generic[Run]):
 
     Args:
         trees: Makes the trees of a recorded run.
+        samples_of: Makes the samples of one turn: ``stages.samples_of``.
         overrides: Where the user says that question, contexts and answer are.
         problems: Where internal errors are counted.
         hint: What the user should do if there were runs and no sample, in words; it is
@@ -372,12 +372,14 @@ class Turns(Generic[Run]):
     def __init__(
         self,
         trees: Callable[[Run], Iterable[Tree]],
+        samples_of: Callable[[Tree, Overrides], list[Sample]],
         overrides: Overrides,
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:
         """Begin without any run."""
         self._trees_of = trees
+        self._samples_of_turn = samples_of
         self._overrides = overrides
         self.problems = Problems() if problems is None else problems
         self._hint = hint
@@ -623,7 +625,7 @@ class Turns(Generic[Run]):
             placed_tree = replace(placed_tree, is_always_a_sample=True)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
-        samples = samples_of(placed_tree, self._overrides)
+        samples = self._samples_of_turn(placed_tree, self._overrides)
         self.conversations.add(placed_tree, samples)
         self._n_samples += len(samples)
         return samples

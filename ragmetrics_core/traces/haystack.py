@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.history import turns_before_question
-from ragmetrics_core.capture.plain_values import find_instances, question_in
+from ragmetrics_core.capture.plain_values import question_in
+from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call

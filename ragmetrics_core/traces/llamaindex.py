@@ -10,7 +10,8 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture import Document, Message, ToolCall
-from ragmetrics_core.capture.plain_values import answer_text, find_instances
+from ragmetrics_core.capture.plain_values import answer_text
+from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import chain
 
 from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Sample
@@ -95,7 +96,7 @@ class TraceReader:
         self._written_questions = WrittenQuestions()
         # Makes the samples: one for each turn (question and answer) of a conversation.
         overrides = Overrides(context_tools=context_tools)
-        self._turns: Turns[Call] = Turns(_trees_of, overrides)
+        self._turns: Turns[Call] = Turns(_trees_of, samples_of, overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
         # names of tools that returned text and may have retrieved, with how often

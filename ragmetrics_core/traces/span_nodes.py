@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragmetrics_core.capture.plain_values import (
-    compact,
-    documents_in,
-    find_instances,
-    question_in,
-    texts_in,
-)
+from ragmetrics_core.capture.plain_values import documents_in, question_in, texts_in
 from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.structures import compact, find_instances
 from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.found_texts import (

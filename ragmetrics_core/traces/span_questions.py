@@ -6,17 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture.history import (
-    history_in,
-    turns_before_question,
-)
-from ragmetrics_core.capture.plain_values import (
-    as_one_line,
-    documents_in,
-    find_instances,
-    has_written,
-    question_in,
-)
+from ragmetrics_core.capture.history import history_in, turns_before_question
+from ragmetrics_core.capture.plain_values import documents_in, has_written, question_in
+from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.lazy_patterns import lazy_pattern

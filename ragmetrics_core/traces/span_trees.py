@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.capture.calls import Calls
-from ragmetrics_core.capture.plain_values import answer_in, as_one_line, question_in
+from ragmetrics_core.capture.plain_values import answer_in, question_in
+from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
 from ragmetrics_core.traces.dialects import Reading, session_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from ragmetrics_core.capture.plain_values import find_instances
+from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import unwrap_message

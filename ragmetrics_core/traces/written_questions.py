@@ -6,7 +6,7 @@ a user, and so does an application that asks what a model chose for a tool.
 
 from collections.abc import Iterable
 
-from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.span_calls import Call

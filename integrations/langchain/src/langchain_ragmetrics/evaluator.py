@@ -15,13 +15,13 @@ from langchain_ragmetrics.recording.tree import error_of
 from langchain_ragmetrics.values import plain
 from ragmetrics_core import Sample
 from ragmetrics_core.capture.plain_values import (
-    ANSWER_KEYS,
     Overrides,
     Source,
     answer_in,
     answer_text,
     question_in,
 )
+from ragmetrics_core.capture.structures import ANSWER_KEYS
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.results import MetricResult

@@ -20,7 +20,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
 
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core.capture.plain_values import compact
+from ragmetrics_core.capture.structures import compact
 from ragmetrics_core.data import errors
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import (

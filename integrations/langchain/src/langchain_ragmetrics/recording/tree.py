@@ -17,22 +17,19 @@ from langchain_ragmetrics.values import (
     provider_evidence_of,
 )
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.history import (
-    history_in,
-    names_a_history,
-)
+from ragmetrics_core.capture.history import history_in
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     answer_in,
-    compact,
     documents_in,
     has_written,
-    query_of_tool,
+    names_a_history,
     question_in,
     question_in_state,
 )
 from ragmetrics_core.capture.providers import add_provider_evidence
 from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data import Turn
 

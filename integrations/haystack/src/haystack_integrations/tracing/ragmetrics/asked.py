@@ -17,12 +17,11 @@ from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.history import history_in, turns_before_question
 from ragmetrics_core.capture.plain_values import (
     QUESTION_KEYS,
-    as_one_line,
     documents_in,
-    find_instances,
     question_in,
 )
 from ragmetrics_core.capture.shown import shows
+from ragmetrics_core.capture.structures import as_one_line, find_instances
 
 _USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
 

@@ -17,17 +17,13 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 
 from ragmetrics_core.capture import Document, Message, ToolCall
 from ragmetrics_core.capture import Node as Call
-from ragmetrics_core.capture.plain_values import (
-    compact,
-    documents_in,
-    query_of_tool,
-    texts_in,
-)
+from ragmetrics_core.capture.plain_values import documents_in, texts_in
 from ragmetrics_core.capture.providers import add_provider_evidence
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
     sorts_documents,
 )
+from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)

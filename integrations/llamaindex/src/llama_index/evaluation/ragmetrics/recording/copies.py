@@ -49,20 +49,22 @@ from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document, Message, Node, ToolCall
-from ragmetrics_core.capture.history import names_a_history
 from ragmetrics_core.capture.plain_values import (
-    ANSWER_KEYS,
     answer_in,
     answer_text,
     documents_in,
-    find_instances,
-    query_of_tool,
+    names_a_history,
 )
 from ragmetrics_core.capture.providers import (
     add_provider_evidence,
     evidence_in_reply,
 )
 from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.structures import (
+    ANSWER_KEYS,
+    find_instances,
+    query_of_tool,
+)
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data.messages import ROLES
 

@@ -1,0 +1,117 @@
+"""Texts, JSON and the usual names of fields in it: what is read without types of a tree. Pure.
+
+A **structure** is a text's JSON, or what a tool or model was given or returned as
+mappings and sequences: ``{"answer": "At ten.", "sources": [1]}``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+_Kind = TypeVar("_Kind")
+ANSWER_KEYS = (
+    "answer",
+    "result",
+    "output_text",
+    "output",
+    "response",
+    "generation",
+    "text",
+    "content",
+)
+# those of a structure that can hold nothing but its answer
+_ANSWER_ALONE_KEYS = ("answer", "response")
+
+
+def as_one_line(text: str | None) -> str:
+    """Return a text with each run of white space as one space: texts are compared so."""
+    return " ".join((text or "").split())
+
+
+def find_instances(
+    value: object, *kinds: type[_Kind], depth: int = 8
+) -> Iterator[_Kind]:
+    """Yield the objects of some types in a value and in its mappings and sequences.
+
+    Args:
+        value: The value.
+        kinds: The types.
+        depth: How many mappings and sequences inside of each other are looked into.
+    """
+    if isinstance(value, kinds):
+        yield value
+    elif depth and isinstance(value, (Mapping, list, tuple)):
+        for element in value.values() if isinstance(value, Mapping) else value:
+            yield from find_instances(element, *kinds, depth=depth - 1)
+
+
+def parse_json(text: str) -> object:
+    """Return the value of a text that is JSON, perhaps in a fence; None for other texts."""
+    stripped = text.strip()
+    if stripped.startswith("```"):
+        stripped = stripped.strip("`").partition("\n")[2]
+    if stripped[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(stripped)
+    return None
+
+
+def compact(value: object) -> str:
+    """Return a structured value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> Any:
+    """Return a value of another type as a value that JSON can hold."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def query_of_tool(arguments: Mapping[Any, Any]) -> str:
+    """Return what a tool was asked: its one text argument, else all of them as JSON.
+
+    Example: ``search("Rome", limit=3)`` was asked "Rome".
+    """
+    texts = [
+        value
+        for value in arguments.values()
+        if isinstance(value, str) and value.strip()
+    ]
+    return texts[0] if len(texts) == 1 else compact(arguments)
+
+
+def answer_of_structure(structure: Mapping[str, Any]) -> str:
+    """Return the text under the first usual name for an answer, else all of it as JSON."""
+    for key in ANSWER_KEYS:
+        answer = structure.get(key)
+        if isinstance(answer, str) and answer.strip():
+            return answer
+    return compact(structure)
+
+
+def has_no_answer(value: object) -> bool:
+    """Return whether a structured reply leaves all its fields for an answer empty.
+
+    The model found no answer then.
+
+    Examples:
+        >>> has_no_answer({"answer": None, "citations": []})
+        True
+        >>> has_no_answer({"answer": None, "response": "At ten."})
+        False
+        >>> has_no_answer({"sql": "SELECT 1"})
+        False
+    """
+    if not isinstance(value, Mapping):
+        return False
+    answers = [value[key] for key in _ANSWER_ALONE_KEYS if key in value]
+    if not answers:
+        return False
+    return all(_is_blank(answer) for answer in answers)
+
+
+def _is_blank(answer: object) -> bool:
+    """Return whether a field is None or a blank text."""
+    if answer is None:
+        return True
+    return isinstance(answer, str) and not answer.strip()
