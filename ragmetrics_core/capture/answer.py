@@ -18,12 +18,13 @@ from ragmetrics_core.capture.calls import (
     NO_ANSWER,
     STRUCTURED,
     Calls,
+    FoundAnswer,
     Order,
+    Turn,
     end_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.handed_on import FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import answer_text, texts_in
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import (

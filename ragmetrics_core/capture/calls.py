@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
@@ -23,7 +24,8 @@ from ragmetrics_core.capture.structures import (
     has_no_answer,
     parse_json,
 )
-from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
+from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
+from ragmetrics_core.data import Context, PassageNote
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import without_reasoning
 
@@ -185,21 +187,6 @@ class DocumentList:
     call: Node
     is_returned: bool
     documents: tuple[Document, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Passage:
-    """A document, from the call on that first brought it.
-
-    Attributes:
-        document: The document, as that call gave it.
-        found_by: The call.
-        rank: Its rank there, from 1.
-    """
-
-    document: Document
-    found_by: Node
-    rank: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -567,3 +554,130 @@ class Order:
 
 def _innermost_agent(path: Path) -> str | None:
     return next((node.agent for node in reversed(path) if node.agent), None)
+
+
+# What each stage hands to the next
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One turn of an application: the result of stage 1.
+
+    Attributes:
+        tree: The run. ``join_trees`` may have made it of several runs.
+        calls: Its calls.
+        question: What was asked; None if that was not found.
+        standalone_question: The one query that models of the run wrote and a search was
+            asked; None without one, and where there are several.
+        named: The values that the user's places led to, by "question", "contexts" and
+            "answer".
+        warnings: Which of the user's places lead to nothing, in words.
+        doubts: What is uncertain about the question and the history.
+    """
+
+    tree: Tree
+    calls: Calls
+    question: str | None
+    standalone_question: str | None
+    named: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
+
+    @property
+    def error(self) -> str | None:
+        """What the run failed with; None if it did not fail."""
+        return self.tree.error or self.tree.root.error
+
+    @property
+    def texts_besides_documents(self) -> tuple[str, ...]:
+        """What prompts may hold besides documents: question, history, instructions."""
+        texts = [self.question or ""]
+        texts += [message.content for message in self.tree.history]
+        texts += self.tree.instructions
+        return tuple(text for text in texts if text)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundAnswer:
+    """One answer of a turn: the result of stage 2.
+
+    Attributes:
+        answer: What was said.
+        writer: The call of a model that wrote it; None if none did, or none is known.
+        chain: The writer, and the earlier calls that it read, in their order.
+        perhaps_read: Calls with replies of a word or two that the chain may have read.
+        doubts: What is uncertain about the answer and its writer.
+    """
+
+    answer: Answer
+    writer: Node | None = None
+    chain: tuple[Node, ...] = ()
+    perhaps_read: tuple[Node, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The answer; None if there is none."""
+        return self.answer.text
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that wrote it; None if that is unknown."""
+        if self.answer.model or self.writer is None:
+            return self.answer.model
+        return self.writer.model
+
+
+BroughtKind = Literal["retrieval", "tool", "given", "written"]
+
+
+@dataclass(frozen=True, eq=False)
+class Brought:
+    """What one call brought as evidence: a call of the ledger.
+
+    Attributes:
+        kind: "retrieval" for documents, "tool" for another tool's text, "given" for
+            documents that were handed in, "written" for a text of a model.
+        call: The call.
+        documents: The documents; a text is one document.
+        error: What the call failed with.
+        is_made_of_others: Whether the call made the documents of others, or put them in
+            their stead: they were not retrieved.
+        is_of_unknown_origin: Whether no call is known that brought the documents: the
+            call was handed them. They count where they are contexts.
+        shown: The places of those that the answer was shown; None if that is unknown.
+    """
+
+    kind: BroughtKind
+    call: Node
+    documents: tuple[Document, ...] = ()
+    error: str | None = None
+    is_made_of_others: bool = False
+    is_of_unknown_origin: bool = False
+    shown: tuple[int, ...] | None = None
+
+
+EvidenceFrom = Literal["prompt", "flow", "named"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What one answer could rest on: the result of stage 3.
+
+    Attributes:
+        contexts: What reached the generator; None if that is unknown.
+        evidence_from: What tells the contexts; None if nothing does.
+        retrieved: What searches returned; None if nothing searched.
+        passages: What became of each of these.
+        brought: What each call brought.
+        prompts: The messages that the chain was shown; None if no call is known.
+        doubts: What is uncertain.
+    """
+
+    contexts: tuple[Context, ...] | None
+    evidence_from: EvidenceFrom | None
+    retrieved: tuple[Context, ...] | None
+    passages: tuple[PassageNote, ...] | None
+    brought: tuple[Brought, ...]
+    prompts: tuple[str, ...] | None
+    doubts: tuple[Doubt, ...]

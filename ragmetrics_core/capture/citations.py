@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ragmetrics_core.capture.calls import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
-from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
 from ragmetrics_core.data.citations import read_citations

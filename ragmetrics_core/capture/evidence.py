@@ -1,4 +1,8 @@
-"""Stage 3: what an answer could rest on: its contexts, and each passage's fate. Pure.
+"""Stage 3: every passage, who brought it, and what became of it. Pure.
+
+A **passage** is a document from the moment on when a first call brought it: a search, a
+tool, a step, or the caller who handed it in. Later lists of documents hold it again,
+perhaps in other words.
 
 Example: a search found A, B and C, a reranker dropped C, and the prompt of the answer
 shows A. The context is A; the fates are: A shown, B kept and not shown, C dropped.
@@ -7,73 +11,404 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from ragmetrics_core.capture.calls import STRUCTURED, DocumentList, end_of
+from ragmetrics_core.capture.calls import (
+    STRUCTURED,
+    Brought,
+    BroughtKind,
+    Calls,
+    DocumentList,
+    Evidence,
+    EvidenceFrom,
+    FoundAnswer,
+    Turn,
+    end_of,
+)
+from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.found import Found
-from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import contexts_in
 from ragmetrics_core.capture.shown import (
     Candidate,
+    Extent,
     PromptText,
     Showing,
     find_shown,
     shows,
 )
-from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import PassageNote, RowError
+from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
+from ragmetrics_core.data import Context, PassageNote, RowError
 
-_BY_DATA_FLOW = Doubt("by_data_flow")
 # with these it is not known which prompts show what the answer rests on
 _LEAVES_CHAIN_OPEN = frozenset({"further_call", "short_reply"})
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
-_UNKNOWN = Showing("unknown")
 
 
-def evidence(turn: Turn, found_answer: FoundAnswer, found: Found) -> Evidence:
+def evidence(turn: Turn, found_answer: FoundAnswer) -> Evidence:
     """Find the contexts of one answer, and what became of each passage.
 
     Args:
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the calls that it was written from.
-        found: What the calls brought.
     """
-    return _Reading(turn, found_answer, found).evidence()
+    return _Reading(turn, found_answer).evidence()
+
+
+# What the calls brought; no prompt is looked into
+
+
+@dataclass(frozen=True, eq=False)
+class _Passage:
+    """A document, from the call on that first brought it.
+
+    Attributes:
+        document: The document, as that call gave it.
+        found_by: The call.
+        rank: Its rank there, from 1.
+    """
+
+    document: Document
+    found_by: Node
+    rank: int
+
+
+class _Passages:
+    """The passages that the calls of a run brought.
+
+    Attributes:
+        by_identity: All passages, in the order in which they were brought.
+        brought: What each call brought.
+        lists: All lists of documents, without those that a model wrote, the earliest
+            first.
+        doubts: What is uncertain about them.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.by_identity: dict[DocumentKey, _Passage] = {}
+        self.brought: list[Brought] = []
+        self.lists: list[DocumentList] = []
+        self.doubts: list[Doubt] = []
+        self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
+        # of copies of passages without an id
+        self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
+        self._identity_by_letters: dict[str, DocumentKey] = {}
+        self._shared_ids = _ids_of_several_texts(calls)
+        self._of_unknown_origin: dict[Node, list[Document]] = {}
+        for each in self._all_lists():
+            self._read_list(each)
+        for node in calls.nodes:
+            if node.kind == "retriever" and node.error and not calls.is_in_search(node):
+                self.brought.append(Brought("retrieval", node, error=node.error))
+        for call, documents in self._of_unknown_origin.items():
+            self.brought.append(
+                Brought("given", call, tuple(documents), is_of_unknown_origin=True)
+            )
+
+    @property
+    def may_be_shown_changed(self) -> bool:
+        """Whether prompts may show passages as documents that were made of them.
+
+        A call made documents of others, or was handed some that no call is known to have
+        brought, such as the numbered pieces of a citing engine.
+        """
+        return any(
+            each.is_made_of_others or each.is_of_unknown_origin for each in self.brought
+        )
+
+    def identity(self, document: Document) -> DocumentKey:
+        """Return what tells a document from others."""
+        own_identity = self._own_identity(document)
+        return self._identity_of_other.get(own_identity, own_identity)
+
+    def _own_identity(self, document: Document) -> DocumentKey:
+        """Return the id of a document, else its text and metadata."""
+        if document.id is not None and document.id not in self._shared_ids:
+            return ("id", document.id)
+        key = self._keys.get(id(document))
+        if key is None:
+            key = self._keys[id(document)] = document.key
+        return key
+
+    # Reading the lists in their order
+
+    def _all_lists(self) -> list[DocumentList]:
+        """Return the lists of the calls, and the passages of the tools that the user named."""
+        lists = list(self._calls.lists)
+        for tool in self._calls.named_tools:
+            documents = divided(tool.text or "", tool.result)
+            if documents is None:
+                documents = (Document(tool.text or ""),)
+                self.doubts.append(Doubt("undivided", tool.name))
+            lists.append(
+                DocumentList(end_of(tool), tool, is_returned=True, documents=documents)
+            )
+        return sorted(lists, key=lambda each: each.moment)
+
+    def _read_list(self, each: DocumentList) -> None:
+        """Note what a call brought, and the passages that it took or handed on."""
+        call = each.call
+        documents = tuple(
+            document
+            for document in each.documents
+            if document.text.strip()
+            and self._calls.writers.of(document, each.moment) is None
+        )
+        if each.is_returned and self._is_search(call):
+            # a search all of whose documents a model wrote brought nothing, not even ()
+            if documents or not each.documents:
+                self._bring(call, documents, "retrieval")
+        elif each.is_returned:
+            self._read_step(call, documents)
+        elif self._is_outermost(call):
+            self._bring(call, self._new(documents), "given")
+        self.lists.append(DocumentList(each.moment, call, each.is_returned, documents))
+        for document in documents:
+            self._note(document, call)
+
+    def _is_search(self, call: Node) -> bool:
+        """Whether a call found all that it returned: a retriever, or a tool by itself."""
+        if call.kind == "retriever" or call in self._calls.named_tools:
+            return True
+        return call.kind == "tool" and not self._documents_at_hand(call)
+
+    def _documents_at_hand(self, call: Node) -> list[Document]:
+        """List what a call was given, and what the calls inside it returned."""
+        _, *inner_calls = call.walk()
+        documents = [*call.input_documents, *call.documents_among_inputs]
+        for inner in inner_calls:
+            documents += inner.documents or ()
+        return [each for each in documents if self.identity(each) in self.by_identity]
+
+    def _is_outermost(self, call: Node) -> bool:
+        """Whether a call is the run itself, or one of several runs that were joined."""
+        path = self._calls.paths[call]
+        return len(path) == 1 or (len(path) == 2 and path[0].name in JOINED)
+
+    def _new(self, documents: Iterable[Document]) -> list[Document]:
+        """Leave out the documents that were there before, by identity or text."""
+        return [
+            document
+            for document in documents
+            if self.identity(document) not in self.by_identity
+            and letters_of(document.text) not in self._identity_by_letters
+        ]
+
+    def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
+        """Read what a step returned: passages, and documents that it found or made.
+
+        It made what stands in passages, or holds some: pieces, windows, summaries. And
+        where it left out some of what it had at hand, it made all of it.
+        """
+        new_documents = self._new(documents)
+        at_hand = {letters_of(each.text) for each in self._documents_at_hand(call)}
+        is_reranker = call.kind == "reranker" and bool(at_hand)
+        if not is_reranker and at_hand <= {letters_of(each.text) for each in documents}:
+            made = [each for each in new_documents if self._is_made(each)]
+        else:
+            made = new_documents
+            if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
+                self.doubts.append(Doubt("changed_by_step", call.name))
+        texts_made = {each.text for each in made}
+        others = [each for each in new_documents if each.text not in texts_made]
+        self._bring(call, others, "retrieval")
+        self._bring(call, made, "retrieval", is_made_of_others=True)
+
+    def _is_made(self, document: Document, *, is_cut: bool = False) -> bool:
+        """Whether a document is cut out of a passage, or holds one, by their letters."""
+        letters = letters_of(document.text)
+        if len(letters) < SHORTEST:
+            return False
+        return any(
+            letters in known
+            or (not is_cut and len(known) >= SHORTEST and known in letters)
+            for known in self._identity_by_letters
+        )
+
+    def _bring(
+        self,
+        call: Node,
+        documents: Sequence[Document],
+        kind: BroughtKind,
+        *,
+        is_made_of_others: bool = False,
+    ) -> None:
+        """Note what a call brought; a call inside of a search is no call of the ledger."""
+        for rank, document in enumerate(documents, start=1):
+            passage = _Passage(document, call, rank)
+            self.by_identity.setdefault(self.identity(document), passage)
+        is_empty_search = not is_made_of_others and self._is_search(call)
+        if (documents or is_empty_search) and not self._calls.is_in_search(call):
+            self.brought.append(
+                Brought(
+                    kind,
+                    call,
+                    tuple(documents),
+                    is_made_of_others=is_made_of_others,
+                )
+            )
+
+    def _note(self, document: Document, call: Node) -> None:
+        """Note the text in which a list holds a passage."""
+        identity = self.identity(document)
+        letters = letters_of(document.text)
+        if identity not in self.by_identity:
+            known = self._identity_by_letters.get(letters)
+            if known is None:
+                self.by_identity[identity] = _Passage(document, call, 1)
+                self._of_unknown_origin.setdefault(call, []).append(document)
+            elif document.id is None:
+                self._identity_of_other[identity] = known
+                identity = known
+        self._identity_by_letters.setdefault(letters, identity)
+
+    # What was retrieved
+
+    def retrieved(
+        self, shown: Sequence[DocumentKey | None]
+    ) -> tuple[Document, ...] | None:
+        """Return what searches returned, each document once; None if nothing searched.
+
+        Without a search it is what steps first returned. Of searches that ran beside
+        each other, the one whose document is shown first goes first.
+
+        Args:
+            shown: The identities of the documents shown, in the order of the prompt.
+        """
+        retrievals = [
+            each
+            for each in self.brought
+            if each.kind == "retrieval"
+            and each.error is None
+            and not each.is_made_of_others
+        ]
+        if not retrievals:
+            return None
+        documents: dict[DocumentKey, Document] = {}
+        for each in self._in_order(retrievals, shown):
+            for document in each.documents:
+                documents.setdefault(self.identity(document), document)
+        return tuple(documents.values())
+
+    def _in_order(
+        self, retrievals: Sequence[Brought], shown: Sequence[DocumentKey | None]
+    ) -> list[Brought]:
+        """Sort searches by their begin; those that ran beside each other by what is shown."""
+        ranks = {identity: rank for rank, identity in enumerate(shown)}
+        in_order: list[Brought] = []
+        beside: list[Brought] = []
+
+        def first_rank(brought: Brought) -> int:
+            identities = map(self.identity, brought.documents)
+            return min((ranks.get(each, len(ranks)) for each in identities), default=0)
+
+        for each in sorted(retrievals, key=lambda each: each.call.began):
+            if not any(self._ran_beside(each.call, other.call) for other in beside):
+                in_order += sorted(beside, key=first_rank)
+                beside = []
+            beside.append(each)
+        return in_order + sorted(beside, key=first_rank)
+
+    def _ran_beside(self, call: Node, other: Node) -> bool:
+        """Whether two calls, or the parts of the run in which they stand, overlap."""
+        for around, around_other in zip(
+            self._calls.paths[call], self._calls.paths[other], strict=False
+        ):
+            if around is not around_other:
+                is_begun = around.began < end_of(around_other)
+                return is_begun and around_other.began < end_of(around)
+        return False
+
+
+def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
+    """Return the ids that name nothing: searches, or the caller, gave them to different texts."""
+    letters_by_id: dict[str, set[str]] = {}
+    shared: set[str] = set()
+    brought = [calls.tree.root.input_documents]
+    brought += [search.documents or () for search in calls.searches]
+    for documents in brought:
+        for document in documents:
+            if document.id is not None:
+                letters_by_id.setdefault(document.id, set()).add(
+                    letters_of(document.text)
+                )
+    for each in calls.lists:
+        in_list: dict[str, str] = {}
+        for document in each.documents:
+            if document.id is not None:
+                letters = letters_of(document.text)
+                if in_list.setdefault(document.id, letters) != letters:
+                    shared.add(document.id)
+    for document_id, forms in letters_by_id.items():
+        if len(forms) > 1 and not _are_cuts(forms):
+            shared.add(document_id)
+    return frozenset(shared)
+
+
+def _are_cuts(forms: Iterable[str]) -> bool:
+    """Whether all texts are cut out of the longest one."""
+    longest = max(forms, key=len)
+    return all(form in longest for form in forms)
+
+
+# What the answer's prompts show of them
 
 
 class _Reading:
-    """Reads the prompts of one answer's chain."""
+    """Finds what the prompts of one answer's chain show, and what became of each passage.
 
-    def __init__(self, turn: Turn, found_answer: FoundAnswer, found: Found) -> None:
-        self.turn = turn
-        self.found_answer = found_answer
-        self.found = found
-        self.calls = turn.calls
-        self.lists = self._lists_before_answer()
-        self.doubts: list[Doubt] = []
+    Attributes:
+        contexts: What reached the generator; None if that is unknown.
+        identities: The passages behind the contexts; None for one that the user named.
+        evidence_from: What tells the contexts; None if nothing does.
+        showings: What the prompts show of each passage, by its identity.
+        dropped_by: The first call that dropped a passage.
+        ranks: The rank, from 1, of a passage in the last list that holds it; None where
+            one of several lists may lead nowhere.
+    """
+
+    def __init__(self, turn: Turn, found_answer: FoundAnswer) -> None:
+        self._turn = turn
+        self._calls = turn.calls
+        self._found_answer = found_answer
+        self._passages = _Passages(turn.calls)
+        self._lists = self._lists_before_answer()
+        self._doubts: list[Doubt] = []
+        self.contexts: tuple[Context, ...] | None = None
+        self.identities: tuple[DocumentKey | None, ...] = ()
+        self.evidence_from: EvidenceFrom | None = None
         self.showings: dict[DocumentKey, tuple[Document, Showing]] = {}
+        self.dropped_by: dict[DocumentKey, Node] = {}
+        self.ranks: dict[DocumentKey, int | None] = {}
 
     def evidence(self) -> Evidence:
         """Find the contexts by the prompts, else by the flow of documents."""
-        chain = self.found_answer.chain
+        chain = self._found_answer.chain
         prompts = _messages_of(chain) if chain else None
         if prompts is not None:
             self._read_prompts(prompts)
-        result = Evidence(prompts=None if prompts is None else tuple(prompts))
-        if "contexts" in self.turn.named:
-            self._name(result)
+        if "contexts" in self._turn.named:
+            self._name()
         elif any(showing.is_context for _, showing in self.showings.values()):
-            self._show(result)
+            self._show()
             self._doubt_further_calls()
             self._doubt_last_words()
             self._doubt_provider()
         else:
-            self._follow_flow(result)
-        self._note_fates(result)
-        result.doubts = self.doubts
-        return result
+            self._follow_flow()
+        self._follow_lists()
+        retrieved = self._passages.retrieved(self.identities)
+        return Evidence(
+            contexts=self.contexts,
+            evidence_from=self.evidence_from,
+            retrieved=None if retrieved is None else _contexts_of(retrieved),
+            passages=self._notes(retrieved),
+            brought=self._brought(prompts),
+            prompts=None if prompts is None else tuple(prompts),
+            doubts=tuple(self._all_doubts()),
+        )
 
     def _lists_before_answer(self) -> list[DocumentList]:
         """Return the lists of documents that were there before the answer, the latest first.
@@ -81,11 +416,11 @@ class _Reading:
         Where all came later, as by the clocks of a trace, all are returned: what the
         prompt shows of them was there, and the flow of documents is no more than a guess.
         """
-        writer = self.found_answer.writer
-        lists = self.found.lists[::-1]
+        writer = self._found_answer.writer
+        lists = self._passages.lists[::-1]
         if writer is None:
             return lists
-        paths = self.calls.paths
+        paths = self._calls.paths
         earlier = [
             each
             for each in lists
@@ -100,14 +435,14 @@ class _Reading:
         documents, candidates = self._candidates()
         if not candidates:
             return
-        readers = (*self.found_answer.chain, *self.found_answer.perhaps_read)
+        readers = (*self._found_answer.chain, *self._found_answer.perhaps_read)
         messages = self._prompt_texts(readers)
         showings = find_shown(candidates, messages)
         is_summed_up = any(
             message.role == "summary" for reader in readers for message in reader.prompt
         )
         for document, showing in zip(documents, showings, strict=True):
-            identity = self.found.identity(document)
+            identity = self._passages.identity(document)
             if is_summed_up and showing.extent == "not":
                 showing = _PERHAPS_SUMMED_UP
             before = self.showings.get(identity)
@@ -125,7 +460,7 @@ class _Reading:
         places: dict[tuple[str, str], int] = {}
         named_in: list[int] = []  # the number of the list that named each document last
         raw_by_letters: dict[str, str] = {}
-        for number, each in enumerate(self.lists):
+        for number, each in enumerate(self._lists):
             for document in each.documents:
                 letters = letters_of(document.text)
                 is_short = len(letters) < SHORTEST
@@ -140,22 +475,21 @@ class _Reading:
                 named_in.append(number)
                 raw = raw_by_letters.setdefault(letters, document.text.strip())
                 if is_short and raw != document.text.strip():
-                    self.doubts.append(Doubt("short_text"))
+                    self._doubts.append(Doubt("short_text"))
                 documents.append(document)
                 candidates.append(Candidate(_texts_of(document), number))
         return documents, candidates
 
     def _is_other(self, document: Document, other: Document) -> bool:
         """Whether another document, with an id, has the same text."""
+        identity = self._passages.identity
         is_same_text = other.id is not None and document.text == other.text
-        return is_same_text and self.found.identity(document) != self.found.identity(
-            other
-        )
+        return is_same_text and identity(document) != identity(other)
 
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""
-        always_known = list(self.turn.texts_besides_documents)
-        own_replies = {letters_of(reply.text) for reply in self.calls.replies.values()}
+        always_known = list(self._turn.texts_besides_documents)
+        own_replies = {letters_of(reply.text) for reply in self._calls.replies.values()}
         messages: dict[str, PromptText] = {}
         for reader in readers:
             known = [
@@ -170,9 +504,9 @@ class _Reading:
     def _replies_before(self, reader: Node) -> list[str]:
         """List the replies of some length that were there before a call."""
         replies: list[str] = []
-        for call in self.calls.models:
+        for call in self._calls.models:
             if end_of(call) <= reader.began:
-                texts = self.calls.replies[call].texts
+                texts = self._calls.replies[call].texts
                 replies += [text for text in texts if len(letters_of(text)) >= SHORTEST]
         return replies
 
@@ -180,11 +514,11 @@ class _Reading:
         """Note what is uncertain about what the prompts show."""
         for _, showing in self.showings.values():
             if showing.doubt:
-                self.doubts.append(Doubt(showing.doubt))
+                self._doubts.append(Doubt(showing.doubt))
             if showing.place is not None and showing.place[0] >= n_prompts:
-                self.doubts.append(Doubt("short_reply"))
+                self._doubts.append(Doubt("short_reply"))
 
-    def _show(self, result: Evidence) -> None:
+    def _show(self) -> None:
         """Take what the prompts show as the contexts, in the order of the prompts."""
         shown = [
             (showing.place, identity, document, showing)
@@ -192,62 +526,69 @@ class _Reading:
             if showing.is_context
         ]
         shown.sort(key=lambda each: each[0] or (0, 0))
-        result.contexts = tuple(
+        self.contexts = tuple(
             self._scored(identity, document).context(showing.text)
             for _, identity, document, showing in shown
         )
-        result.identities = tuple(identity for _, identity, _, _ in shown)
-        result.evidence_from = "prompt"
+        self.identities = tuple(identity for _, identity, _, _ in shown)
+        self.evidence_from = "prompt"
 
     def _scored(self, identity: DocumentKey, document: Document) -> Document:
         """Return a document with the score of its search, where a later list lacks one."""
-        if document.score is not None or identity not in self.found.passages:
+        if document.score is not None or identity not in self._passages.by_identity:
             return document
-        return replace(document, score=self.found.passages[identity].document.score)
+        return replace(
+            document, score=self._passages.by_identity[identity].document.score
+        )
 
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.
 
         Their texts may stand in the answer in other words.
         """
-        writer = self.found_answer.writer
+        writer = self._found_answer.writer
         if writer is None:
             return
-        chain = (*self.found_answer.chain, *self.found_answer.perhaps_read)
-        for call in self.calls.models:
+        chain = (*self._found_answer.chain, *self._found_answer.perhaps_read)
+        for call in self._calls.models:
             is_earlier = end_of(call) <= writer.began
-            if call in chain or not is_earlier or call in self.calls.query_writers:
+            if call in chain or not is_earlier or call in self._calls.query_writers:
                 continue
-            if self.calls.reply_forms[call] < STRUCTURED:
+            if self._calls.reply_forms[call] < STRUCTURED:
                 continue
             if self._is_shown_a_passage(call):
-                self.doubts.append(Doubt("further_call", call.name))
+                self._doubts.append(Doubt("further_call", call.name))
 
     def _doubt_last_words(self) -> None:
         """Note a writer that was shown earlier replies, and neither the question nor a passage.
 
         It may have put the answer in other words, or suggested what to ask next.
         """
-        writer, question = self.found_answer.writer, self.turn.question
-        is_read = len(self.found_answer.chain) > 1
-        if writer is None or not is_read or not question or "answer" in self.turn.named:
+        writer, question = self._found_answer.writer, self._turn.question
+        is_read = len(self._found_answer.chain) > 1
+        if (
+            writer is None
+            or not is_read
+            or not question
+            or "answer" in self._turn.named
+        ):
             return
         knew_question = shows(_messages_of([writer]), question)
         if not knew_question and not self._is_shown_a_passage(writer):
-            self.doubts.append(Doubt("answer_guessed"))
+            self._doubts.append(Doubt("answer_guessed"))
 
     def _doubt_provider(self) -> None:
         """Note what a provider found for a call outside the chain: it may be shown again."""
-        for node in self.calls.nodes:
+        for node in self._calls.nodes:
             if node.by_provider:
-                served_call = self.calls.paths[node][-2]
-                if served_call not in self.found_answer.chain:
-                    self.doubts.append(Doubt("further_call", node.name))
+                served_call = self._calls.paths[node][-2]
+                if served_call not in self._found_answer.chain:
+                    self._doubts.append(Doubt("further_call", node.name))
 
     def _is_shown_a_passage(self, call: Node) -> bool:
         """Whether the prompt of a call holds a passage whole."""
         messages = [letters_of(text) for text in _messages_of([call])]
-        for passage in self.found.passages.values():
+        for passage in self._passages.by_identity.values():
             letters = letters_of(passage.document.text)
             if len(letters) >= SHORTEST and any(letters in each for each in messages):
                 return True
@@ -255,41 +596,40 @@ class _Reading:
 
     # By the user's word, and by the flow of documents
 
-    def _name(self, result: Evidence) -> None:
+    def _name(self) -> None:
         """Take what ``contexts_from=`` names as the contexts."""
-        result.evidence_from = "named"
+        self.evidence_from = "named"
         try:
-            contexts = tuple(contexts_in(self.turn.named["contexts"]))
+            self.contexts = tuple(contexts_in(self._turn.named["contexts"]))
         except RowError as error:  # objects without a text
-            self.doubts = [Doubt("no_contexts_named", f": {error}")]
+            self._doubts = [Doubt("no_contexts_named", f": {error}")]
             return
-        result.contexts = contexts
-        result.identities = (None,) * len(contexts)
-        self.doubts = [] if contexts else [Doubt("no_contexts_named")]
+        self.identities = (None,) * len(self.contexts)
+        self._doubts = [] if self.contexts else [Doubt("no_contexts_named")]
 
-    def _follow_flow(self, result: Evidence) -> None:
+    def _follow_flow(self) -> None:
         """Take the documents of the framework's own flow, else the last list, as contexts."""
         documents = self._documents_of_framework()
         # no model stands between documents and the answer that a reader cut out of them
-        is_sure = documents is not None and self.found_answer.answer.is_extracted
+        is_sure = documents is not None and self._found_answer.answer.is_extracted
         if documents is None:
             documents = self._last_documents()
         if documents is None:
             return
-        if (documents or self.found.passages) and not is_sure:
-            self.doubts.append(_BY_DATA_FLOW)
-        unique = {self.found.identity(document): document for document in documents}
-        result.contexts = tuple(document.context() for document in unique.values())
-        result.identities = tuple(unique)
-        result.evidence_from = "flow"
+        if (documents or self._passages.by_identity) and not is_sure:
+            self._doubts.append(Doubt("by_data_flow"))
+        unique = {self._passages.identity(document): document for document in documents}
+        self.contexts = _contexts_of(unique.values())
+        self.identities = tuple(unique)
+        self.evidence_from = "flow"
 
     def _documents_of_framework(self) -> list[Document] | None:
         """Return the documents that the answer carries, or the run; None without any.
 
         An empty list says that nothing was found, where a search ended.
         """
-        writers = self.calls.writers
-        carried = (self.found_answer.answer.documents, self.turn.tree.flow_documents)
+        writers = self._calls.writers
+        carried = (self._found_answer.answer.documents, self._turn.tree.flow_documents)
         for documents in carried:
             found_documents = [
                 document
@@ -303,7 +643,9 @@ class _Reading:
 
     def _all_searches_ended(self) -> bool:
         """Whether searches gave documents or an empty list, and none failed."""
-        errors = {each.error for each in self.found.brought if each.kind == "retrieval"}
+        errors = {
+            each.error for each in self._passages.brought if each.kind == "retrieval"
+        }
         return errors == {None}
 
     def _last_documents(self) -> list[Document] | None:
@@ -312,98 +654,187 @@ class _Reading:
         [] where searches found nothing, or all was dropped; None where what was found is
         unknown.
         """
-        if not any(each.documents for each in self.lists):
-            is_known = self._all_searches_ended() and not self.turn.tree.n_without_text
+        if not any(each.documents for each in self._lists):
+            is_known = self._all_searches_ended() and not self._turn.tree.n_without_text
             return [] if is_known else None
-        returned = [each for each in self.lists if each.is_returned]
+        returned = [each for each in self._lists if each.is_returned]
         if returned and not returned[0].documents:
             return []  # everything was dropped
         last: list[Document] = []
         taken: set[DocumentKey] = set()
-        for each in self.lists:
-            identities = {self.found.identity(document) for document in each.documents}
+        for each in self._lists:
+            identities = {
+                self._passages.identity(document) for document in each.documents
+            }
             if each.is_returned and taken.isdisjoint(identities):
                 last = [*each.documents, *last]
             taken |= identities
-        return last or list(self.lists[0].documents)
+        return last or list(self._lists[0].documents)
 
-    # The fates
+    # What became of each passage
 
-    def _note_fates(self, result: Evidence) -> None:
-        """Note what the prompts show of each passage, and which call dropped it."""
-        fates = _Fates(self.found, self.lists, self._seen_in_prompts())
-        result.dropped_by, result.ranks = fates.dropped_by, fates.ranks
-        codes = {each.code for each in self.doubts}
-        is_open = self.found.may_be_shown_changed or bool(codes & _LEAVES_CHAIN_OPEN)
-        if fates.shown_though_left_out and result.evidence_from == "prompt":
-            self.doubts.append(Doubt("quoted"))
-        for identity, (_, showing) in self.showings.items():
-            is_unknown = showing.extent == "not" and is_open
-            result.showings[identity] = _UNKNOWN if is_unknown else showing
+    def _follow_lists(self) -> None:
+        """Note which call dropped a passage, and its rank where it was kept.
 
-    def _seen_in_prompts(self) -> set[DocumentKey]:
-        return {
+        A call dropped what it took and did not return, if it returned nothing that it
+        did not take, and if nothing of what it left out is seen later: in a prompt, or
+        among what a later call returned. What a prompt shows of it may be quoted from
+        elsewhere, such as an earlier answer.
+        """
+        shown = {
             identity
             for identity, (_, showing) in self.showings.items()
             if showing.is_context
         }
-
-
-class _Fates:
-    """What the calls that took passages did with them.
-
-    A call dropped what it took and did not return, if it returned nothing that it did
-    not take, and if nothing of what it left out is seen later: in a prompt, or among
-    what a later call returned.
-
-    Attributes:
-        dropped_by: The first call that dropped a passage.
-        ranks: The rank, from 1, in the last list that holds it; None where a call gave
-            several lists, one of which may lead nowhere.
-        shown_though_left_out: The passages that a call left out and a prompt shows: it
-            may quote them from elsewhere, such as an earlier answer.
-    """
-
-    def __init__(
-        self,
-        found: Found,
-        lists_from_last: Sequence[DocumentList],
-        seen_later: set[DocumentKey],
-    ) -> None:
-        self.dropped_by: dict[DocumentKey, Node] = {}
-        self.ranks: dict[DocumentKey, int | None] = {}
-        self.shown_though_left_out: set[DocumentKey] = set()
-        self._seen_in_prompts = frozenset(seen_later)
+        seen_later = set(shown)
         taken_by = {
-            each.call: set(map(found.identity, each.documents))
-            for each in lists_from_last
+            each.call: self._identities_of(each)
+            for each in self._lists
             if not each.is_returned
         }
-        for each in lists_from_last:
-            if each.is_returned:
-                returned = list(map(found.identity, each.documents))
-                taken = taken_by.get(each.call, set())
-                self._add(each.call, taken, returned, seen_later)
-                seen_later |= set(returned)
+        for each in self._lists:
+            if not each.is_returned:
+                continue
+            returned = self._identities_of(each)
+            taken = taken_by.get(each.call, {})
+            left_out = taken.keys() - returned.keys()
+            if returned.keys() <= taken.keys():
+                if seen_later.isdisjoint(left_out):
+                    self.dropped_by.update(dict.fromkeys(left_out, each.call))
+                elif not shown.isdisjoint(left_out) and self.evidence_from == "prompt":
+                    self._doubts.append(Doubt("quoted"))
+            for identity, rank in returned.items():
+                if identity in taken:
+                    known_rank = None if each.call.sorts_documents else rank
+                    self.ranks.setdefault(identity, known_rank)
+            seen_later |= returned.keys()
 
-    def _add(
-        self,
-        call: Node,
-        taken: set[DocumentKey],
-        returned: Sequence[DocumentKey],
-        seen_later: set[DocumentKey],
-    ) -> None:
-        """Note what a call did; the calls behind it were noted before."""
-        left_out = taken - set(returned)
-        if set(returned) <= taken:
-            if seen_later.isdisjoint(left_out):
-                self.dropped_by.update(dict.fromkeys(left_out, call))
-            else:
-                self.shown_though_left_out |= left_out & self._seen_in_prompts
-        for rank, identity in enumerate(returned, start=1):
-            if identity in taken:
-                known_rank = None if call.sorts_documents else rank
-                self.ranks.setdefault(identity, known_rank)
+    def _identities_of(self, each: DocumentList) -> dict[DocumentKey, int]:
+        """Return the rank, from 1, of each passage in a list."""
+        ranks: dict[DocumentKey, int] = {}
+        for rank, document in enumerate(each.documents, start=1):
+            ranks.setdefault(self._passages.identity(document), rank)
+        return ranks
+
+    # What is handed on
+
+    def _all_doubts(self) -> list[Doubt]:
+        """What is uncertain; of contexts that the user named, only that."""
+        is_named = self.evidence_from == "named"
+        return self._doubts if is_named else [*self._passages.doubts, *self._doubts]
+
+    def _brought(self, prompts: Sequence[str] | None) -> tuple[Brought, ...]:
+        """Return what each call brought, with what the answer was shown of it.
+
+        Where no call brought anything, the run itself found what the user named.
+        """
+        brought = self._passages.brought
+        if not brought and self.evidence_from == "named":
+            named = tuple(
+                Document(context.text, context.id, context.score, context.metadata)
+                for context in self.contexts or ()
+            )
+            brought = [Brought("retrieval", self._turn.tree.root, named)]
+        return tuple(
+            replace(each, shown=self._places_shown(each.documents, prompts))
+            for each in brought
+        )
+
+    def _places_shown(
+        self, documents: Sequence[Document], prompts: Sequence[str] | None
+    ) -> tuple[int, ...] | None:
+        """Return the places of the documents that are contexts; None if that is unknown."""
+        if not documents:
+            return ()
+        if self.evidence_from == "flow":
+            return None
+        if self.contexts is None:
+            return None if prompts is None else ()
+        places = tuple(
+            place
+            for place, document in enumerate(documents)
+            if self._context_of(document) is not None
+        )
+        is_all = len(places) == len(documents)
+        return places if is_all or not self._passages.may_be_shown_changed else None
+
+    @cached_property
+    def _places(self) -> dict[DocumentKey | str, int]:
+        """Return the place of each context, by its identity and by its letters."""
+        places: dict[DocumentKey | str, int] = {}
+        pairs = zip(self.contexts or (), self.identities, strict=True)
+        for place, (context, identity) in enumerate(pairs):
+            places.setdefault(letters_of(context.text), place)
+            if identity is not None:
+                places.setdefault(identity, place)
+        return places
+
+    def _context_of(self, document: Document) -> int | None:
+        """Return the place of the context that a document is; None if it is none."""
+        by_letters = self._places.get(letters_of(document.text))
+        return self._places.get(self._passages.identity(document), by_letters)
+
+    def _notes(
+        self, retrieved: Sequence[Document] | None
+    ) -> tuple[PassageNote, ...] | None:
+        """Say what became of each retrieved passage; None if these are unknown.
+
+        Example: a search found A, B and C, a reranker dropped C, and a context shows A.
+        The notes say: A shown whole, B kept and not shown, C dropped by the reranker.
+        """
+        if retrieved is None:
+            return None
+        return tuple(
+            self._note(document, self._context_of(document)) for document in retrieved
+        )
+
+    def _note(self, document: Document, place: int | None) -> PassageNote:
+        """Return the note on one retrieved passage; ``place`` is that of its context."""
+        identity = self._passages.identity(document)
+        passage = self._passages.by_identity[identity]
+        dropped_by = None if place is not None else self.dropped_by.get(identity)
+        rank = None if dropped_by else self.ranks.get(identity)
+        is_kept = None if rank is None and dropped_by is None else dropped_by is None
+        return PassageNote(
+            retriever=passage.found_by.name,
+            rank=passage.rank,
+            kept=is_kept,
+            rank_kept=rank,
+            dropped_by=None if dropped_by is None else dropped_by.name,
+            context=place,
+            share=self._share(document, identity, place),
+        )
+
+    def _share(
+        self, document: Document, identity: DocumentKey, place: int | None
+    ) -> float | None:
+        """Return the share of a passage's letters that was shown; None if it is unknown."""
+        extent = self._extent(identity)
+        if place is None:
+            return 0.0 if extent == "not" else None
+        if self.evidence_from == "flow":
+            return None
+        shown = letters_of((self.contexts or ())[place].text)
+        if any(letters_of(text) in shown for text in document.own_texts):
+            return 1.0
+        letters = letters_of(document.text_without_metadata)
+        is_part = extent == "part" and bool(letters)
+        return min(len(shown) / len(letters), 1.0) if is_part else None
+
+    def _extent(self, identity: DocumentKey) -> Extent:
+        """How much of a passage the prompts show; unknown where other prompts may show it."""
+        if identity not in self.showings:
+            return "unknown"
+        _, showing = self.showings[identity]
+        codes = {doubt.code for doubt in self._doubts}
+        is_open = self._passages.may_be_shown_changed or bool(
+            codes & _LEAVES_CHAIN_OPEN
+        )
+        return "unknown" if showing.extent == "not" and is_open else showing.extent
+
+
+def _contexts_of(documents: Iterable[Document]) -> tuple[Context, ...]:
+    return tuple(document.context() for document in documents)
 
 
 def _texts_of(document: Document) -> tuple[str, ...]:
@@ -438,86 +869,3 @@ def _messages_of_earlier_turns(call: Node, own_replies: set[str]) -> list[str]:
             last_reply = number
     earlier = call.prompt[:last_reply]
     return [message.text for message in earlier if message.role in ("user", "tool")]
-
-
-# The notes on retrieved passages, for the journey
-
-
-def notes_on_passages(
-    found: Found, found_evidence: Evidence, retrieved: Sequence[Document] | None
-) -> tuple[PassageNote, ...] | None:
-    """Say what became of each retrieved passage; None if these are unknown.
-
-    Example: a search found A, B and C, a reranker dropped C, and a context shows A. The
-    notes say: A shown whole, B kept and not shown, C dropped by the reranker.
-
-    Args:
-        found: What the calls brought.
-        found_evidence: The contexts, and the fate of each passage.
-        retrieved: The retrieved documents; None if these are unknown.
-    """
-    if retrieved is None:
-        return None
-    places = _places_of_contexts(found_evidence)
-    notes = []
-    for document in retrieved:
-        identity = found.identity(document)
-        place = places.get(identity, places.get(letters_of(document.text)))
-        notes.append(_note(document, identity, place, found, found_evidence))
-    return tuple(notes)
-
-
-def _places_of_contexts(found_evidence: Evidence) -> dict[DocumentKey | str, int]:
-    """Return the place of each context, by its identity and by its letters."""
-    places: dict[DocumentKey | str, int] = {}
-    contexts = found_evidence.contexts or ()
-    pairs = zip(contexts, found_evidence.identities, strict=True)
-    for place, (context, identity) in enumerate(pairs):
-        places.setdefault(letters_of(context.text), place)
-        if identity is not None:
-            places.setdefault(identity, place)
-    return places
-
-
-def _note(
-    document: Document,
-    identity: DocumentKey,
-    place: int | None,
-    found: Found,
-    found_evidence: Evidence,
-) -> PassageNote:
-    """Return the note on one retrieved passage; ``place`` is that of its context."""
-    passage = found.passages[identity]
-    dropped_by = None if place is not None else found_evidence.dropped_by.get(identity)
-    rank = None if dropped_by else found_evidence.ranks.get(identity)
-    is_kept = None if rank is None and dropped_by is None else dropped_by is None
-    return PassageNote(
-        retriever=passage.found_by.name,
-        rank=passage.rank,
-        kept=is_kept,
-        rank_kept=rank,
-        dropped_by=None if dropped_by is None else dropped_by.name,
-        context=place,
-        share=_share(
-            document,
-            found_evidence.showings.get(identity, _UNKNOWN),
-            place,
-            found_evidence,
-        ),
-    )
-
-
-def _share(
-    document: Document, showing: Showing, place: int | None, found_evidence: Evidence
-) -> float | None:
-    """Return the share of a passage's letters that was shown; None if it is unknown."""
-    if place is None:
-        return 0.0 if showing.extent == "not" else None
-    if found_evidence.evidence_from == "flow":
-        return None
-    shown = letters_of((found_evidence.contexts or ())[place].text)
-    if any(letters_of(text) in shown for text in document.own_texts):
-        return 1.0
-    letters = letters_of(document.text_without_metadata)
-    is_part = showing.extent == "part" and bool(letters)
-    return min(len(shown) / len(letters), 1.0) if is_part else None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ragmetrics_core.capture.calls import Calls, Order, tools_of
+from ragmetrics_core.capture.calls import (
+    Brought,
+    BroughtKind,
+    Calls,
+    Evidence,
+    FoundAnswer,
+    Order,
+    Turn,
+    tools_of,
+)
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.found import Brought, Found
-from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import as_one_line, find_instances, parse_json
 from ragmetrics_core.capture.tree import Document, Node
@@ -16,9 +24,7 @@ from ragmetrics_core.data import Context, EvidenceCall, Ledger
 _SHOWN_BEGINNING = 100  # letters of a tool's text that tell that it was shown
 
 
-def ledger(
-    turn: Turn, found_answer: FoundAnswer, found: Found, found_evidence: Evidence
-) -> Ledger:
+def ledger(turn: Turn, found_answer: FoundAnswer, found_evidence: Evidence) -> Ledger:
     """List the searches and tool calls of a conversation up to this answer.
 
     Example: in turn 1 a search found A, in turn 2 another found B and C, and the prompt
@@ -27,56 +33,41 @@ def ledger(
     Args:
         turn: The question, and the calls that were made for it.
         found_answer: The answer.
-        found: What the calls brought.
-        found_evidence: What the answer was shown of it.
+        found_evidence: What the calls brought, and what the answer was shown of it.
     """
     tree = turn.tree
     n_user_turns = sum(said.role == "user" for said in tree.history)
     number = tree.turn_number or 1 + n_user_turns
     order = Order(turn.calls)
-    brought = [*_texts_brought(turn.calls, found_answer), *found.brought]
-    if found_evidence.evidence_from == "named" and not found.brought:
-        brought.append(_named(turn, found_evidence))
-    brought.sort(key=lambda each: order.sort_keys(each.call))
     calls = [
-        call.model_copy(update={"shown": _places_of_texts(call.items, found_evidence)})
+        call.model_copy(update={"shown": _places_shown(call.items, found_evidence)})
         for call in tree.earlier_calls
     ]
+    texts = [
+        replace(each, shown=_places_shown(each.documents, found_evidence))
+        for each in _texts_brought(turn.calls, found_answer)
+    ]
+    brought = [*texts, *found_evidence.brought]
+    brought.sort(key=lambda each: order.sort_keys(each.call))
     for each in brought:
-        call = _evidence_call(each, number, turn.calls, order, found, found_evidence)
-        is_answer = each.kind == "written" and letters_of(each.text) == letters_of(
-            found_answer.text
-        )
-        if call.shown or not (each.is_of_unknown_origin or is_answer):
-            calls.append(call)
+        if each.shown or not _is_left_out(each, found_answer):
+            calls.append(_evidence_call(each, number, turn.calls, order))
     return Ledger(conversation=tree.conversation_id, turn=number, calls=tuple(calls))
 
 
-def _named(turn: Turn, found_evidence: Evidence) -> Brought:
-    """Return the contexts that the user named as what the run itself found."""
-    contexts = found_evidence.contexts or ()
-    documents = tuple(
-        Document(context.text, context.id, context.score, context.metadata)
-        for context in contexts
+def _is_left_out(brought: Brought, found_answer: FoundAnswer) -> bool:
+    """Whether a call counts only if the answer was shown what it brought."""
+    answer = letters_of(found_answer.text)
+    is_answer = brought.kind == "written" and any(
+        letters_of(document.text) == answer for document in brought.documents
     )
-    return Brought("retrieval", turn.tree.root, documents)
+    return brought.is_of_unknown_origin or is_answer
 
 
 def _evidence_call(
-    brought: Brought,
-    number: int,
-    calls: Calls,
-    order: Order,
-    found: Found,
-    found_evidence: Evidence,
+    brought: Brought, number: int, calls: Calls, order: Order
 ) -> EvidenceCall:
     """Make the ledger's record of what one call brought."""
-    if brought.text is not None:
-        items: tuple[Context, ...] = (Context(text=brought.text),)
-        shown = _places_of_texts(items, found_evidence)
-    else:
-        items = tuple(document.context() for document in brought.documents)
-        shown = _places_of_documents(brought, found, found_evidence)
     is_asked = brought.kind != "given" and brought.call.kind not in (
         "model",
         "reranker",
@@ -87,46 +78,26 @@ def _evidence_call(
         step=order.step_of(brought.call),
         name=_name_of_tool(brought.call, calls),
         query=brought.call.query if is_asked else None,
-        items=items,
-        shown=shown,
+        items=tuple(document.context() for document in brought.documents),
+        shown=brought.shown,
         agent=order.agent_of(brought.call),
         error=brought.error,
     )
 
 
-def _places_of_documents(
-    brought: Brought, found: Found, found_evidence: Evidence
-) -> tuple[int, ...] | None:
-    """Return the places of the documents that are contexts; None if that is unknown."""
-    if not brought.documents:
-        return ()
-    if found_evidence.evidence_from == "flow":
-        return None
-    if found_evidence.contexts is None:
-        return None if found_evidence.prompts is None else ()
-    texts = {letters_of(context.text) for context in found_evidence.contexts}
-    identities = set(found_evidence.identities)
-    places = tuple(
-        place
-        for place, document in enumerate(brought.documents)
-        if found.identity(document) in identities or letters_of(document.text) in texts
-    )
-    is_all = len(places) == len(brought.documents)
-    return places if is_all or not found.may_be_shown_changed else None
-
-
-def _places_of_texts(
-    items: Sequence[Context], found_evidence: Evidence
+def _places_shown(
+    texts: Sequence[Context | Document], found_evidence: Evidence
 ) -> tuple[int, ...] | None:
     """Return the places of the texts that stand in the prompts; None without prompts."""
-    prompts = found_evidence.prompts
-    if prompts is None:
+    if not texts:
+        return ()
+    if found_evidence.prompts is None:
         return None
     contexts = [letters_of(each.text) for each in found_evidence.contexts or ()]
     return tuple(
         place
-        for place, item in enumerate(items)
-        if _is_shown(item.text, prompts, contexts)
+        for place, each in enumerate(texts)
+        if _is_shown(each.text, found_evidence.prompts, contexts)
     )
 
 
@@ -164,7 +135,7 @@ def _texts_brought(calls: Calls, found_answer: FoundAnswer) -> list[Brought]:
         each = _result_of_tool(node, calls)
         if each is not None:
             brought.append(each)
-            texts_of_tools.add(as_one_line(each.text))
+            texts_of_tools |= {as_one_line(text.text) for text in each.documents}
         texts_of_tools.add(as_one_line(node.text))
     answer = as_one_line(found_answer.text)
     brought += _summaries(calls)
@@ -172,7 +143,7 @@ def _texts_brought(calls: Calls, found_answer: FoundAnswer) -> list[Brought]:
         if node.kind == "agent" and (node.text or "").strip():
             line = as_one_line(node.text)
             if line not in texts_of_tools and line != answer:
-                brought.append(Brought("written", node, text=node.text))
+                brought.append(_text_brought("written", node, node.text))
     return brought
 
 
@@ -187,7 +158,11 @@ def _summaries(calls: Calls) -> list[Brought]:
         for message in call.prompt:
             if message.role == "summary" and message.text not in known:
                 summaries.setdefault(message.text, call)
-    return [Brought("written", call, text=text) for text, call in summaries.items()]
+    return [_text_brought("written", call, text) for text, call in summaries.items()]
+
+
+def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
+    return Brought(kind, call, (Document(text or ""),))
 
 
 def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
@@ -202,8 +177,8 @@ def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
             inner.error for inner in tool.walk() if inner.kind == "retriever"
         ):
             return None  # the search inside tells of the error
-        kind = "retrieval" if is_search and not has_model else "tool"
-        return Brought(kind, tool, error=tool.error)  # type: ignore[arg-type]
+        is_retrieval = is_search and not has_model
+        return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
     text = tool.text or ""
     if tool.ended is None:
         return None
@@ -215,10 +190,10 @@ def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
         return None
     reply = _reply_repeated(tool, text, calls)
     if reply is not None or _is_written_by_model(tool, calls):
-        return Brought("written", tool, text=reply or text)
+        return _text_brought("written", tool, reply or text)
     if _presents_documents(tool, text):
         return None
-    return Brought("tool", tool, text=text)
+    return _text_brought("tool", tool, text)
 
 
 def _reply_repeated(tool: Node, text: str, calls: Calls) -> str | None:

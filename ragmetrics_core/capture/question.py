@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn, end_of
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.handed_on import Turn
 from ragmetrics_core.capture.plain_values import (
     ASSISTANTS,
     USERS,

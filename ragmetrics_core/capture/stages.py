@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ragmetrics_core.capture.answer import answers
-from ragmetrics_core.capture.calls import Calls
+from ragmetrics_core.capture.calls import Calls, Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
-from ragmetrics_core.capture.evidence import evidence, notes_on_passages
+from ragmetrics_core.capture.evidence import evidence
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.found import Found
-from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
@@ -54,30 +52,23 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     turn = turn_of(tree, overrides)
     if turn is None:
         return []
-    found = Found(turn.calls)
     samples = []
     for found_answer in answers(turn):
-        found_evidence = evidence(turn, found_answer, found)
-        table = ledger(turn, found_answer, found, found_evidence)
-        samples.append(_sample(turn, found_answer, found, found_evidence, table))
+        found_evidence = evidence(turn, found_answer)
+        table = ledger(turn, found_answer, found_evidence)
+        samples.append(_sample(turn, found_answer, found_evidence, table))
     return samples
 
 
 def _sample(
     turn: Turn,
     found_answer: FoundAnswer,
-    found: Found,
     found_evidence: Evidence,
     table: Ledger,
 ) -> Sample:
     """Put what the stages found into the sample of one answer."""
     tree = turn.tree
-    shown = [each for each in found_evidence.identities if each is not None]
-    documents = found.retrieved(shown)
-    retrieved = None
-    if documents is not None:
-        retrieved = tuple(document.context() for document in documents)
-    doubts = list(_doubts(turn, found_answer, found, found_evidence, table))
+    doubts = list(_doubts(turn, found_answer, found_evidence, table))
     cited = cited_by(turn, found_answer, found_evidence)
     question = turn.question
     if question is None:
@@ -85,7 +76,7 @@ def _sample(
     sample = Sample(
         question=question,
         contexts=found_evidence.contexts,
-        retrieved=retrieved,
+        retrieved=found_evidence.retrieved,
         answer=found_answer.text,
         standalone_question=turn.standalone_question,
         history=tree.history,
@@ -103,7 +94,7 @@ def _sample(
             complete=tree.is_complete and not turn.error,
             citations_unknown=cited.why_unknown or None,
             unread_texts=_unread_texts(doubts),
-            passages=notes_on_passages(found, found_evidence, documents),
+            passages=found_evidence.passages,
         ),
         ledger=table,
     )
@@ -142,7 +133,6 @@ def _intermediate(turn: Turn, found_answer: FoundAnswer) -> tuple[Context, ...]:
 def _doubts(
     turn: Turn,
     found_answer: FoundAnswer,
-    found: Found,
     found_evidence: Evidence,
     table: Ledger,
 ) -> Iterator[Doubt]:
@@ -151,10 +141,8 @@ def _doubts(
     yield from turn.doubts
     for words in (*tree.doubts, *found_answer.answer.doubts):
         yield Doubt("which_turn", words)
-    is_named = found_evidence.evidence_from == "named"
-    if not is_named:
+    if found_evidence.evidence_from != "named":
         yield from found_answer.doubts
-        yield from found.doubts
     yield from found_evidence.doubts
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
