@@ -1,6 +1,7 @@
 """The calls of one run, in order: who replied what, who searched, which lists there were. Pure.
 
-All of it is read off the tree; no prompt is looked into.
+All of it is read off the tree; no prompt is looked into. What each stage hands to the
+next stands at the end: the turn, the answer found, the evidence.
 """
 
 from __future__ import annotations

@@ -32,16 +32,16 @@ _QUESTIONS = USERS | {"input", "query", "question"}
 _REPLIES = ASSISTANTS | {"answer", "reply", "response"}
 
 
-def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
+def _turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
     """Read the turns of a conversation in one mapping of a history.
 
     The mapping is a message with a role and a content, or a question with its answer.
     Any other mapping has no turns.
 
     Examples:
-        >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
+        >>> _turns_of_fields({"question": "Open?", "answer": "Yes."})
         (Turn(role='user'), Turn(role='assistant'))
-        >>> turns_of_fields({"role": "human", "content": "Open?"})
+        >>> _turns_of_fields({"role": "human", "content": "Open?"})
         (Turn(role='user'),)
     """
     role = field_values.get("role")
@@ -165,7 +165,7 @@ def _read_history(value: object) -> tuple[Turn, ...]:
     if all(isinstance(element, Mapping) for element in value):
         turns: list[Turn] = []
         for fields in value:
-            turns += turns_of_fields(fields)
+            turns += _turns_of_fields(fields)
         return tuple(turns)
     messages = conversation(value)
     if messages is not None:

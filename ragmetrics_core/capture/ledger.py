@@ -168,17 +168,7 @@ def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
 def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
     """Return what a tool brought beside documents; None if its text only presents these."""
     if tool.error:
-        has_model = any(inner.kind == "model" for inner in tool.walk())
-        is_search = (
-            tool.name in (calls.context_tools or ()) or tool.documents is not None
-        )
-        is_search = is_search or any(inner.kind == "retriever" for inner in tool.walk())
-        if is_search and any(
-            inner.error for inner in tool.walk() if inner.kind == "retriever"
-        ):
-            return None  # the search inside tells of the error
-        is_retrieval = is_search and not has_model
-        return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
+        return _error_of_tool(tool, calls)
     text = tool.text or ""
     if tool.ended is None:
         return None
@@ -194,6 +184,18 @@ def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
     if _presents_documents(tool, text):
         return None
     return _text_brought("tool", tool, text)
+
+
+def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:
+    """Return a tool's error as a search's or a tool's; None if a search inside tells it."""
+    searches_inside = [node for node in tool.walk() if node.kind == "retriever"]
+    if any(search.error for search in searches_inside):
+        return None
+    is_search = bool(searches_inside) or tool.documents is not None
+    is_search = is_search or tool.name in calls.named_to_search
+    has_model = any(inner.kind == "model" for inner in tool.walk())
+    is_retrieval = is_search and not has_model
+    return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
 
 
 def _reply_repeated(tool: Node, text: str, calls: Calls) -> str | None:

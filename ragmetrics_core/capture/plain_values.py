@@ -274,7 +274,7 @@ def answer_text(value: object) -> str | None:
         if any(isinstance(element, str) for element in value):
             return None
         messages = conversation(value) or ()
-        return last_answer(messages)
+        return _last_answer(messages)
     if isinstance(value, Mapping):
         return _answer_of_mapping(value)
     return None
@@ -305,7 +305,7 @@ def _answer_of_message(message: Message) -> str | None:
     return answer_text(message.tool_calls[-1].arguments)
 
 
-def last_answer(messages: tuple[Message, ...]) -> str | None:
+def _last_answer(messages: tuple[Message, ...]) -> str | None:
     """Return the text of the last message that answers; None without one.
 
     It is the assistant's last message after the user's last that calls no tool and is
