@@ -317,6 +317,7 @@ def agent_with_tool(text: str) -> Tree:
 
 
 INNER = json.dumps([{"text": BRIDGE}, {"text": MILL}])
+RECORD = json.dumps({"bridge": {"name": "Velm", "opened": 1874}})
 # the text of a tool that searches, and its passages; None where it is one
 DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "a list of texts": (json.dumps([BRIDGE, FERRY]), [BRIDGE, FERRY]),
@@ -330,6 +331,8 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "an empty list": ("[]", []),
     "text alone": (f"1. {BRIDGE}\n2. {FERRY}", None),
     "numbers": ("[1, 2]", None),
+    "a record": (RECORD, [RECORD]),
+    "lists in a record": (json.dumps({"hit": {"bridges": [{"name": BRIDGE}]}}), None),
 }
 
 

@@ -32,16 +32,28 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
         result: What it returned, as plain values; None if the text is all of it.
 
     Returns:
-        The passages; () for an empty list; a text of one line is one; None if the text
-        has no structure that says where a passage ends.
+        The passages; () for an empty list; a text of one line is one, and so is a record,
+        which holds no list; None if the text has no structure that says where a passage
+        ends.
     """
-    for value in (result, parse_json(text)):
+    in_text = parse_json(text)
+    for value in (result, in_text):
         passages = None if isinstance(value, str) else _passages(value, _DEPTH)
         if passages is not None:
             return passages
-    is_plain = isinstance(result, str | None) and parse_json(text) is None
-    is_one_line = "\n" not in text.strip()
-    return (Document(text),) if is_plain and is_one_line else None
+    if in_text is None and isinstance(result, str | None):
+        is_one = "\n" not in text.strip()
+    else:
+        is_one = isinstance(in_text, Mapping) and not _holds_list(in_text)
+    return (Document(text),) if is_one else None
+
+
+def _holds_list(fields: Mapping[str, Any]) -> bool:
+    return any(
+        isinstance(value, (list, tuple))
+        or (isinstance(value, Mapping) and _holds_list(value))
+        for value in fields.values()
+    )
 
 
 def _passages(value: object, depth: int) -> tuple[Document, ...] | None:

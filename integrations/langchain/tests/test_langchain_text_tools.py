@@ -28,6 +28,7 @@ RECORDS = [
     {"content": ROOMS, "url": "https://lamp.example/2", "score": 0.4},
 ]
 BOTH = [FACT, ROOMS]
+RECORD = {"lamp": FACT, "rooms": 11}
 RESULTS: dict[str, tuple[Any, list[str] | None]] = {
     "blocks of an MCP server": (
         [{"type": "text", "text": text} for text in BOTH],
@@ -48,7 +49,8 @@ RESULTS: dict[str, tuple[Any, list[str] | None]] = {
     "one record": ({"text": FACT, "id": "f"}, [FACT]),
     "a text": (FACT, [FACT]),
     "lines": (f"1. {FACT}\n2. {ROOMS}", None),
-    "a mapping without a text": ({"lamp": FACT, "rooms": 11}, None),
+    "a record without a text": (RECORD, [json.dumps(RECORD)]),
+    "lists in a mapping": ({"lamps": [FACT], "rooms": [11]}, None),
 }
 
 

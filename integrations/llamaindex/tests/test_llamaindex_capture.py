@@ -11,7 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import get_response_synthesizer
+from llama_index.core import (
+    Document,
+    DocumentSummaryIndex,
+    get_response_synthesizer,
+)
 from llama_index.core.base.response.schema import (
     PydanticResponse,
     Response,
@@ -442,6 +446,18 @@ class City(BaseModel):
 class Reply(BaseModel):
     response: str
     sure: float
+
+
+def test_an_index_that_is_built_asks_nobodys_question(kit: ModuleType) -> None:
+    """Each document is summarised by a model."""
+    llm = kit.ScriptedLLM()
+    with capture() as captured:
+        DocumentSummaryIndex.from_documents(
+            [Document(text="The Velm bridge opened in 1874.")],
+            llm=llm,
+            response_synthesizer=get_response_synthesizer(llm=llm),
+        )
+    assert captured.samples == ()
 
 
 def test_samples_from_responses(kit: ModuleType) -> None:

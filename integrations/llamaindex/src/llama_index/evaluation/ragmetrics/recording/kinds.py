@@ -17,6 +17,7 @@ from llama_index.core.chat_engine.types import (
 )
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
+from llama_index.core.indices.base import BaseIndex
 from llama_index.core.memory import BaseMemory
 from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.objects import ObjectRetriever
@@ -80,8 +81,9 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
         ),
     ),
 )
-# what checks or remembers: judging, finding tools, a memory
+# what prepares, checks or remembers: building an index, judging, finding tools, a memory
 _ASIDE: tuple[tuple[type, str], ...] = (
+    (BaseIndex, "build_index_from_nodes insert_nodes"),
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
     (ObjectRetriever, "retrieve aretrieve"),
