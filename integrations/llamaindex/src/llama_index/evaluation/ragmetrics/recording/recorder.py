@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -61,45 +61,19 @@ _UNKNOWN_SEARCH = "of a search without a retriever, of which the store names onl
 _tick = itertools.count().__next__
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class OpenRun:
-    """A run that goes on.
-
-    Attributes:
-        run: The run.
-        listeners: Who gets it once it has ended.
-        span_ids: The ids of the spans that are recorded as calls of it.
-        written: The answers that chat engines wrote, and what broke them off, by the
-            identity of the streamed response.
-        awaited_response: The identity of the streamed chat response whose answer the
-            run waits for; None if it waits for none.
-        n_calls: How many calls it has.
-        ended: Whether it was handed over.
-    """
-
-    run: Run
-    listeners: tuple[Listener, ...]
-    span_ids: list[str] = field(default_factory=list)
-    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
-    awaited_response: int | None = None
-    n_calls: int = 1
-    ended: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenSpan:
     """A **span**, the framework's own record of a method's call, while it is needed.
 
     Attributes:
-        runs: The runs that it stands in: one, several if a capture was opened within a
-            run, or none.
+        run: The run that it stands in; None if it stands in none.
         node: The innermost recorded call; further calls are put below it.
         kind: What the span does, if it is recorded as a call; None for other spans.
         kinds: Kinds of the recorded calls from the outermost one to this span.
         events: What the step of a workflow was sent in which the span stands.
     """
 
-    runs: tuple[OpenRun, ...] = ()
+    run: Run | None = None
     node: Node | None = None
     kind: Kind | None = None
     kinds: frozenset[Kind] = frozenset()
@@ -107,7 +81,9 @@ class OpenSpan:
 
     def inside(self) -> "OpenSpan":
         """A span inside this one that is no call of its own."""
-        return OpenSpan(self.runs, self.node, None, self.kinds, self.events)
+        if self.kind is None:
+            return self
+        return OpenSpan(self.run, self.node, None, self.kinds, self.events)
 
 
 # Who listened when a store was searched in this task, outside of any run, and named
@@ -128,10 +104,10 @@ _span_while_reading: ContextVar[OpenSpan | None] = ContextVar(
 
 
 @contextmanager
-def _marked_as_reading(open_run: OpenRun) -> Iterator[None]:
+def _marked_as_reading(run: Run) -> Iterator[None]:
     """Mark what is called inside as a part of a run whose streamed answer is read."""
     before = _span_while_reading.get()
-    _span_while_reading.set(OpenSpan((open_run,), open_run.run.root))
+    _span_while_reading.set(OpenSpan(run, run.root))
     try:
         yield
     finally:
@@ -166,9 +142,8 @@ class Recorder:
         # span ends.
         self._spans: dict[str, OpenSpan] = {}
 
-    def _opened(self, listener: Listener) -> None:
-        """Put the hooks in for a new listener, and note under which span it listens."""
-        listener.under = active_span_id.get()
+    def _opened(self, _: Listener) -> None:
+        """Put the hooks in for a new listener."""
         if len(self.listeners.open) == 1:
             self._telling_of_searches.enter_context(
                 searches_told(self.on_search_of_store)
@@ -180,10 +155,10 @@ class Recorder:
         if not self.listeners.open:
             self._telling_of_searches.close()
         for span in list(self._spans.values()):
-            for open_run in span.runs:
-                if listener in open_run.listeners and open_run.run.is_streamed:
-                    listener.problems.note(_NOT_READ_YET)
-                    return
+            run = span.run
+            if run is not None and run.is_streamed and listener in run.listeners:
+                listener.problems.note(_NOT_READ_YET)
+                return
 
     # A span begins
 
@@ -195,7 +170,7 @@ class Recorder:
         instance: object,
         parent_id: str | None,
     ) -> None:
-        """Record a span as it begins.
+        """Record a span as it begins: as a call of the run around it, or of a new run.
 
         Example: the span of ``engine.query`` begins a run if somebody listens, and the
         span of ``retriever.retrieve`` inside it becomes a call of the run.
@@ -208,6 +183,46 @@ class Recorder:
         """
         if not self.listeners.open and not self._spans:
             return  # nobody listens, and no run is open
+        around = self._span_around(parent_id)
+        listeners: tuple[Listener, ...] = ()
+        if around.run is None and around is not _IGNORED:
+            listeners = self._listeners_of_new_run(parent_id)
+            if not listeners:
+                return
+        span = self._span(id_, arguments, instance, around, listeners)
+        self._spans[id_] = span
+        # meanwhile another thread may have ended the run, which forgets its spans
+        if span.run is not None and not span.run.listeners:
+            del self._spans[id_]
+
+    def _span_around(self, parent_id: str | None) -> OpenSpan:
+        """The span around a new one, else the run whose streamed answer is read here."""
+        around = self._spans.get(parent_id or "")
+        return around or _span_while_reading.get() or _NO_SPAN
+
+    def _listeners_of_new_run(self, parent_id: str | None) -> tuple[Listener, ...]:
+        """Return the listeners for which a span outside of any run begins one.
+
+        What is inside a span that began before anybody listened is a run for the blocks
+        that were opened there, and for nobody else.
+        """
+        listening = self.listeners.here()
+        if parent_id is None or parent_id in self._spans:
+            return listening
+        return tuple(listener for listener in listening if not listener.everywhere)
+
+    def _span(
+        self,
+        id_: str,
+        arguments: Mapping[str, Any],
+        instance: object,
+        around: OpenSpan,
+        listeners: tuple[Listener, ...],
+    ) -> OpenSpan:
+        """Record a span as a call of the run around it, or begin a run with it.
+
+        A span that only reports a part of the call around it is no call of its own.
+        """
         method = id_[:-_UUID_SIZE].rpartition(".")[2]
         owner: type = type(instance)
         kind = kind_of(owner, method)
@@ -215,80 +230,25 @@ class Recorder:
         may_be_step = instance is None or isinstance(instance, Workflow)
         if kind is None and may_be_step and copies.events_among(arguments):
             kind = "step"
-        around = self._span_around(parent_id)
-        listeners = self._listeners_of_new_run(parent_id, around)
-        is_recorded = bool(around.runs or listeners)
-        if around is _IGNORED or (is_recorded and _is_ignored(kind, around)):
-            self._spans[id_] = _IGNORED
-        elif is_recorded:
-            span = self._span(id_, kind, method, arguments, instance, around, listeners)
-            self._spans[id_] = span
-            # meanwhile another thread may have ended the run, which forgets its spans
-            if span.runs and all(open_run.ended for open_run in span.runs):
-                del self._spans[id_]
-
-    def _span_around(self, parent_id: str | None) -> OpenSpan:
-        """The span around a new one, else the run whose streamed answer is read here."""
-        around = self._spans.get(parent_id or "")
-        return around or _span_while_reading.get() or _NO_SPAN
-
-    def _listeners_of_new_run(
-        self, parent_id: str | None, around: OpenSpan
-    ) -> tuple[Listener, ...]:
-        """Return the listeners for which a new span begins a run.
-
-        Inside a run that a listener gets already, no new run begins for this listener.
-        A listener to the whole process gets outermost runs only. A span inside one that
-        began before anybody listened begins a run for those who began to listen there.
-        """
-        listening = self.listeners.here()
-        if _span_while_reading.get() is not None:
-            return ()
-        if around.runs:
-            listeners_of_runs: list[Listener] = []
-            for open_run in around.runs:
-                listeners_of_runs += open_run.listeners
-            return tuple(
-                listener
-                for listener in listening
-                if listener not in listeners_of_runs and not listener.everywhere
-            )
-        if parent_id is not None and parent_id not in self._spans:
-            return tuple(
-                listener for listener in listening if listener.under == parent_id
-            )
-        return listening
-
-    def _span(
-        self,
-        id_: str,
-        kind: Kind | None,
-        method: str,
-        arguments: Mapping[str, Any],
-        instance: object,
-        around: OpenSpan,
-        listeners: tuple[Listener, ...],
-    ) -> OpenSpan:
-        """Record a span as a call of the runs around it, or begin a run with it.
-
-        A span that only reports a part of the call around it is no call of its own.
-        """
-        if kind not in ROOTS:
-            listeners = ()
-        if kind == "write":
-            observe(instance, partial(self._note_written, around.runs, id(instance)))
+        run = around.run
+        if around is _IGNORED:
+            return _IGNORED
+        if run is not None and kind == "write":
+            observe(instance, partial(self._note_written, run, id(instance)))
         if kind is None or _is_part_of_call(kind, around):
-            for open_run in around.runs:
-                self._copy(copies.copy_talk_of_template, open_run.run, arguments)
+            if run is not None and "prompt_args" in arguments:
+                self._copy(copies.copy_talk_of_template, run, arguments)
             return around.inside()
-        if not around.runs and not listeners:
-            return OpenSpan(kind=kind)
-        if around.runs and around.runs[0].n_calls >= _MOST_CALLS:
-            around.runs[0].run.root.evidence_not_recorded = (_TOO_MANY_CALLS,)
+        if kind in ROOTS and (is_called_aside() or is_judge_work()):
+            return _IGNORED  # the work of a judge or a memory answers no user
+        if run is None and kind not in ROOTS:
             return around.inside()
-        return self._new_call(id_, kind, method, arguments, instance, around, listeners)
+        if run is not None and len(run.span_ids) >= _MOST_CALLS:
+            run.root.evidence_not_recorded = (_TOO_MANY_CALLS,)
+            return around.inside()
+        return self._call(id_, kind, method, arguments, instance, around, listeners)
 
-    def _new_call(
+    def _call(
         self,
         id_: str,
         kind: Kind,
@@ -298,7 +258,7 @@ class Recorder:
         around: OpenSpan,
         listeners: tuple[Listener, ...],
     ) -> OpenSpan:
-        """Record a span as a call, and begin a run with it for those who listen."""
+        """Record a span as a call of the run around it, else as the root of a new run."""
         name = method if kind == "step" else type(instance).__name__
         node = Node(KINDS_OF_CALLS.get(kind, kind), name, _tick())
         events = around.events
@@ -315,35 +275,24 @@ class Recorder:
             node.kind = "ignored"
         if around.node is not None:
             around.node.children.append(node)
-        runs = around.runs
-        for open_run in runs:
-            open_run.n_calls += 1
-        if listeners:
-            begun = self._begin_run(kind, node, arguments, instance, listeners)
-            runs = (*runs, begun)
-        for open_run in runs:
-            open_run.span_ids.append(id_)
-        return OpenSpan(runs, node, kind, around.kinds | {kind}, events)
+        run = around.run
+        if run is None:
+            run = self._new_run(kind, node, listeners)
+            self._copy(copies.copy_start, run, arguments, instance)
+        run.span_ids.append(id_)
+        return OpenSpan(run, node, kind, around.kinds | {kind}, events)
 
-    def _begin_run(
-        self,
-        kind: Kind,
-        node: Node,
-        arguments: Mapping[str, Any],
-        instance: object,
-        listeners: tuple[Listener, ...],
-    ) -> OpenRun:
-        """Begin a run with its outermost call, and copy what the call was given."""
-        run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
+    def _new_run(self, kind: Kind, root: Node, listeners: tuple[Listener, ...]) -> Run:
+        """Begin a run with its outermost call."""
+        for listener in listeners:
+            listener.begun = True
         if kind not in ("retrieve", "post"):
             listened = _listeners_of_unknown_search.get()
             if not set(listened).isdisjoint(listeners):
-                node.evidence_not_recorded += (_UNKNOWN_SEARCH,)
+                root.evidence_not_recorded += (_UNKNOWN_SEARCH,)
                 _listeners_of_unknown_search.set(())
-        for listener in listeners:
-            listener.begun = True
-        self._copy(copies.copy_start, run, arguments, instance)
-        return OpenRun(run, listeners)
+        task_or_thread = current_task_or_thread()
+        return Run(root, kind=kind, task_or_thread=task_or_thread, listeners=listeners)
 
     @guard_hook
     def _copy(self, copy: Callable[..., object], *arguments: object) -> None:
@@ -370,10 +319,10 @@ class Recorder:
         """
         span = self._spans.get(id_, _NO_SPAN)
         # that of a step is not kept, because it holds the step's events
-        if span.kind in (None, "step") or not span.runs:
+        if span.kind in (None, "step"):
             self._spans.pop(id_, None)
-        node = span.node
-        if span.kind is None or node is None:
+        run, node = span.run, span.node
+        if span.kind is None or node is None or run is None:
             return
         if isinstance(result, AgentOutput) and span.kind == "step":
             self._copy(copies.note_reply_of_agent, node, result, _tick())
@@ -382,21 +331,13 @@ class Recorder:
         elif error is None:
             self._copy(copies.copy_result, span.kind, node, result, instance)
         _note_end(node, error)
-        for open_run in span.runs:
-            if node is open_run.run.root:
-                self._end_outermost_call(open_run, result, error)
-
-    def _end_outermost_call(
-        self, open_run: OpenRun, result: object, error: BaseException | None
-    ) -> None:
-        """End a run whose outermost call ended, or wait until its stream is read."""
-        if error is None:
-            self._copy(copies.copy_outcome, open_run.run, result)
-            self._end_or_wait_for_stream(open_run, result)
-        else:
+        if node is run.root and error is None:
+            self._copy(copies.copy_outcome, run, result)
+            self._end_or_wait_for_stream(run, result)
+        elif node is run.root:
             # an interrupt, such as a cancelled task, leaves the run incomplete
-            open_run.run.is_complete = isinstance(error, Exception)
-            self._end(open_run)
+            run.is_complete = isinstance(error, Exception)
+            self._end(run)
 
     @guard_hook
     def on_search_of_store(self, result: VectorStoreQueryResult) -> None:
@@ -421,55 +362,49 @@ class Recorder:
     # Streams
 
     @guard_hook
-    def _end_or_wait_for_stream(self, open_run: OpenRun, result: object) -> None:
+    def _end_or_wait_for_stream(self, run: Run, result: object) -> None:
         """End a run whose outermost call returned, or wait until its stream is read.
 
         A query engine's stream is read by the application. The answer of a chat engine
         is written by a thread or task of the engine, whoever reads it. The stream of a
         model that was called alone ends with the event of its whole reply.
         """
-        run = open_run.run
         response = copies.without_stop_event(result)
         is_models_stream = run.kind == "model" and isinstance(
             result, (Generator, AsyncGenerator)
         )
         run.is_streamed = is_models_stream or isinstance(response, copies.Streamed)
         if is_models_stream:
-            call_when_gone(result, self._end, open_run)
+            call_when_gone(result, self._end, run)
         elif _is_being_written(response):
-            open_run.awaited_response = id(response)
-            call_when_gone(response, self._end_stream, open_run, "", GeneratorExit())
-            self._end_if_written(open_run)
+            run.awaited_response = id(response)
+            call_when_gone(response, self._end_stream, run, "", GeneratorExit())
+            self._end_if_written(run)
         elif isinstance(response, copies.Streamed) and run.root.text is None:
             # calls while it is read belong to this run
             observe(
                 response,
-                partial(self._end_stream, open_run),
-                while_fetching=partial(_marked_as_reading, open_run),
+                partial(self._end_stream, run),
+                while_fetching=partial(_marked_as_reading, run),
             )
         else:
-            self._end(open_run)
+            self._end(run)
 
     @guard_hook
     def _note_written(
-        self,
-        open_runs: tuple[OpenRun, ...],
-        response_id: int,
-        text: str,
-        error: BaseException | None,
+        self, run: Run, response_id: int, text: str, error: BaseException | None
     ) -> None:
         """Keep the answer that a chat's engine has written.
 
         The chat itself may return before or after.
         """
-        for open_run in open_runs:
-            open_run.written.setdefault(response_id, (text.strip(), error))
-            self._end_if_written(open_run)
+        run.written.setdefault(response_id, (text.strip(), error))
+        self._end_if_written(run)
 
-    def _end_if_written(self, open_run: OpenRun) -> None:
+    def _end_if_written(self, run: Run) -> None:
         """End a run if the answer that it waits for is written, or broken off."""
-        if open_run.awaited_response in open_run.written:
-            self._end_stream(open_run, *open_run.written[open_run.awaited_response])
+        if run.awaited_response in run.written:
+            self._end_stream(run, *run.written[run.awaited_response])
 
     @guard_hook
     def on_model_chunk(
@@ -496,13 +431,13 @@ class Recorder:
             return  # without a stream: what the call returns is read at its end
         self._copy(copies.note_reply, call, reply)
         call.ended = _tick()
-        for open_run in span.runs:
-            if call is open_run.run.root and open_run.run.is_streamed:
-                self._end(open_run)
+        run = span.run
+        if run is not None and call is run.root and run.is_streamed:
+            self._end(run)
 
     @guard_hook
     def _end_stream(
-        self, open_run: OpenRun, answer_text: str, error: BaseException | None
+        self, run: Run, answer_text: str, error: BaseException | None
     ) -> None:
         """Record how a streamed answer ended, and end the run.
 
@@ -510,14 +445,13 @@ class Recorder:
         is", the run is not complete, and it has no error.
 
         Args:
-            open_run: The run.
+            run: The run.
             answer_text: The answer, or the part of it that was read.
             error: The error that broke it off, ``GeneratorExit`` if the application
                 stopped reading; None if it was read to its end.
         """
-        if open_run.ended:
+        if not run.listeners:
             return
-        run = open_run.run
         if error is None:
             run.root.text = answer_text
         else:
@@ -527,22 +461,18 @@ class Recorder:
             run.is_complete = False
             has_stopped_reading = isinstance(error, GeneratorExit)
             run.root.error = None if has_stopped_reading else _in_words(error)
-        self._end(open_run)
+        self._end(run)
 
     @guard_hook
-    def _end(self, open_run: OpenRun) -> None:
+    def _end(self, run: Run) -> None:
         """Forget the spans of a run, and hand the run to its listeners, once."""
         with self._lock:
-            if open_run.ended:
-                return
-            open_run.ended = True
-            for id_ in open_run.span_ids:
-                span = self._spans.get(id_, _NO_SPAN)
-                # another run goes on where a capture was opened within a run
-                if all(other.ended for other in span.runs):
-                    self._spans.pop(id_, None)
-        for listener in open_run.listeners:
-            listener.record(open_run.run)
+            listeners, run.listeners = run.listeners, ()
+            for id_ in run.span_ids:
+                self._spans.pop(id_, None)
+            run.span_ids.clear()
+        for listener in listeners:
+            listener.record(run)
 
 
 def _is_being_written(response: object) -> bool:
@@ -550,13 +480,6 @@ def _is_being_written(response: object) -> bool:
     if not isinstance(response, StreamingAgentChatResponse):
         return False
     return response.is_writing_to_memory
-
-
-def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
-    """Whether a span answers no user: the work of a judge or a memory."""
-    if kind not in ROOTS:
-        return False
-    return is_called_aside() or (bool(around.runs) and is_judge_work())
 
 
 def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
@@ -568,7 +491,7 @@ def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
         return around.node.kind == "model" and bool(around.node.prompt)
     if kind == "tool":
         return around.kind == "tool"
-    return kind == "write" or (kind == "predict" and bool(around.runs))
+    return kind == "write" or (kind == "predict" and around.run is not None)
 
 
 def _note_end(node: Node, error: BaseException | None) -> None:

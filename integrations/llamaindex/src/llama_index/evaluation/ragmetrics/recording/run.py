@@ -2,22 +2,35 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 
-from ragmetrics_core.capture import Tree
+from ragmetrics_core.capture import Listener, Tree
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@dataclass(slots=True, repr=False, eq=False, weakref_slot=True)
 class Run(Tree):
     """A tree as it is recorded, with what else is kept of the run.
 
-    Its root is the outermost call.
+    Attributes:
+        kind: What the outermost call, its root, does.
+        is_streamed: Whether its answer is read from a stream.
+        listeners: Who gets it once it has ended; nobody when it was handed over.
+        span_ids: The ids of the spans that are recorded as calls of it, while it goes
+            on.
+        written: The answers that chat engines wrote, and what broke them off, by the
+            identity of the streamed response.
+        awaited_response: The identity of the streamed chat response whose answer the
+            run waits for; None if it waits for none.
     """
 
-    kind: Kind = "query"  # what the outermost call does
-    is_streamed: bool = False  # its answer is read from a stream
+    kind: Kind = "query"
+    is_streamed: bool = False
+    listeners: tuple[Listener, ...] = ()
+    span_ids: list[str] = field(default_factory=list)
+    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
+    awaited_response: int | None = None
 
 
 def call_when_gone(
