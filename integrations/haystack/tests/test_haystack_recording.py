@@ -318,7 +318,7 @@ def test_internal_errors_stay_inside(
         raise ZeroDivisionError("secret text")
 
     expected = rag().run(inputs("q"))
-    for place in ("nodes.Copier.copied", "recorder.Node"):
+    for place in ("recorder.copied", "recorder.Node"):
         with monkeypatch.context() as patch, capture() as captured:
             patch.setattr(f"haystack_integrations.tracing.ragmetrics.{place}", broken)
             assert rag().run(inputs("q")) == expected

@@ -23,6 +23,7 @@ from haystack.dataclasses import (
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
+from ragmetrics_core.capture.kept_once import kept_once
 from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
 
 PIPELINE = "haystack.pipeline.run"
@@ -62,107 +63,75 @@ class CopiedMessage(Message):
         return evidence_in_reply({"content": self.text}, self.meta)
 
 
-class Copier:
-    """Copies what passes by in one run; a document that comes again is copied once."""
+def copied(value: object, depth: int = _DEPTH) -> Any:
+    """Copy a value, as objects of the core.
 
-    def __init__(self) -> None:
-        self._document_by_id: dict[str, Document] = {}
+    Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a
+    mapping with a tuple of one ``Document`` of the core. Lists become tuples.
+    Embeddings and objects of any other class become None.
 
-    def copied(self, value: object, depth: int = _DEPTH) -> Any:
-        """Copy a value, as objects of the core.
-
-        Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a
-        mapping with a tuple of one ``Document`` of the core. Lists become tuples.
-        Embeddings and objects of any other class become None.
-
-        Args:
-            value: A value of Haystack's or of the application.
-            depth: How many containers inside of each other are read; what lies deeper
-                becomes None.
-        """
-        if value is None or isinstance(
-            value, (str, bool, int, float, Document, Message, Answer)
-        ):
-            return value
-        if isinstance(value, haystack.Document):
-            return self._document(value)
-        if isinstance(value, ChatMessage):
-            return _message(value)
-        if isinstance(value, GeneratedAnswer):
-            return self._generated(value)
-        if isinstance(value, ExtractedAnswer):
-            return Answer(value.data, is_extracted=True, question=value.query)
-        if isinstance(value, BaseModel):
-            value = vars(value)
-        if depth == 0:
-            return None
-        if isinstance(value, Mapping):
-            return {
-                str(key): self.copied(element, depth - 1)
-                for key, element in value.items()
-            }
-        if isinstance(value, (list, tuple, set, frozenset)) and not _is_embedding(
-            value
-        ):
-            elements = list(value)
-            if _are_answers_of_one_conversation(value):
-                elements = elements[-1:]  # only the last one answers the question
-            return tuple(self.copied(element, depth - 1) for element in elements)
+    Args:
+        value: A value of Haystack's or of the application.
+        depth: How many containers inside of each other are read; what lies deeper
+            becomes None.
+    """
+    if value is None or isinstance(
+        value, (str, bool, int, float, Document, Message, Answer)
+    ):
+        return value
+    if isinstance(value, haystack.Document):
+        return _document(value)
+    if isinstance(value, ChatMessage):
+        return _message(value)
+    if isinstance(value, GeneratedAnswer):
+        return _generated(value)
+    if isinstance(value, ExtractedAnswer):
+        return Answer(value.data, is_extracted=True, question=value.query)
+    if isinstance(value, BaseModel):
+        value = vars(value)
+    if depth == 0:
         return None
-
-    def _document(self, document: haystack.Document) -> Document:
-        """Copy a document, unless it was copied before.
-
-        It then has the same text, score and names of metadata. Values of metadata are
-        not compared: an array has no single answer to that.
-        """
-        text = document.content or ""
-        metadata = document.meta or {}
-        copy = self._document_by_id.get(document.id)
-        is_equal = (
-            copy is not None
-            and copy.text == text
-            and copy.score == document.score
-            and copy.metadata.keys() == metadata.keys()
-        )
-        if copy is None or not is_equal:
-            copy = Document(text, document.id, document.score, dict(metadata))
-            self._document_by_id[document.id] = copy
-        return copy
-
-    def _generated(self, answer: GeneratedAnswer) -> Answer:
-        """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
-
-        The builder keeps the model's replies and the model's name in the answer's
-        metadata. Example: the reply "Thought: … Answer: Rome [1]" and a pattern that
-        cuts out "Rome [1]": the answer is "Rome [1]", and ``replies`` holds the whole
-        reply.
-        """
-        meta = answer.meta or {}
-        messages = meta.get("all_messages")
-        replies = []
-        for message in messages if isinstance(messages, list) else []:
-            text = message.text if isinstance(message, ChatMessage) else message
-            if isinstance(text, str) and text:
-                replies.append(text)
-        model = meta.get("model")
-        documents = answer.documents or ()
-        known = self._document_by_id  # but for the builder's own marks they are equal
-        return Answer(
-            answer.data,
-            replies=tuple(replies),
-            documents=tuple(
-                known.get(document.id) or self._document(document)
-                for document in documents
-            ),
-            question=answer.query,
-            model=model if isinstance(model, str) else None,
-        )
+    if isinstance(value, Mapping):
+        return {str(key): copied(element, depth - 1) for key, element in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)) and not _is_embedding(value):
+        elements = list(value)
+        if _are_answers_of_one_conversation(value):
+            elements = elements[-1:]  # only the last one answers the question
+        return tuple(copied(element, depth - 1) for element in elements)
+    return None
 
 
-def copied(value: object) -> Any:
-    """Copy a value that belongs to no run; see ``Copier``."""
-    return Copier().copied(value)
+def _document(document: haystack.Document) -> Document:
+    text, score = document.content or "", document.score
+    key = (haystack.Document, document.id, score, text, repr(document.meta))
+    return kept_once(
+        key, lambda: Document(text, document.id, score, dict(document.meta or {}))
+    )
+
+
+def _generated(answer: GeneratedAnswer) -> Answer:
+    """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
+
+    The builder keeps the model's replies and the model's name in the answer's
+    metadata. Example: the reply "Thought: … Answer: Rome [1]" and a pattern that
+    cuts out "Rome [1]": the answer is "Rome [1]", and ``replies`` holds the whole
+    reply.
+    """
+    meta = answer.meta or {}
+    messages = meta.get("all_messages")
+    replies = []
+    for message in messages if isinstance(messages, list) else []:
+        text = message.text if isinstance(message, ChatMessage) else message
+        if isinstance(text, str) and text:
+            replies.append(text)
+    model = meta.get("model")
+    return Answer(
+        answer.data,
+        replies=tuple(replies),
+        documents=tuple(map(_document, answer.documents or ())),
+        question=answer.query,
+        model=model if isinstance(model, str) else None,
+    )
 
 
 def _is_embedding(value: Collection[Any]) -> bool:
@@ -333,7 +302,6 @@ class Run:
         self.paused = False  # a breakpoint stopped it
         self.task_or_thread = task_or_thread  # the thread and task that it began in
         self.listeners = listeners  # who gets it once it has ended
-        self.copier = Copier()
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans)"

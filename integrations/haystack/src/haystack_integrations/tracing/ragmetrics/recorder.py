@@ -24,6 +24,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     PIPELINE,
     Node,
     Run,
+    copied,
     tick,
 )
 
@@ -101,9 +102,9 @@ class TeeSpan(Span):
         if self.node.operation not in KEPT:
             return
         if key in _INPUTS:
-            self.node.input = self.run.copier.copied(value) or {}
+            self.node.input = copied(value) or {}
         elif key in _OUTPUTS:
-            self.node.output = self.run.copier.copied(value)
+            self.node.output = copied(value)
 
     @guard_hook
     def closed(self, error: BaseException | None) -> None:
@@ -228,7 +229,7 @@ class Tee(Tracer):
         node = _node(operation, tags, node_around)
         if operation == PIPELINE:  # only a pipeline has its input already
             data = tags.get("haystack.pipeline.input_data")
-            node.input = run.copier.copied(data) or {}
+            node.input = copied(data) or {}
         run.nodes.append(node)
         span = TeeSpan(inner_span, run, node, current_before=current_span)
         # A pipeline's span never is the current one: its components name it as their

@@ -49,6 +49,7 @@ from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document, Message, Node, ToolCall
+from ragmetrics_core.capture.kept_once import kept_once
 from ragmetrics_core.capture.plain_values import (
     answer_in,
     answer_text,
@@ -76,8 +77,6 @@ Returned = _Response | AgentOutput  # what engines and agents return
 _OBSERVATION = re.compile(
     r"^Observation: (.*?)\n(?=Thought: )", re.MULTILINE | re.DOTALL
 )
-_MOST_RECENT = 1_000
-_recent_documents: dict[tuple[object, ...], Document] = {}  # by their fields
 _conversations: dict[int, str] = {}  # names, by the identity of the memory
 
 
@@ -504,22 +503,16 @@ def document_of(scored_node: NodeWithScore) -> Document:
     """
     node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
-    text_for_models = (
-        node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
-    )
     score = None if scored_node.score is None else float(scored_node.score)
-    forms = () if alone == text_for_models else (alone,)
-    return _kept_once(
-        Document(text_for_models, node.node_id, score, dict(node.metadata), forms)
-    )
 
+    def copy() -> Document:
+        text = node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
+        forms = () if alone == text else (alone,)
+        return Document(text, node.node_id, score, dict(node.metadata), forms)
 
-def _kept_once(document: Document) -> Document:
-    """The document; equal ones that runs tell of again and again take memory once."""
-    if len(_recent_documents) >= _MOST_RECENT:
-        _recent_documents.clear()
-    fields = (document.id, document.text, document.score, document.forms)
-    return _recent_documents.setdefault((*fields, repr(document.metadata)), document)
+    not_shown = tuple(node.excluded_llm_metadata_keys)
+    key = (type(node), node.node_id, score, alone, repr(node.metadata), not_shown)
+    return kept_once(key, copy)
 
 
 def documents_of(value: object) -> tuple[Document, ...]:
@@ -678,8 +671,7 @@ def sources_of(result: object) -> tuple[Document, ...]:
 def plain(value: object, depth: int = 6) -> Any:
     """Turn a value into plain data, so that keys and paths can be looked up in it.
 
-    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": [the documents],
-    "metadata": …}.
+    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": [the documents]}.
 
     Args:
         value: What a call was given or returned.
@@ -698,7 +690,6 @@ def plain(value: object, depth: int = 6) -> Any:
         return {
             "response": answer_of(value),
             "source_nodes": list(sources_of(value)),
-            "metadata": plain(getattr(value, "metadata", None), depth - 1),
         }
     if isinstance(value, Event):
         value = fields_of(value)
