@@ -26,7 +26,7 @@ from llama_index.core.chat_engine.types import (
     AgentChatResponse,
 )
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.llms import ChatMessage, MessageRole
+from llama_index.core.llms import ChatMessage, CompletionResponse, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
@@ -249,6 +249,27 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
         assert sample.capture.complete
     assert len(captured.samples) == 2
     assert not captured.problems
+
+
+def test_a_stream_of_a_model_without_the_frameworks_callback(kit: ModuleType) -> None:
+    """No event tells what the model replied: the application reads it."""
+
+    class Bare(kit.ScriptedLLM):
+        def stream_complete(
+            self, prompt: str, formatted: bool = False, **kwargs: Any
+        ) -> Any:
+            said = self._said(prompt)
+            yield CompletionResponse(text=said, delta=said)
+
+    engine = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "Anna lit the lamp.")]),
+        response_synthesizer=get_response_synthesizer(llm=Bare(), streaming=True),
+    )
+    with capture() as captured:
+        engine.query("Who lit the lamp?").print_response_stream()
+    (sample,) = captured.samples
+    assert (sample.answer, sample.capture.grade) == ("The answer.", "exact")
+    assert sample.capture.evidence_from == "prompt"
 
 
 class FallingBack(CustomQueryEngine):

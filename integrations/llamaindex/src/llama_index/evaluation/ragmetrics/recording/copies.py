@@ -376,6 +376,16 @@ def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
     return "\n".join(text for text in texts if text)
 
 
+def note_streamed_reply(root: Node, text: str) -> None:
+    """Take a stream that was read for the reply of the last model, if no event told one.
+
+    A model's class that lacks the framework's callback on its stream tells none.
+    """
+    models = [node for node in root.walk() if node.kind == "model"]
+    if models and models[-1].reply is None and models[-1].error is None:
+        models[-1].reply = Message("assistant", text)
+
+
 def note_reply(node: Node, response: object, llm: object = None) -> None:
     """Write into the call of a model what it said, and what its provider found.
 

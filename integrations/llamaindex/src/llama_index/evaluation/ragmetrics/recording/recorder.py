@@ -454,6 +454,7 @@ class Recorder:
             return
         if error is None:
             run.root.text = answer_text
+            self._copy(copies.note_streamed_reply, run.root, answer_text)
         else:
             # what was written by the time that the chat returned may not have been read
             run.root.text = None
