@@ -236,10 +236,7 @@ def test_names() -> None:
         LangChainModel("gpt-4o-mini")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("judge_async", [False, True])
-def test_tracing_does_not_see_the_judge(
-    judge_async: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tracing_does_not_see_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     enabled = []
 
@@ -247,24 +244,8 @@ def test_tracing_does_not_see_the_judge(
         enabled.append(get_tracing_context()["enabled"])
         return YES
 
-    complete(LangChainModel(RunnableLambda(look), judge_async=judge_async))
+    complete(LangChainModel(RunnableLambda(look)))
     assert enabled == [False]
-
-
-def test_async_api() -> None:
-    threads = []
-
-    async def answer(said: Sequence[BaseMessage]) -> str:
-        await asyncio.sleep(0)
-        threads.append(threading.get_ident())
-        return YES
-
-    model = LangChainModel(
-        RunnableLambda(lambda said: "sync", afunc=answer), judge_async=True
-    )
-    assert complete(model).choices[0].text == YES
-    assert threads == [threading.get_ident()]
-    assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
 
 
 class StatusError(Exception):
@@ -299,12 +280,9 @@ class StatusError(Exception):
         (errors.ContentRefused("refused"), errors.ContentRefused),
     ],
 )
-@pytest.mark.parametrize("judge_async", [False, True])
-def test_errors_become_ours(
-    raised: Exception, expected: type[Exception], judge_async: bool
-) -> None:
+def test_errors_become_ours(raised: Exception, expected: type[Exception]) -> None:
     with pytest.raises(errors.JudgeError) as caught:
-        complete(LangChainModel(Provider(replies=raised), judge_async=judge_async))
+        complete(LangChainModel(Provider(replies=raised)))
     assert type(caught.value) is expected
     assert "secret" not in str(caught.value)
 
