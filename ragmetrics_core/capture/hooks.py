@@ -309,14 +309,12 @@ class Listeners:
         listeners = self.open  # another thread may open and close some meanwhile
         if not listeners or is_judge_work():
             return ()
-        watches = [listener for listener in listeners if listener.everywhere]
-        blocks = [listener for listener in listeners if not listener.everywhere]
-        listeners_around = _listeners_around.get()
-        blocks_around = [block for block in blocks if block in listeners_around]
-        if not blocks_around:
-            for block in blocks:
-                block.missed = True
-        return (*watches, *blocks_around)
+        around = _listeners_around.get()
+        here = tuple([each for each in listeners if each.everywhere or each in around])
+        if len(here) < len(listeners) and all(each.everywhere for each in here):
+            for listener in listeners:
+                listener.missed = not listener.everywhere
+        return here
 
     def begin(self) -> tuple[Listener, ...]:
         """Return the listeners that get a run beginning now; each notes that it began."""

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
 from langchain_ragmetrics import add_documents, capture, observe
-from langchain_ragmetrics.values import Copier
+from langchain_ragmetrics.values import Snapshots
 from langgraph.graph import START, StateGraph
 
 ROME = "Rome is the capital of Italy, and lies on the river Tiber."
@@ -129,7 +129,7 @@ def test_a_search_of_an_observed_store_belongs_to_the_model_that_shows_what_it_f
 def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(self: Copier, value: object, depth: int = 4) -> object:
+    def broken(self: Snapshots, value: object, depth: int = 4) -> object:
         if isinstance(value, list):
             raise TypeError("no copy")
         return value
@@ -137,7 +137,7 @@ def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
     def search(question: str) -> str:
         return store().similarity_search(question)[0].page_content
 
-    monkeypatch.setattr(Copier, "copied", broken)
+    monkeypatch.setattr(Snapshots, "documents", broken)
     with capture() as captured:
         assert RunnableLambda(search).invoke(QUESTION) == ROME
     assert any("on_retriever_end" in words for words in captured.problems.counts)

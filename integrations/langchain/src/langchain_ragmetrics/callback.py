@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from langchain_ragmetrics.capturing import ADAPTER
 from langchain_ragmetrics.model import LangChainJudge, as_judge
+from langchain_ragmetrics.recording.calls import Run
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.recording.run import AnyRun
 from ragmetrics_core import Limits
 from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.capture.captured import Redact
@@ -19,7 +19,7 @@ from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.reporting.report import Sink
 
 
-class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
+class RagMetricsCallback(Recorder, BackgroundEvaluator[Run]):
     """Evaluates every chain, agent or graph that it is passed to.
 
     The application never waits for it.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.tracers.context import register_configure_hook
 
+from langchain_ragmetrics.recording.calls import Run, as_run
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.recording.run import AnyRun, as_run
 from langchain_ragmetrics.recording.stores import StoreSearches
 from langchain_ragmetrics.recording.tree import trees
 from ragmetrics_core.capture import FrontDoor, Listener, Listeners
@@ -63,7 +63,7 @@ RECORDER = Recorder(
 _SEARCHES = StoreSearches()
 
 # makes this adapter's three functions
-ADAPTER = FrontDoor[AnyRun](
+ADAPTER = FrontDoor[Run](
     LISTENERS,
     trees,
     _as_judge,

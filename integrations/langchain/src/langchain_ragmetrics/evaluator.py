@@ -11,7 +11,7 @@ from langsmith.schemas import Example, RunBase
 
 from langchain_ragmetrics.capturing import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from langchain_ragmetrics.recording.tree import error_of
+from langchain_ragmetrics.recording.tree import error_in_words
 from langchain_ragmetrics.values import plain
 from ragmetrics_core import Sample
 from ragmetrics_core.capture.plain_values import (
@@ -212,7 +212,7 @@ def _plain_sample(run: RunBase) -> Sample:
         question=question_in(plain(run.inputs)),
         contexts=contexts,
         answer=None if run.error else answer,
-        error=error_of(run),
+        error=error_in_words(run.error),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
-from langchain_ragmetrics.recording.run import ADD_DOCUMENTS
+from langchain_ragmetrics.recording.calls import ADD_DOCUMENTS
 from langchain_ragmetrics.recording.stores import SEARCHES, reported, search_reported
 
 Store = TypeVar("Store", bound=VectorStore)

@@ -2,13 +2,12 @@
 
 import copy
 import dataclasses
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document as CapturedDocument
@@ -22,42 +21,50 @@ from ragmetrics_core.data.messages import (
     unwrap_message,
 )
 
+_Value = TypeVar("_Value")
 _DEPTH_COPIED = 4
 # deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
 _DEPTH_READ = 10
+_PLAIN = (str, int, float, CapturedDocument, Message)
+_MAPPINGS = (dict, Mapping)  # a dict is told at once
 _SHORT = 8  # items; a list of more numbers is a vector
-_NO_NAMES: set[str] = set()  # one for all copies
 
 
-class Copier:
-    """Takes snapshots of what passes by in one root; later steps cannot change them.
+class Snapshots:
+    """Takes what passes by in one run; later steps cannot change it.
 
-    What one step returns and the next one takes is one object: it is copied once.
+    Documents and messages become the core's, and equal ones are one object.
     """
 
     def __init__(self) -> None:
-        # by the identity of an object: the object, what it held, and its copy
-        self._copies: dict[int, tuple[object, list[object], Any]] = {}
+        self._known: dict[tuple[object, ...], Any] = {}
+        # by the identity of a document of the application: it, and ours
+        self._documents: dict[int, tuple[Document, CapturedDocument]] = {}
 
-    def forget(self) -> None:
-        """Let go of the application's objects: their root has ended."""
-        self._copies.clear()
+    def once(self, value: _Value) -> _Value:
+        """The value; equal texts and messages are one object."""
+        key: tuple[object, ...] = (value,)
+        if isinstance(value, Message):
+            ids_of_calls = [call.id for call in value.tool_calls]
+            key = (value.role, value.text, *ids_of_calls)
+        known: _Value = self._known.setdefault(key, value)
+        return known if known == value else value
 
     def copied(self, value: object, depth: int = _DEPTH_COPIED) -> Any:
         """Take a snapshot of what a run was given or returned.
 
-        Containers, documents, messages and other objects with fields are copied; what
-        else they hold is shared. Example: of {"docs": [document]} the mapping, the list
-        and the document are copied. A long list of numbers, such as an embedding, is
-        shared as well: no rule reads it, and to copy the embeddings of a step would
-        hold the application up.
+        Containers and objects with fields are copied; what else they hold is shared. A
+        long list of numbers, such as an embedding, is shared as well: no rule reads it,
+        and to copy the embeddings of a step would hold the application up.
 
         Args:
             value: What a run was given or returned, or a part of it.
             depth: How many containers inside of each other are copied.
         """
-        if value is None or isinstance(value, (str, int, float)):
+        if value is None or isinstance(value, (int, float)):
             return value
+        if isinstance(value, str):
+            return self.once(value)
         if isinstance(value, dict) and depth > 0:
             return {
                 key: self.copied(element, depth - 1) for key, element in value.items()
@@ -67,41 +74,60 @@ class Copier:
                 return value
             elements = [self.copied(element, depth - 1) for element in value]
             return elements if type(value) is list else tuple(elements)
-        if isinstance(value, BaseModel):
-            return self._object(value)
-        if is_command(value):
-            return dataclasses.replace(value, update=self.copied(value.update))
-        is_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
-        return copy.copy(value) if is_dataclass else value
+        if type(value) is Document:
+            return self._document(value)
+        if isinstance(value, BaseMessage):
+            return self.once(message_of(value))
+        return copy.copy(value) if fields_of(value) is not None else value
 
-    def _object(self, value: BaseModel) -> Any:
-        """Copy a document, a message or a state, unless its copy holds the same.
+    def documents(self, value: object, depth: int = _DEPTH_COPIED) -> Any:
+        """Take of a value only the documents that it holds, under the names where they stand.
 
-        A document's metadata are copied with it, and the documents that a tool returned
-        beside its message.
+        Example: {"question": "Who?", "found": [document], "kept": []} gives {"found":
+        (document,), "kept": ()}. An empty list may say that documents were dropped.
+        None if a value holds neither.
         """
-        held = list(vars(value).values())
-        if isinstance(value, Document):
-            held += value.metadata.values()
-        known = self._copies.get(id(value))
-        if known is not None and _are_the_same(held, known[1]):
-            return known[2]
-        parts: dict[str, object] = {}
-        if isinstance(value, Document):
-            parts["metadata"] = dict(value.metadata)
-        if isinstance(value, ToolMessage):
-            parts["artifact"] = self.copied(value.artifact)
-        snapshot = value.model_copy(update=parts)
-        # which of its fields were given is no part of what it holds
-        object.__setattr__(snapshot, "__pydantic_fields_set__", _NO_NAMES)
-        self._copies[id(value)] = value, held, snapshot
-        return snapshot
+        if value is None or isinstance(value, (str, int, float)):
+            return None
+        if isinstance(value, (list, tuple)):
+            if depth == 0 or _looks_like_vector(value):
+                return None
+            scored = _document(value) if len(value) == 2 else None
+            if scored is not None:
+                return scored
+            parts = [self.documents(element, depth - 1) for element in value]
+            held = tuple([part for part in parts if part is not None])
+            return held if held or not value else None
+        if type(value) is Document:
+            return self._document(value)
+        if type(value) is not dict and isinstance(value, BaseMessage):
+            return None
+        fields = fields_of(value)
+        if not fields:
+            return None
+        document = _document_of_fields(fields)
+        if document is not None or depth == 0:
+            return document
+        by_name = {}
+        for name, field in fields.items():
+            part = self.documents(field, depth - 1)
+            if part is not None:
+                by_name[str(name)] = part
+        return by_name or None
 
-
-def _are_the_same(held: Sequence[object], held_before: Sequence[object]) -> bool:
-    """Whether an object holds the very objects that it held before."""
-    is_as_long = len(held) == len(held_before)
-    return is_as_long and all(map(operator.is_, held, held_before))
+    def _document(self, value: Document) -> CapturedDocument:
+        """The core's document; the same one while the application does not change it."""
+        known = self._documents.get(id(value), (value, None))[1]
+        if (
+            known is not None
+            and known.text == value.page_content
+            and known.id == value.id
+            and known.metadata == value.metadata
+        ):
+            return known
+        document = _document_of(value.page_content, value.id, value.metadata)
+        self._documents[id(value)] = value, document
+        return document
 
 
 def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
@@ -116,7 +142,7 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
         containers: The containers that it stands in, from the outermost. One of these
             within itself is empty, and so is what lies deeper than ten containers.
     """
-    if value is None or isinstance(value, (str, int, float)):
+    if value is None or isinstance(value, _PLAIN):
         return value
     document_or_message = _document(value) or message_of(value)
     if document_or_message is not None:
@@ -187,12 +213,18 @@ def _document(value: object) -> CapturedDocument | None:
         if document is None:
             return None
         return dataclasses.replace(document, score=float(score))
-    if isinstance(value, Mapping):
-        fields = unwrap_message(value).fields
-        text = fields.get("page_content")
-        if isinstance(text, str):
-            return _document_of(text, fields.get("id"), fields.get("metadata"))
+    if isinstance(value, _MAPPINGS):
+        return _document_of_fields(value)
     return None
+
+
+def _document_of_fields(value: Mapping[Any, Any]) -> CapturedDocument | None:
+    """Read a document that is stored as its fields; None if they are of anything else."""
+    fields = unwrap_message(value).fields if "lc" in value else value
+    text = fields.get("page_content")
+    if not isinstance(text, str):
+        return None
+    return _document_of(text, fields.get("id"), fields.get("metadata"))
 
 
 def _document_of(text: str, name: object, metadata: object) -> CapturedDocument:
@@ -203,19 +235,19 @@ def _document_of(text: str, name: object, metadata: object) -> CapturedDocument:
     """
     metadata_copied = (
         {str(key): entry for key, entry in metadata.items()}
-        if isinstance(metadata, Mapping)
+        if isinstance(metadata, _MAPPINGS)
         else {}
     )
-    score = next(
-        (
-            float(metadata_copied[key])
-            for key in SCORE_KEYS
-            if _is_number(metadata_copied.get(key))
-        ),
-        None,
-    )
+    scores = [
+        float(metadata_copied[key])
+        for key in SCORE_KEYS
+        if key in metadata_copied and _is_number(metadata_copied[key])
+    ]
     return CapturedDocument(
-        text, name if isinstance(name, str) else None, score, metadata_copied
+        text,
+        name if isinstance(name, str) else None,
+        scores[0] if scores else None,
+        metadata_copied,
     )
 
 
@@ -328,7 +360,7 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
     Example: a dataclass ``State(question="Who?")`` gives {"question": "Who?"}. None for
     anything else, and for commands of LangGraph: their fields say nothing.
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return value
     if is_command(value):
         return None

@@ -1,7 +1,7 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
+import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,14 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from langchain_ragmetrics.recording.run import TAGS_READ, Run
-from langchain_ragmetrics.recording.tree import (
-    CALL,
-    METADATA_READ,
-    PARAMETERS,
-    TASK_OR_THREAD,
-)
-from langchain_ragmetrics.values import Copier
+from langchain_ragmetrics.recording.calls import Call, Recording, Run
 from ragmetrics_core.capture import guard_hook
 from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
 from ragmetrics_core.models.judge_work import is_judge_work
@@ -36,7 +29,7 @@ class Recorder(BaseCallbackHandler):
 
     Attributes:
         problems: Internal errors.
-        open: All runs of roots that go on, by id.
+        open: All calls of roots that go on, by id.
     """
 
     run_inline = True
@@ -48,7 +41,7 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         self.problems = problems
         self._get_receivers = get_receivers
-        self.open: dict[UUID | None, Run] = {}
+        self.open: dict[UUID | None, Call] = {}
         # by the id of each open root, the oldest first: the functions that get it
         self._roots: dict[UUID, tuple[Receiver, ...]] = {}
 
@@ -67,28 +60,24 @@ class Recorder(BaseCallbackHandler):
     def on_chain_start(
         self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **details: Any
     ) -> None:
-        """Copy the inputs of a step."""
-        if run := self._run_began(
-            details.get("run_type") or "chain", serialized, run_id, details
-        ):
-            run.inputs = _named("input", run.copier.copied(inputs))
+        """Note what a step is given."""
+        run_type = details.get("run_type") or "chain"
+        if call := self._begun(run_type, serialized, run_id, details):
+            call.recording.give(call, _named("input", inputs))
 
     @guard_hook
     def on_chain_end(
         self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any
     ) -> None:
-        """Copy the outputs of a step, and its inputs if they were streamed in."""
-        if run := self._run_going(run_id, inputs):
-            self._run_ended(run, _named("output", run.copier.copied(outputs)))
+        """Note what a step returned, and what it was given if that was streamed in."""
+        self._end(run_id, _named("output", outputs), inputs=inputs)
 
     @guard_hook
     def on_chain_error(
         self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any
     ) -> None:
-        """Note the error of a run."""
-        if run := self._run_going(run_id, inputs):
-            run.error = words_of(error, repr)
-            self._run_ended(run, {})
+        """Note the error of a call."""
+        self._end(run_id, {}, words_of(error, repr), inputs)
 
     on_llm_error = on_tool_error = on_retriever_error = on_chain_error
 
@@ -101,10 +90,10 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         **details: Any,
     ) -> None:
-        """Copy the messages that a chat model is shown."""
-        if run := self._run_began("chat_model", serialized, run_id, details):
-            run.inputs = {"messages": run.copier.copied(messages)}
-            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
+        """Note the messages that a chat model is shown."""
+        if call := self._begun("chat_model", serialized, run_id, details):
+            parameters = _parameters_sent(serialized, details)
+            call.recording.give(call, {"messages": messages}, parameters)
 
     @guard_hook
     def on_llm_start(
@@ -115,22 +104,21 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         **details: Any,
     ) -> None:
-        """Keep what the model is shown."""
-        if run := self._run_began("llm", serialized, run_id, details):
-            run.inputs = {"prompts": list(prompts)}
-            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
+        """Note what a model of texts is shown."""
+        if call := self._begun("llm", serialized, run_id, details):
+            parameters = _parameters_sent(serialized, details)
+            call.recording.give(call, {"prompts": prompts}, parameters)
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Keep what the model said first: its text, and its message."""
-        if run := self._run_going(run_id):
-            # of several replies to the first batch, the first one
-            first_generation = []
-            if response.generations and response.generations[0]:
-                generation = response.generations[0][0]
-                message = run.copier.copied(getattr(generation, "message", None))
-                first_generation = [{"text": generation.text, "message": message}]
-            self._run_ended(run, {"generations": [first_generation]})
+        """Note what the model said first: its text, and its message."""
+        # of several replies to the first batch, the first one
+        first_generation = []
+        if response.generations and response.generations[0]:
+            generation = response.generations[0][0]
+            message = getattr(generation, "message", None)
+            first_generation = [{"text": generation.text, "message": message}]
+        self._end(run_id, {"generations": [first_generation]})
 
     @guard_hook
     def on_tool_start(
@@ -141,126 +129,124 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         **details: Any,
     ) -> None:
-        """Copy the inputs of a tool."""
-        if run := self._run_began("tool", serialized, run_id, details):
-            arguments = details.get("inputs") or input_str
-            run.inputs = _named("input", run.copier.copied(arguments))
-            run.extra[CALL] = details.get("tool_call_id")
+        """Note what a tool is asked."""
+        if call := self._begun("tool", serialized, run_id, details):
+            arguments = _named("input", details.get("inputs") or input_str)
+            call.recording.give(
+                call, arguments, tool_call_id=details.get("tool_call_id")
+            )
 
     @guard_hook
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Copy what a tool returned, the documents of its artifact included."""
-        if run := self._run_going(run_id):
-            self._run_ended(run, {"output": run.copier.copied(output)})
+        """Note what a tool returned, the documents of its artifact included."""
+        self._end(run_id, {"output": output})
 
     @guard_hook
     def on_retriever_start(
         self, serialized: dict[str, Any], query: str, *, run_id: UUID, **details: Any
     ) -> None:
-        """Keep the query of a retriever."""
-        if run := self._run_began("retriever", serialized, run_id, details):
-            run.inputs = {"query": query}
+        """Note the query of a retriever."""
+        if call := self._begun("retriever", serialized, run_id, details):
+            call.recording.give(call, {"query": query})
 
     @guard_hook
     def on_retriever_end(
         self, documents: Sequence[Document], *, run_id: UUID, **_: Any
     ) -> None:
-        """Copy the documents of a retriever."""
-        if run := self._run_going(run_id):
-            self._run_ended(run, {"documents": run.copier.copied(documents)})
+        """Note the documents of a retriever."""
+        self._end(run_id, {"documents": documents})
 
-    def _run_began(
+    def _begun(
         self,
-        kind: str,
+        run_type: str,
         serialized: dict[str, Any] | None,
         run_id: UUID,
         details: dict[str, Any],
-    ) -> Run | None:
-        """Begin to record a run: a call of a step, model, tool or retriever.
+    ) -> Call | None:
+        """Begin to record a call of a step, model, tool or retriever.
 
         Example: a chain begins as a root, and the retriever inside it as its child.
-        Returns None if the run is recorded already, because the handler was attached
+        Returns None if the call is recorded already, because the handler was attached
         twice, or if nobody is to get the root.
 
         Args:
-            kind: What runs, such as "tool".
-            serialized: LangChain's description of what runs.
-            run_id: Its id.
+            run_type: What is called, such as "tool".
+            serialized: LangChain's description of what is called.
+            run_id: The call's id.
             details: Further arguments of LangChain's callback.
         """
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id"))
-        tags = tuple(details.get("tags") or ())
-        # Who gets the run once it has ended, such as a ``capture()`` block: nobody, if it
-        # is the work of a judge, which is no part of what is evaluated.
-        is_of_application = parent is None and not is_judge_work()
-        receivers = self._get_receivers() if is_of_application else ()
-        if parent is None and not receivers:
-            return None
-        metadata = details.get("metadata") or {}
-        # a graph has many runs: of those inside it only what the rules read is kept
-        if parent is not None:
-            tags = tuple(tag for tag in tags if tag.startswith(TAGS_READ))
-            metadata = {key: metadata[key] for key in METADATA_READ if key in metadata}
-        run = Run(
-            run_id,
-            _name_of_run(serialized or {}, details),
-            kind,
-            tags,
-            {"metadata": metadata} if metadata else {},
-            Copier() if parent is None else parent.copier,
-        )
+        receivers: tuple[Receiver, ...] = ()
         if parent is None:
-            self._add_root(run, receivers)
+            # Who gets the run once it has ended, such as a ``capture()`` block: nobody,
+            # if it is the work of a judge, which is no part of what is evaluated.
+            receivers = () if is_judge_work() else self._get_receivers()
+            if not receivers:
+                return None
+            recording = Recording(current_task_or_thread())
         else:
-            parent.child_runs.append(run)
-        self.open[run_id] = run
-        return run
+            recording = parent.recording
+        call = recording.begin(
+            run_id,
+            parent,
+            run_type,
+            _name_of_run(serialized or {}, details),
+            time.time(),
+            tags=details.get("tags") or (),
+            metadata=details.get("metadata") or {},
+        )
+        self.open[run_id] = call
+        if receivers:
+            self._roots[run_id] = receivers
+            if len(self._roots) > _MOST_OPEN:
+                self._forget_oldest()
+        return call
 
-    def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
-        """Note who gets a root when it has ended; forget the oldest of too many."""
-        self._roots[root.id] = receivers
-        root.extra[TASK_OR_THREAD] = current_task_or_thread()
-        if len(self._roots) > _MOST_OPEN:
-            oldest_id = next(iter(self._roots))
-            self._forget(self.open[oldest_id])
-            self.problems.note(
-                f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
-            )
+    def _forget_oldest(self) -> None:
+        """Forget the oldest of too many roots, which perhaps never end."""
+        oldest_id = next(iter(self._roots))
+        del self._roots[oldest_id]
+        self._forget(self.open[oldest_id].recording)
+        self.problems.note(
+            f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
+        )
 
-    def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
-        """The run of this id, if it goes on; else None.
+    def _end(
+        self,
+        run_id: UUID,
+        outputs: dict[str, Any],
+        error: str | None = None,
+        inputs: Any = None,
+    ) -> None:
+        """Record the end of a call. A root is handed on then, and forgotten.
 
         Args:
-            run_id: The id.
-            inputs: Inputs that were streamed in, which become the run's; None if its
-                inputs were known at the start.
+            run_id: The call's id.
+            outputs: What it returned.
+            error: The words of the error that it ended with.
+            inputs: Inputs that were streamed in; None if they were known at the start.
         """
-        run = self.open.get(run_id)
-        if run is None or run.end_time is not None:
-            return None
+        call = self.open.get(run_id)
+        if call is None:
+            return
+        recording = call.recording
+        receivers = self._roots.pop(run_id, ())
+        if receivers:
+            self._forget(recording)
         if inputs is not None:
-            run.inputs = _named("input", run.copier.copied(inputs))
-        return run
-
-    def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
-        """Record the end of a run. A root is handed on then, and forgotten."""
-        run.outputs = outputs
-        run.end_time = datetime.now(UTC)
-        if run.id in self._roots:
-            for receive in self._forget(run):
+            recording.give(call, _named("input", inputs))
+        recording.end(call, outputs, error, time.time())
+        if receivers:
+            run = recording.run()
+            for receive in receivers:
                 receive(run)
 
-    def _forget(self, root: Run) -> tuple[Receiver, ...]:
-        """Forget a root and all runs inside it; return who was to get the root."""
-        root.copier.forget()
-        below = [root]
-        while below:
-            run = below.pop()
-            self.open.pop(run.id, None)
-            below += run.child_runs
-        return self._roots.pop(root.id, ())
+    def _forget(self, recording: Recording) -> None:
+        """Forget all calls of a root."""
+        for run_id in list(recording.ids):
+            self.open.pop(run_id, None)
 
 
 def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:

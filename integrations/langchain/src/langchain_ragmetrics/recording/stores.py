@@ -19,8 +19,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
+from langchain_ragmetrics.recording.calls import STORE_SEARCH
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.recording.run import STORE_SEARCH
 
 # "similarity_search", "asimilarity_search_with_score" and the like
 SEARCHES = frozenset(
