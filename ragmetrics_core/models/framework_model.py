@@ -9,7 +9,7 @@ kept for the process only, and whoever wants more gives ``cache_key=``.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -24,7 +24,9 @@ from ragmetrics_core.models.chat import (
 from ragmetrics_core.models.judge_work import judge_context
 from ragmetrics_core.models.threads import call_in_thread
 
-Exchange = tuple[Callable[[], Any], Callable[[Any], ChatReply]]
+Exchange = tuple[
+    Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]
+]
 
 
 class FrameworkModel(ChatModel):
@@ -38,6 +40,7 @@ class FrameworkModel(ChatModel):
         held: The object.
         name: Name in results.
         capabilities: What it can do, as far as known.
+        judge_async: Await its async API on the judges' event loop instead.
         cache_key: What beside the name changes its replies; by default its own
             serialised form, without secrets.
     """
@@ -49,11 +52,13 @@ class FrameworkModel(ChatModel):
         held: object,
         name: str,
         capabilities: Capabilities,
+        judge_async: bool,
         cache_key: str | None,
     ) -> None:
         self._held = held
         self.name = name
         self._capabilities = capabilities
+        self._judge_async = judge_async
         self._cache_key = cache_key
 
     def __repr__(self) -> str:
@@ -86,10 +91,15 @@ class FrameworkModel(ChatModel):
     async def _ask_framework(self, request: ChatRequest) -> ChatReply:
         """Send a request to the framework's object, where no tracing sees it.
 
-        Example: for a model of LangChain it calls ``invoke`` in a thread. If this
-        coroutine is cancelled, the call is given up.
+        Example: for a model of LangChain it calls ``invoke`` in a thread, or awaits
+        ``ainvoke``.
+
+        The sync API is called in a thread of its own; with ``judge_async`` the async
+        API is awaited on this loop. If this coroutine is cancelled, the call is given
+        up.
         """
-        call, read_reply = self._exchange(request)
+        # The sync call, the async call, and the reader of what either returns.
+        call, acall, read_reply = self._exchange(request)
 
         # Two kinds of tracers must not see the call: ``_quiet`` hides it from those of
         # the framework, ``judge_context`` from those set in a context variable.
@@ -97,11 +107,21 @@ class FrameworkModel(ChatModel):
             with self._quiet():
                 return read_reply(call())
 
-        task = asyncio.wrap_future(
-            call_in_thread(
-                call_quietly, context=judge_context(), name="ragmetrics-model"
+        async def await_quietly() -> ChatReply:
+            with self._quiet():
+                return read_reply(await acall())
+
+        task: asyncio.Future[ChatReply]
+        if self._judge_async:
+            task = asyncio.get_running_loop().create_task(
+                await_quietly(), context=judge_context()
             )
-        )
+        else:
+            task = asyncio.wrap_future(
+                call_in_thread(
+                    call_quietly, context=judge_context(), name="ragmetrics-model"
+                )
+            )
         try:
             # Raises only if this coroutine is cancelled. What the call raises is raised
             # by ``result``, below.
@@ -122,7 +142,8 @@ class FrameworkModel(ChatModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make a request ready; return how it is sent and how its result is read.
 
-        That is the call, and the function that makes a reply of what it returns.
+        That is the call for a thread, the call for the loop, and the function that
+        makes a reply of what either returns.
         """
 
     @abstractmethod

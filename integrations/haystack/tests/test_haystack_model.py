@@ -37,7 +37,9 @@ def openai_model(
 ) -> Iterator[Callable[..., tuple[HaystackModel, LoopbackServer]]]:
     made: list[HaystackModel] = []
 
-    def make(**settings: Any) -> tuple[HaystackModel, LoopbackServer]:
+    def make(
+        judge_async: bool = False, **settings: Any
+    ) -> tuple[HaystackModel, LoopbackServer]:
         server = loopback_server(**settings)
         generator = OpenAIChatGenerator(
             api_key=Secret.from_token("sk-secret"),
@@ -45,7 +47,7 @@ def openai_model(
             api_base_url=server.base_url,
             max_retries=0,
         )
-        made.append(HaystackModel(generator))
+        made.append(HaystackModel(generator, judge_async=judge_async))
         return made[-1], server
 
     yield make
@@ -91,8 +93,9 @@ def test_settings_replies_and_usage(openai_model: Callable[..., Any]) -> None:
     assert reply.usage.models == ("judge",)
 
 
-def test_a_judge_on_it(openai_model: Callable[..., Any]) -> None:
-    model, _ = openai_model()
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_a_judge_on_it(openai_model: Callable[..., Any], judge_async: bool) -> None:
+    model, _ = openai_model(judge_async=judge_async)
     outcome = ContextAdherence(cause=False).score(SAMPLE, judge=LLMJudge(model))
     assert outcome.status == "scored"
     assert outcome.judge == "judge"

@@ -355,14 +355,15 @@ class Nested:
         return self.run(messages)
 
 
-def test_judge_calls_are_not_captured() -> None:
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_judge_calls_are_not_captured(judge_async: bool) -> None:
     judge = Nested()
     watcher = watch([], judge="lexical")
     with capture() as captured:
         rag().run(inputs("q"))
         captured.evaluate(
             ["context_adherence"],
-            judge=HaystackModel(judge),
+            judge=HaystackModel(judge, judge_async=judge_async),
             progress=False,
         )
     assert judge.calls

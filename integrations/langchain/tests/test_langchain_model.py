@@ -236,7 +236,10 @@ def test_names() -> None:
         LangChainModel("gpt-4o-mini")  # type: ignore[arg-type]
 
 
-def test_tracing_does_not_see_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_tracing_does_not_see_the_judge(
+    judge_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     enabled = []
 
@@ -244,8 +247,24 @@ def test_tracing_does_not_see_the_judge(monkeypatch: pytest.MonkeyPatch) -> None
         enabled.append(get_tracing_context()["enabled"])
         return YES
 
-    complete(LangChainModel(RunnableLambda(look)))
+    complete(LangChainModel(RunnableLambda(look), judge_async=judge_async))
     assert enabled == [False]
+
+
+def test_async_api() -> None:
+    threads = []
+
+    async def answer(said: Sequence[BaseMessage]) -> str:
+        await asyncio.sleep(0)
+        threads.append(threading.get_ident())
+        return YES
+
+    model = LangChainModel(
+        RunnableLambda(lambda said: "sync", afunc=answer), judge_async=True
+    )
+    assert complete(model).choices[0].text == YES
+    assert threads == [threading.get_ident()]
+    assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
 
 
 class StatusError(Exception):
@@ -280,9 +299,12 @@ class StatusError(Exception):
         (errors.ContentRefused("refused"), errors.ContentRefused),
     ],
 )
-def test_errors_become_ours(raised: Exception, expected: type[Exception]) -> None:
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_errors_become_ours(
+    raised: Exception, expected: type[Exception], judge_async: bool
+) -> None:
     with pytest.raises(errors.JudgeError) as caught:
-        complete(LangChainModel(Provider(replies=raised)))
+        complete(LangChainModel(Provider(replies=raised), judge_async=judge_async))
     assert type(caught.value) is expected
     assert "secret" not in str(caught.value)
 

@@ -158,7 +158,8 @@ def test_a_copy_is_made_once_and_again_for_a_changed_llm() -> None:
     assert all(one is not llm for one in seen)
 
 
-def test_what_is_asked() -> None:
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_what_is_asked(judge_async: bool) -> None:
     llm = Full(
         seen=[],
         max_tokens=10,
@@ -167,14 +168,14 @@ def test_what_is_asked() -> None:
     request = ChatRequest(
         messages=REQUEST.messages, temperature=1.0, top_logprobs=5, max_tokens=100
     )
-    reply = complete(llm, request)
+    reply = complete(llm, request, judge_async=judge_async)
     (temperature, max_tokens, logprobs, top, messages), (thread, paused) = llm.seen
     assert (temperature, max_tokens, logprobs, top) == (1.0, 100, True, 5)
     assert [(message.role.value, message.content) for message in messages] == [
         ("system", "Judge {braces}."),
         ("user", "This."),
     ]
-    assert thread == "ragmetrics-model"
+    assert (thread == "ragmetrics-model") is not judge_async
     assert paused
     assert (llm.temperature, llm.max_tokens) == (
         0.7,
@@ -285,6 +286,7 @@ class Status(Exception):
         self.status_code = status
 
 
+@pytest.mark.parametrize("judge_async", [False, True])
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -295,9 +297,9 @@ class Status(Exception):
         (ZeroDivisionError("an endpoint's words"), JudgeError),
     ],
 )
-def test_faults(error: Exception, kind: type[Exception]) -> None:
+def test_faults(error: Exception, kind: type[Exception], judge_async: bool) -> None:
     with pytest.raises(kind) as caught:
-        complete(Full(error=error))
+        complete(Full(error=error), judge_async=judge_async)
     assert "endpoint's words" not in str(caught.value)
 
 
@@ -311,11 +313,15 @@ class Calling(Full):
 
 
 class TestLLM(FrameworkModelContract):
+    judge_async = False
+
     def model(self, call: Callable[[], str]) -> LlamaIndexModel:
         able = Capabilities(
             n=False, logprobs=False, json_schema=False, temperature=False
         )
-        return LlamaIndexModel(Calling(call=call), capabilities=able)
+        return LlamaIndexModel(
+            Calling(call=call), capabilities=able, judge_async=self.judge_async
+        )
 
 
 def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:

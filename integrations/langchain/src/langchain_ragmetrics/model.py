@@ -58,6 +58,8 @@ class LangChainModel(FrameworkModel):
         name: Name in results; by default the model's own.
         capabilities: What the model can do, where you know better than ``capabilities``
             finds out.
+        judge_async: Await the model's async API on the judges' event loop instead of
+            calling it in threads.
         cache_key: What beside the name changes its replies, for stored ones; by default
             LangChain's own serialised form of it, without secrets. Where that leaves
             out a part, replies are kept for the process only.
@@ -77,6 +79,7 @@ class LangChainModel(FrameworkModel):
         *,
         name: str | None = None,
         capabilities: Capabilities | None = None,
+        judge_async: bool = False,
         cache_key: str | None = None,
     ) -> None:
         """Take the model; see the class for the arguments."""
@@ -89,6 +92,7 @@ class LangChainModel(FrameworkModel):
             model,
             name or _name_of(model),
             capabilities or _capabilities(model),
+            judge_async,
             cache_key,
         )
         self._model = model
@@ -115,8 +119,8 @@ class LangChainModel(FrameworkModel):
         schema, a reply as text.
 
         Returns:
-            The call that sends it, and the function that makes a reply of what it
-            returns.
+            The call that sends it, its async counterpart, and the function that makes a
+            reply of what either of them returns.
         """
         messages: Any = [
             _MESSAGE_CLASSES[message.role](content=message.content)
@@ -130,10 +134,12 @@ class LangChainModel(FrameworkModel):
             # it takes no settings per call
             return (
                 partial(structured_model.invoke, messages, _CONFIG),
+                partial(structured_model.ainvoke, messages, _CONFIG),
                 self._read_structured,
             )
         return (
             partial(model.invoke, messages, _CONFIG, **settings_of_call),
+            partial(model.ainvoke, messages, _CONFIG, **settings_of_call),
             self._read_output,
         )
 
@@ -145,6 +151,7 @@ class LangChainModel(FrameworkModel):
         arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
         return (
             partial(model.generate, **arguments),
+            partial(model.agenerate, **arguments),
             self._read_generations,
         )
 

@@ -53,6 +53,7 @@ class LlamaIndexModel(FrameworkModel):
 
     Args:
         llm: The LLM; it is copied, never changed.
+        judge_async: Call its async API on the judges' event loop instead.
         capabilities: What the LLM can do, if you know better than its fields tell.
         cache_key: What beside the name changes its replies, for stored ones; by default
             what ``to_dict`` writes, without secrets. Where that leaves out a part,
@@ -63,6 +64,7 @@ class LlamaIndexModel(FrameworkModel):
         self,
         llm: LLM,
         *,
+        judge_async: bool = False,
         capabilities: Capabilities | None = None,
         cache_key: str | None = None,
     ) -> None:
@@ -70,7 +72,9 @@ class LlamaIndexModel(FrameworkModel):
         name = llm.metadata.model_name
         # the framework's word for no name
         name = llm.class_name() if name == "unknown" else name
-        super().__init__(llm, name, capabilities or capabilities_of(llm), cache_key)
+        super().__init__(
+            llm, name, capabilities or capabilities_of(llm), judge_async, cache_key
+        )
         self.llm = llm
         # for each event loop: copies of the LLM, by the settings of a request
         self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = (
@@ -108,8 +112,8 @@ class LlamaIndexModel(FrameworkModel):
         arguments are the reply. Any other LLM is sent the messages alone.
 
         Returns:
-            The call that sends it, and the function that makes a reply of what it
-            returns.
+            The call that sends it, its async counterpart, and the function that makes a
+            reply of what either of them returns.
         """
         llm = self._with_settings(request)
         messages = [
@@ -123,8 +127,12 @@ class LlamaIndexModel(FrameworkModel):
                 "chat_history": messages,
                 "tool_required": True,
             }
-            return partial(llm.chat_with_tools, **arguments), read_reply
-        return partial(llm.chat, messages), read_reply
+            return (
+                partial(llm.chat_with_tools, **arguments),
+                partial(llm.achat_with_tools, **arguments),
+                read_reply,
+            )
+        return partial(llm.chat, messages), partial(llm.achat, messages), read_reply
 
     def _with_settings(self, request: ChatRequest) -> LLM:
         """Return a copy of the LLM with the settings of a request.

@@ -7,18 +7,19 @@ import sys
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
+from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.models.cache_keys import is_installed
 from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
+_CLOSE_SECONDS = 5.0
 # else the user's
 _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}
 
@@ -33,6 +34,9 @@ class HaystackModel(FrameworkModel):
         name: Name in results; None takes the generator's ``model``, else its class.
         capabilities: What the model can do, if you know; otherwise see
             ``capabilities()``.
+        judge_async: Await ``run_async`` on the judges' event loop. By default ``run``
+            is called in threads, because a client that the application uses on its own
+            loop must not be shared with another.
         cache_key: What beside the name changes its replies, for stored ones; by default
             what ``to_dict`` writes, without secrets. Where that leaves out a part,
             replies are kept for the process only.
@@ -49,6 +53,7 @@ class HaystackModel(FrameworkModel):
         *,
         name: str | None = None,
         capabilities: Capabilities | None = None,
+        judge_async: bool = False,
         cache_key: str | None = None,
     ) -> None:
         """Take the generator; see the class for the arguments.
@@ -68,6 +73,7 @@ class HaystackModel(FrameworkModel):
             chat_generator,
             name,
             capabilities or self._guessed(),
+            judge_async and hasattr(chat_generator, "run_async"),
             cache_key,
         )
 
@@ -104,8 +110,8 @@ class HaystackModel(FrameworkModel):
         gets the messages alone.
 
         Returns:
-            The call that sends it, and the function that makes a reply of what it
-            returns.
+            The call that sends it, its async counterpart, and the function that makes a
+            reply of what either of them returns.
         """
         messages = []
         for message in request.messages:
@@ -118,12 +124,21 @@ class HaystackModel(FrameworkModel):
             settings = deepcopy(parameters(replace(request, max_tokens=limit)))
             if settings:
                 arguments["generation_kwargs"] = settings
-        return partial(self.chat_generator.run, **arguments), self._read_output
+        return (
+            lambda: self.chat_generator.run(**arguments),
+            lambda: self.chat_generator.run_async(**arguments),  # type: ignore[attr-defined]  # not part of the protocol
+            self._read_output,
+        )
 
     def close(self) -> None:
-        """Release what the generator holds."""
+        """Release what the generator holds.
+
+        An async client on the loop that it lives on.
+        """
         if hasattr(self.chat_generator, "close"):
             self.chat_generator.close()
+        if self._judge_async and hasattr(self.chat_generator, "close_async"):
+            submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
 
     def _read_output(self, output: object) -> ChatReply:
         """Read the replies in a generator's output, with why each ended.
