@@ -232,8 +232,6 @@ class Listener:
         record: Called with each finished run, in the application's thread.
         everywhere: Whether it gets the runs of the whole process: a watch. If not, it
             gets the runs that begin in its context: a block.
-        under: The framework's call in which listening began, where an adapter needs to
-            know it.
         begun: Whether a run began for it.
         missed: Whether it missed a run that began in the context of no block.
     """
@@ -242,7 +240,6 @@ class Listener:
     record: Callable[[Any], object]
     _: KW_ONLY
     everywhere: bool = False
-    under: object = None
     begun: bool = False
     missed: bool = False
 

@@ -425,12 +425,7 @@ def _message_in(response: object) -> ChatMessage | None:
 def _citations_in_blocks(message: ChatMessage) -> dict[str, Any]:
     """The blocks of a reply that quote a source, in the form in which providers cite."""
     citations = [
-        {
-            "cited_text": getattr(block.cited_content, "text", None),
-            "source": block.source,
-            "title": block.title,
-            "extras": plain_data(block.additional_location_info),
-        }
+        {**plain_data(block), "cited_text": getattr(block.cited_content, "text", None)}
         for block in message.blocks
         if block.block_type == "citation"  # older releases have no class for it
     ]
