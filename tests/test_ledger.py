@@ -455,6 +455,19 @@ def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> Non
     assert (2, (0,)) in [(each.turn, each.shown) for each in written]
 
 
+def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it() -> None:
+    handed = call("step", reads(asked(PORTO)), input_documents=(P, F))
+    (sample,) = samples_of(says(handed, is_always_a_sample=True))
+    assert [context.text for context in sample.contexts or ()] == [PORTO]
+    assert sample.ledger is not None
+    (given,) = sample.ledger.calls
+    assert (given.kind, [item.text for item in given.items]) == (
+        "given",
+        [PORTO, F.text],
+    )
+    assert given.shown is None
+
+
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:
     turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
     search_alone = tree(found(P)).root.children[0]

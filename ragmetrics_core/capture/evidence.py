@@ -170,9 +170,8 @@ class _Passages:
 
     def _is_search(self, call: Node) -> bool:
         """Whether a call found all that it returned: a retriever, or a tool by itself."""
-        if call.kind == "retriever" or call in self._calls.named_tools:
-            return True
-        return call.kind == "tool" and not self._documents_at_hand(call)
+        is_tool_by_itself = call.kind == "tool" and not self._documents_at_hand(call)
+        return call.kind == "retriever" or is_tool_by_itself
 
     def _documents_at_hand(self, call: Node) -> list[Document]:
         """List what a call was given, and what the calls inside it returned."""
@@ -477,7 +476,7 @@ class _Reading:
                 if is_short and raw != document.text.strip():
                     self._doubts.append(Doubt("short_text"))
                 documents.append(document)
-                candidates.append(Candidate(_texts_of(document), number))
+                candidates.append(Candidate(document.texts, number))
         return documents, candidates
 
     def _is_other(self, document: Document, other: Document) -> bool:
@@ -489,12 +488,11 @@ class _Reading:
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""
         always_known = list(self._turn.texts_besides_documents)
-        own_replies = {letters_of(reply.text) for reply in self._calls.replies.values()}
         messages: dict[str, PromptText] = {}
         for reader in readers:
             known = [
                 *always_known,
-                *_messages_of_earlier_turns(reader, own_replies),
+                *_messages_of_earlier_turns(reader),
                 *self._replies_before(reader),
             ]
             for text in _messages_of([reader]):
@@ -837,12 +835,6 @@ def _contexts_of(documents: Iterable[Document]) -> tuple[Context, ...]:
     return tuple(document.context() for document in documents)
 
 
-def _texts_of(document: Document) -> tuple[str, ...]:
-    """Return the texts that a document may be shown as, each once, the longest first."""
-    texts = dict.fromkeys(text for text in document.texts if text.strip())
-    return tuple(sorted(texts, key=len, reverse=True)) or (document.text,)
-
-
 def _messages_of(calls: Iterable[Node]) -> list[str]:
     """List the messages that calls were shown and no model wrote, each once."""
     messages: dict[str, None] = {}
@@ -853,7 +845,7 @@ def _messages_of(calls: Iterable[Node]) -> list[str]:
     return list(messages)
 
 
-def _messages_of_earlier_turns(call: Node, own_replies: set[str]) -> list[str]:
+def _messages_of_earlier_turns(call: Node) -> list[str]:
     """List what a user or tool said before the last reply of an earlier turn in a prompt.
 
     What the system says stays, since it may hold the documents of now.
@@ -861,11 +853,7 @@ def _messages_of_earlier_turns(call: Node, own_replies: set[str]) -> list[str]:
     last_reply = 0
     for number, message in enumerate(call.prompt):
         is_text = message.role == "assistant" and not message.tool_calls
-        if (
-            is_text
-            and message.text.strip()
-            and letters_of(message.text) not in own_replies
-        ):
+        if is_text and message.text.strip():
             last_reply = number
     earlier = call.prompt[:last_reply]
     return [message.text for message in earlier if message.role in ("user", "tool")]

@@ -50,18 +50,20 @@ def ledger(turn: Turn, found_answer: FoundAnswer, found_evidence: Evidence) -> L
     brought = [*texts, *found_evidence.brought]
     brought.sort(key=lambda each: order.sort_keys(each.call))
     for each in brought:
-        if each.shown or not _is_left_out(each, found_answer):
+        if not _is_left_out(each, found_answer):
             calls.append(_evidence_call(each, number, turn.calls, order))
     return Ledger(conversation=tree.conversation_id, turn=number, calls=tuple(calls))
 
 
 def _is_left_out(brought: Brought, found_answer: FoundAnswer) -> bool:
-    """Whether a call counts only if the answer was shown what it brought."""
+    """Whether what a call brought counts only if it was shown, and was not."""
+    if brought.is_of_unknown_origin:
+        return brought.shown == ()
     answer = letters_of(found_answer.text)
     is_answer = brought.kind == "written" and any(
         letters_of(document.text) == answer for document in brought.documents
     )
-    return brought.is_of_unknown_origin or is_answer
+    return is_answer and not brought.shown
 
 
 def _evidence_call(
@@ -191,8 +193,7 @@ def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:
     searches_inside = [node for node in tool.walk() if node.kind == "retriever"]
     if any(search.error for search in searches_inside):
         return None
-    is_search = bool(searches_inside) or tool.documents is not None
-    is_search = is_search or tool.name in calls.named_to_search
+    is_search = bool(searches_inside) or tool.name in calls.named_to_search
     has_model = any(inner.kind == "model" for inner in tool.walk())
     is_retrieval = is_search and not has_model
     return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
@@ -237,8 +238,6 @@ def _is_written_by_model(tool: Node, calls: Calls) -> bool:
     for inner in inner_calls:
         if inner in calls.replies and inner not in calls.query_writers:
             written += calls.replies[inner].texts
-        elif inner.kind == "agent" and inner.text:
-            written.append(inner.text)
     for reply in filter(None, map(letters_of, written)):
         is_enough = len(reply) >= SHORTEST or 2 * len(reply) >= len(letters)
         if is_enough and reply in letters:
