@@ -74,7 +74,7 @@ class Snapshots:
                 return value
             elements = [self.copied(element, depth - 1) for element in value]
             return elements if type(value) is list else tuple(elements)
-        if type(value) is Document:
+        if isinstance(value, Document):
             return self._document(value)
         if isinstance(value, BaseMessage):
             return self.once(message_of(value))
@@ -117,15 +117,11 @@ class Snapshots:
 
     def _document(self, value: Document) -> CapturedDocument:
         """The core's document; the same one while the application does not change it."""
+        held = (value.page_content, value.id, value.metadata)
         known = self._documents.get(id(value), (value, None))[1]
-        if (
-            known is not None
-            and known.text == value.page_content
-            and known.id == value.id
-            and known.metadata == value.metadata
-        ):
+        if known is not None and held == (known.text, known.id, known.metadata):
             return known
-        document = _document_of(value.page_content, value.id, value.metadata)
+        document = _document_of(*held)
         self._documents[id(value)] = value, document
         return document
 
@@ -152,31 +148,15 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     )
     inside = (*containers, value)
     if isinstance(value, (list, tuple)):
-        return () if is_left_out else _plain_elements(value, inside)
+        if is_left_out or _looks_like_vector(value):
+            return ()
+        return tuple(plain(element, inside) for element in value)
     fields = fields_of(value)
     if fields is None:
         return None
     if is_left_out:
         return {}
     return {str(name): plain(field, inside) for name, field in fields.items()}
-
-
-def _plain_elements(
-    elements: Sequence[object], containers: tuple[object, ...]
-) -> tuple[Any, ...]:
-    """The elements of a list or tuple as plain values.
-
-    A vector of numbers, such as an embedding, has none that a rule reads.
-
-    Args:
-        elements: The list or tuple.
-        containers: What its elements stand in, the list itself last.
-    """
-    if _looks_like_vector(elements):
-        kinds = {type(element) for element in elements}
-        if kinds <= {int, float}:
-            return ()
-    return tuple(plain(element, containers) for element in elements)
 
 
 def _looks_like_vector(value: Sequence[object]) -> bool:

@@ -57,7 +57,6 @@ class Run:
         root: Its call, with the calls inside it.
         inputs: What it was given, under names. Messages and documents are the core's.
         outputs: What it returned, in the same way.
-        error: The words of the error that it ended with.
         metadata: The metadata of its call.
         task_or_thread: Where it ran.
         talk: The texts named like a talk with which prompts were filled.
@@ -71,15 +70,9 @@ class Run:
     task_or_thread: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
     talk: dict[str, str] = field(default_factory=dict)
     items: "list[Run]" = field(default_factory=list)
     native: schemas.RunBase | None = None
-
-    @property
-    def name(self) -> str:
-        """LangChain's name for what ran."""
-        return self.root.name
 
 
 @dataclass(eq=False, slots=True)
@@ -197,16 +190,15 @@ class Recording:
             # LangChain's middleware has a model shorten the conversation: it answers nothing
             if metadata.get("lc_source") == "summarization":
                 node.kind = "ignored"
-        is_item = around is not None and around.is_root and _runs_items(around.node)
-        if around is None or is_item:
-            run = Run(run_type, node, metadata, self._task_or_thread)
-        else:
-            run = around.run
+        run = Run(run_type, node, metadata, self._task_or_thread)
+        if around is not None:
+            if around.is_root and around.node.name.startswith(EACH):
+                around.run.items.append(run)
+            else:
+                run = around.run
         call = Call(self, run_type, node, run, run.root is node, tags)
         if around is not None:
             around.inside.append(call)
-            if is_item:
-                around.run.items.append(run)
         self.ids.append(key)
         self._calls.append(call)
         return call
@@ -287,7 +279,6 @@ class Recording:
         node.ended = ended
         if call.is_root:
             call.run.outputs = self._snapshots.copied(outputs)
-            call.run.error = error
         if call.run_type == "tool":
             self._end_tool(node, outputs.get("output"), error)
         elif call.run_type == "parser":
@@ -372,11 +363,6 @@ class Recording:
         for call in list(self._calls):
             call.settle()
         return self._calls[0].run
-
-
-def _runs_items(node: Node) -> bool:
-    """Whether a call runs a chain for each item of a list."""
-    return node.name.startswith(EACH)
 
 
 def _text_of_tool(output: object) -> str | None:

@@ -1,6 +1,6 @@
 """From a recorded run to the core's tree of calls; pure, nothing is changed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -67,7 +67,9 @@ def _tree(run: Run) -> Tree:
     # a model, tool or retriever that was called by itself has no conversation, and what
     # it is given need not be a user's question
     if run.run_type == "chain":
-        tree.question = _question(inputs, output, resumes=tree.continues)
+        # what a person let a graph go on with is no question
+        asked = None if tree.continues else question_in(inputs)
+        tree.question = question_in_state(output) if asked is None else asked
         tree.history = _history(inputs, output, given.get("question") or tree.question)
     if given.get("question") is not None:
         tree.question = str(given["question"])
@@ -104,7 +106,7 @@ def _add_error(tree: Tree, run: Run, *, calls_models: bool) -> None:
             tells whether the application left its stream.
     """
     has_output = not is_empty(run.outputs)
-    tree.error = error_in_words(run.error)
+    tree.error = error_in_words(run.root.error)
     is_broken_off = any(node.ended is None for node in run.root.walk())
     if tree.error is None and not has_output and is_broken_off:
         tree.error = _ABANDONED
@@ -123,27 +125,9 @@ def _add_thread(tree: Tree, run: Run) -> None:
         tree.conversation_id = str(thread)
         # A stream that was left early may still be paused. So LangChain's own error is
         # asked, and not ``tree.error``, which also says "left early".
-        tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
-
-
-def _waits_for_a_person(nodes: Iterable[Node]) -> bool:
-    """Whether a graph was interrupted, and waits for what a person says."""
-    return any((node.error or "").startswith("GraphInterrupt(") for node in nodes)
-
-
-def _question(inputs: object, output: object, *, resumes: bool) -> str | None:
-    """Find the user's question; None if no place has one.
-
-    The places are tried in this order: the inputs, the texts in the outputs.
-
-    Args:
-        inputs: What a run was given, as plain values.
-        output: What it returned, such as the state of a graph.
-        resumes: Whether the run resumes a graph: its inputs are then the words with
-            which a person let the graph go on.
-    """
-    question = None if resumes else question_in(inputs)
-    return question_in_state(output) if question is None else question
+        tree.is_paused = run.root.error is None and any(
+            (node.error or "").startswith("GraphInterrupt(") for node in run.root.walk()
+        )
 
 
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
