@@ -846,7 +846,7 @@ def _messages_of(calls: Iterable[Node]) -> list[str]:
 
 
 def _messages_of_earlier_turns(call: Node) -> list[str]:
-    """List what a user or tool said before the last reply of an earlier turn in a prompt.
+    """List what a user or tool said before the last reply in a prompt, tool calls apart.
 
     What the system says stays, since it may hold the documents of now.
     """
