@@ -154,6 +154,17 @@ def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None
     )
 
 
+def test_a_question_may_hold_a_word_that_was_found() -> None:
+    """It holds "bridge", and is the user's own."""
+    found_word = search("bridge age", 0.0)
+    found_word.root.documents = (Document("Bridge"), Document(PAGE))
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    assert turns.add(found_word) == []
+    asks = replace(ANSWERS, question=QUESTION)
+    (sample,) = [*turns.add(asks), *turns.finish()]
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+
+
 def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:
     """Its conversation has a name, and nothing is searched for in it."""
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())

@@ -64,8 +64,9 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     ),
     "by_data_flow": (
         "inferred",
-        "no prompt shows the retrieved texts; the last list of documents before the"
-        " answer stands for the contexts; name them by contexts_from=",
+        "which of the retrieved texts the model was shown is not known; the last list"
+        " of documents before the answer stands for the contexts; name them by"
+        " contexts_from=",
     ),
     "changed_by_step": (
         "inferred",

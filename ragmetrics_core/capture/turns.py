@@ -125,14 +125,14 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
     for tree in trees:
         question = letters_of(tree.question or "")
         is_of_model = any(reply.writes_query(tree.question or "") for reply in replies)
-        holds_text = any(text[:_PART] in question for text in found if text)
+        holds_text = any(text[:_PART] in question for text in found)
         is_of_user = not is_of_model and not holds_text
         if question and is_of_user and not _only_retrieves(tree):
             asking_runs.append(tree)
         replies += [Reply(call.reply) for call in _model_calls(tree)]
         for node in tree.root.walk():
-            texts = [document.text for document in node.documents or ()]
-            found.update(map(letters_of, texts))
+            forms = [letters_of(document.text) for document in node.documents or ()]
+            found.update(form for form in forms if len(form) >= SHORTEST)
     return asking_runs
 
 
