@@ -832,6 +832,14 @@ ROWS: dict[str, Row] = {
         answer="Other words.",
         where=Overrides(contexts_from=lambda _: [FARO]),
     ),
+    "a verdict is no answer beside contexts that the user names": Row(
+        tree(reads(f"Relevant? {FARO}", "relevant"), output="relevant"),
+        [FARO],
+        None,
+        "answer_guessed",
+        hedged="answer",
+        where=Overrides(contexts_from=lambda _: [FARO]),
+    ),
     "named, where a prompt shows what a step left out": Row(
         says(
             found(P, F),

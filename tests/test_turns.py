@@ -165,18 +165,19 @@ def test_a_question_may_hold_a_word_that_was_found() -> None:
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
 
 
-def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:
-    """Its conversation has a name, and nothing is searched for in it."""
+@pytest.mark.parametrize("shown", [PAGE, "The mayor likes bridges."])
+def test_a_turn_may_rest_on_what_an_earlier_one_found(shown: str) -> None:
+    """Its conversation has a name, nothing is searched for in it, and its prompt shows it."""
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     searched, goes_on = (
         replace(
-            model(f"{PAGE}\n{question}", answer, began),
+            model(f"{text}\n{question}", answer, began),
             question=question,
             conversation_id="c",
         )
-        for question, answer, began in [
-            (QUESTION, ANSWER, 2.0),
-            ("By whom?", "By the mayor.", 4.0),
+        for text, question, answer, began in [
+            (PAGE, QUESTION, ANSWER, 2.0),
+            (shown, "By whom?", "By the mayor.", 4.0),
         ]
     )
     searched.root = Node("step", "agent", 1.0, 3.0, [SEARCHES.root, searched.root])
@@ -187,7 +188,10 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:
     assert second.contexts is None
     assert second.ledger is not None
     assert first.ledger is not None
-    assert second.ledger.calls == first.ledger.calls
+    assert second.capture is not None
+    doubts = [] if shown == PAGE else ["no_search"]
+    assert list(second.capture.doubts) == doubts
+    assert (second.ledger.calls == first.ledger.calls) == (shown == PAGE)
 
 
 def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it() -> None:

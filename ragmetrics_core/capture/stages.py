@@ -141,8 +141,10 @@ def _doubts(
     yield from turn.doubts
     for words in (*tree.doubts, *found_answer.answer.doubts):
         yield Doubt("which_turn", words)
-    if found_evidence.evidence_from != "named":
-        yield from found_answer.doubts
+    is_named = found_evidence.evidence_from == "named"
+    for doubt in found_answer.doubts:
+        if not is_named or doubt.code == "answer_guessed":
+            yield doubt
     yield from found_evidence.doubts
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
@@ -155,7 +157,11 @@ def _doubts(
     elif found_answer.text is None:
         yield Doubt("no_answer")
     is_unknown = found_evidence.contexts is None and tool_doubt is None
-    has_evidence = any(call.items for call in table.calls if call.kind != "written")
+    has_evidence = any(
+        call.items and (call.shown or call.turn == table.turn)
+        for call in table.calls
+        if call.kind != "written"
+    )
     if is_unknown and not is_unrecorded and not has_evidence:
         yield Doubt("no_search")
 
