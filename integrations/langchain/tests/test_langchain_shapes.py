@@ -902,6 +902,18 @@ def contexts_from() -> None:
     ).invoke(QUESTION)
 
 
+@shape(
+    Turn(contexts=[(LYON, None, None)], retrieved=FOUND),
+    contexts_from=lambda run: [one.page_content for one in run.outputs["used"]],
+    answer_from=lambda run: run.outputs["said"].content,
+)
+def read_as_langchain_has_it() -> None:
+    def also_used(answer: str) -> dict[str, Any]:
+        return {"used": [document(LYON, "lyon")], "said": AIMessage(answer)}
+
+    (rag() | also_used).invoke(QUESTION)
+
+
 @shape(Turn())
 def langsmith_target() -> None:
     """The wrapper that LangSmith puts around a target."""

@@ -30,6 +30,26 @@ _MAPPINGS = (dict, Mapping)  # a dict is told at once
 _SHORT = 8  # items; a list of more numbers is a vector
 
 
+class _CopyOfDocument(CapturedDocument):
+    """The core's document, which a function of the user's reads as LangChain's."""
+
+    __slots__ = ()
+
+    @property
+    def page_content(self) -> str:
+        return self.text
+
+
+class _CopyOfMessage(Message):
+    """The core's message, which a function of the user's reads as LangChain's."""
+
+    __slots__ = ()
+
+    @property
+    def content(self) -> str:
+        return self.text
+
+
 class Snapshots:
     """Takes what passes by in one run; later steps cannot change it.
 
@@ -223,7 +243,7 @@ def _document_of(text: str, name: object, metadata: object) -> CapturedDocument:
         for key in SCORE_KEYS
         if key in metadata_copied and _is_number(metadata_copied[key])
     ]
-    return CapturedDocument(
+    return _CopyOfDocument(
         text,
         name if isinstance(name, str) else None,
         scores[0] if scores else None,
@@ -281,7 +301,7 @@ def _message(role: str, content: object, calls: Iterable[object]) -> Message:
     else:
         text = text_of_content(content)
     tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
-    return Message(role, text, tuple(tool_calls))
+    return _CopyOfMessage(role, text, tuple(tool_calls))
 
 
 def content_of_sent(message: object) -> object:
