@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragmetrics_core.capture.structures import ANSWER_KEYS, compact, find_instances
-from ragmetrics_core.capture.tree import Document, Message
+from ragmetrics_core.capture.tree import Answer, Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, follow_path
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -259,7 +259,8 @@ def answer_in(output: object) -> tuple[str | None, str]:
 def answer_text(value: object) -> str | None:
     """Return the answer in a value that a run returned; None if it holds none.
 
-    A text is the answer itself, and a list of messages holds it in the last reply.
+    A text is the answer itself, and a list of messages holds it in the last reply, one
+    of a framework's answers in the last of them.
     ``{"answer": "At ten."}`` gives "At ten.". A mapping without such a field is itself
     the answer, written as text: ``{"sql": "SELECT 1"}``.
     """
@@ -269,7 +270,11 @@ def answer_text(value: object) -> str | None:
         return None if is_name_of_object or not value.strip() else value
     if isinstance(value, Message):
         return _answer_of_message(value)
+    if isinstance(value, Answer):
+        return value.text
     if isinstance(value, (list, tuple)):
+        if value and isinstance(value[-1], Answer):
+            return value[-1].text
         # a list of bare texts, such as queries, is no conversation
         if any(isinstance(element, str) for element in value):
             return None

@@ -117,6 +117,20 @@ def overridden() -> Row:
 
 
 @row
+def builder_named() -> Row:
+    app = rag(answers=AnswerBuilder(), shadow=MockChatGenerator("In 1856, I think."))
+    app.connect("llm.replies", "answers.replies")
+    app.connect("prompt", "shadow")
+    return Row(
+        ("an AnswerBuilder named by the user",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()))],
+        capture={"answer_from": "answers.answers"},
+    )
+
+
+@row
 def generator_named() -> Row:
     app = connected(
         ("retriever.documents", "prompt.documents"),
