@@ -70,8 +70,8 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     ),
     "changed_by_step": (
         "inferred",
-        "the step {} returned documents in other words than those it was given; whether"
-        " it found or wrote them is not known",
+        "the step {} returned new documents in the place of some that it was given;"
+        " whether it found or wrote them is not known",
     ),
     "undivided": (
         "inferred",

@@ -24,7 +24,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 HISTORY_KEYS = ("chat_history", "history", "conversation_history")
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
-_FEWEST_LETTERS_AROUND = 24
+_FEWEST_CHARACTERS_AROUND = 24
 _ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
 
 # fields of what was said; the prompts of many steps hold them as well
@@ -258,7 +258,7 @@ def _is_prompt_around(words_of_user: str, text: str) -> bool:
     """
     words = words_of_user.strip()
     n_characters_around = len(as_one_line(text)) - len(as_one_line(words))
-    if not words or n_characters_around < _FEWEST_LETTERS_AROUND:
+    if not words or n_characters_around < _FEWEST_CHARACTERS_AROUND:
         return False
     return shows([text], words)
 
@@ -306,8 +306,8 @@ def _ids_of_answered(messages: Sequence[Message]) -> set[int]:
     return ids_of_answered
 
 
-# a question of fewer letters stands in other messages by chance
-_SHORTEST = 8
+# a shorter question stands in other messages by chance
+_FEWEST_CHARACTERS = 8
 
 
 def turns_before_question(
@@ -347,4 +347,4 @@ def _holds_question(message: Message, question_line: str) -> bool:
     line = as_one_line(message.text)
     if line == question_line:
         return True
-    return len(question_line) >= _SHORTEST and question_line in line
+    return len(question_line) >= _FEWEST_CHARACTERS and question_line in line

@@ -31,7 +31,7 @@ Extent = Literal["whole", "part", "unknown", "not"]
 _FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 
 _SHORTEST_PART = 24  # letters of a part
-_LONGEST_FORCED_PART = 100  # letters that make a part sure, whatever its share
+_ENOUGH_LETTERS = 100  # make a part sure, whatever its share
 _SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part
 
 
@@ -355,7 +355,7 @@ class _Search:
             return Showing("part", text, place)
         n_letters_shown = sum(end - start for start, end in parts)
         is_at_edge = parts[0][0] == 0 or parts[-1][1] == n_letters
-        if is_at_edge or n_letters_shown >= min(_LONGEST_FORCED_PART, n_letters / 2):
+        if is_at_edge or n_letters_shown >= min(_ENOUGH_LETTERS, n_letters / 2):
             return Showing("unknown", text, place, "in_part")
         return Showing("unknown", doubt="in_part")
 
@@ -364,7 +364,7 @@ class _Search:
         start, end = part
         n_letters = len(form.letters)
         is_at_edge = start == 0 or end == n_letters
-        is_long = end - start >= min(_LONGEST_FORCED_PART, n_letters / 2)
+        is_long = end - start >= min(_ENOUGH_LETTERS, n_letters / 2)
         if not is_at_edge or not is_long:
             return False
         letters = form.letters[start:end]
