@@ -125,13 +125,13 @@ class Call:
             is_step = any(tag.startswith(_STEP) for tag in call.tags)
             if is_step and node.ended is not None:
                 not_before = max(not_before, node.ended)
-        names = [call.node.name for call in self.inside]
+        is_told = any(call.node.name == ADD_DOCUMENTS for call in self.inside)
         later_attempts: set[tuple[str, str | None]] = set()
         counted: list[Node] = []
         for call in reversed(self.inside):
             attempt = (call.node.name, call.node.query)
             is_repeated = call.error is not None and attempt in later_attempts
-            is_told_otherwise = ADD_DOCUMENTS in names and STORE_SEARCH in call.tags
+            is_told_otherwise = is_told and STORE_SEARCH in call.tags
             if not is_repeated and not is_told_otherwise:
                 counted.append(call.node)
             later_attempts.add(attempt)
