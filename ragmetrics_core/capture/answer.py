@@ -67,7 +67,7 @@ def _answers_found(turn: Turn) -> list[FoundAnswer]:
     if "answer" in turn.named:
         text = answer_text(turn.named["answer"])
         return [_with_writer(turn, Answer(text, "answer_from"))]
-    if tree.gives_only_documents or tree.root.kind == "retriever":
+    if tree.only_searches:
         return [FoundAnswer(Answer(None))]
     is_broken = turn.error is not None or not (tree.is_complete or tree.answers)
     if is_broken:

@@ -182,11 +182,7 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         prompts = _prompts_of_likely_answers(calls)
         shown = [query for query in of_user if shows(prompts, query)]
         question = (shown or of_user)[0]
-        are_plain_functions = (
-            calls.tree.root.kind == "retriever"
-            or calls.tree.gives_only_documents
-            or calls.tree.root.name == FLOW
-        )
+        are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
         is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
         return question, () if is_sure else _GUESSED
     for call in _calls_asked_first(calls):

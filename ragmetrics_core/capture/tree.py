@@ -390,6 +390,13 @@ class Tree:
     lookup_outputs: tuple[Any, ...] = ()
     to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)
 
+    @property
+    def only_searches(self) -> bool:
+        """Whether it answers nobody: a search, or a tool that asked no model, by itself."""
+        if self.root.kind == "tool":
+            return all(call.kind != "model" for call in self.root.walk())
+        return self.gives_only_documents or self.root.kind == "retriever"
+
 
 _KINDS = get_args(Kind)
 

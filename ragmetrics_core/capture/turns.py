@@ -102,7 +102,7 @@ def join_trees(
         question=asking_run.question if asking_runs else None,
         history=asking_run.history or answering_run.history,
         error=answering_run.error or answering_run.root.error,
-        gives_only_documents=all(tree.gives_only_documents for tree in trees),
+        gives_only_documents=all(tree.only_searches for tree in trees),
         given_fields=given_fields,
         n_without_text=sum(tree.n_without_text for tree in trees),
         documents_without_text=_joined(tree.documents_without_text for tree in trees),
@@ -127,7 +127,7 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
         is_of_model = any(reply.writes_query(tree.question or "") for reply in replies)
         holds_text = any(text[:_PART] in question for text in found)
         is_of_user = not is_of_model and not holds_text
-        if question and is_of_user and not _only_retrieves(tree):
+        if question and is_of_user and not tree.only_searches:
             asking_runs.append(tree)
         replies += [Reply(call.reply) for call in _model_calls(tree)]
         for node in tree.root.walk():
@@ -142,11 +142,6 @@ def _joined(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     for part in parts:
         elements += part
     return tuple(elements)
-
-
-def _only_retrieves(tree: Tree) -> bool:
-    """Return whether a run gives documents and nothing else: another may answer from them."""
-    return tree.gives_only_documents or tree.root.kind == "retriever"
 
 
 def _has_searched(tree: Tree) -> bool:
@@ -282,7 +277,7 @@ def _letters_said(reply: Reply) -> str:
 def _texts_asked(tree: Tree) -> list[str]:
     """Return the question of a run; of a search by itself its queries as well."""
     texts = [tree.question or ""]
-    if _only_retrieves(tree):
+    if tree.only_searches:
         texts += [node.query or "" for node in tree.root.walk()]
     return [text for text in texts if text.strip()]
 
@@ -314,10 +309,10 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     One may have answered the question and one what to ask next, or each a part of it.
     What a later run was asked is no answer.
     """
-    has_searched = not any(map(_only_retrieves, runs))
+    has_searched = not any(run.only_searches for run in runs)
     answering: list[Tree] = []
     for place, run in enumerate(runs):
-        has_searched = has_searched or _only_retrieves(run)
+        has_searched = has_searched or run.only_searches
         reply = _last_reply(run)
         is_asked_later = _n_asked_of(reply, runs[place + 1 :]) > 0
         if has_searched and _may_answer(reply) and not is_asked_later:
@@ -490,7 +485,7 @@ class Turns(Generic[Run]):
         if self._overrides.question is not None:
             self._runs_of_block.append(tree)
             return []
-        is_single_call = _only_retrieves(tree) or tree.root.kind == "model"
+        is_single_call = tree.only_searches or tree.root.kind == "model"
         if tree.resumption_key is not None and not is_single_call:
             return self._take_in_of_thread(tree, tree.resumption_key)
         return self._take_in_single(tree)
@@ -526,7 +521,7 @@ class Turns(Generic[Run]):
         """
         if tree.error or tree.root.error:
             return self._samples_of(tree)
-        if _only_retrieves(tree):
+        if tree.only_searches:
             return self._take_in_search(tree)
         turn = self._turn_that_asked_for(tree)
         is_asked_for = turn is not None

@@ -218,7 +218,7 @@ def _add_answers(
     tree.answers = _answers(tree.root, reading.output)
     # a chat or agent that did not retrieve is a sample all the same
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
-    tree.gives_only_documents = _gives_only_documents(tree.root, reading.output, models)
+    tree.gives_only_documents = _gives_only_documents(tree.root, reading.output)
     if _shows_no_documents(reading, synthesizers):
         tree.flow_documents = ()
 
@@ -463,13 +463,9 @@ def _has_reply(reading: Reading, models: Sequence[Node]) -> bool:
     return any(reply.text for reply in reading.replies)
 
 
-def _gives_only_documents(root: Node, output: Any, models: Sequence[Node]) -> bool:
+def _gives_only_documents(root: Node, output: Any) -> bool:
     """Whether a run returns only documents: another one may answer from them."""
-    if root.kind in ("retriever", "reranker"):
-        return True
-    if root.kind == "tool" and not models:
-        return True
-    return _holds_only(output, Document)
+    return root.kind == "reranker" or _holds_only(output, Document)
 
 
 def _holds_only(output: Any, kind: type) -> bool:

@@ -79,7 +79,7 @@ def _tree(run: Run) -> Tree:
     answers_from_tools = bool(models and tree.answers) and root.called_a_tool
     may_have_searched = any(model.may_have_searched for model in models)
     tree.is_always_a_sample = answers_from_tools or may_have_searched
-    tree.gives_only_documents = root.kind == "retriever" or _are_documents(output)
+    tree.gives_only_documents = _are_documents(output)
     _add_error(tree, run, calls_models=bool(models))
     _add_thread(tree, run)
     return tree
