@@ -83,7 +83,7 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     not compared for this.
     """
     tree = calls.tree
-    if tree.root.kind == "ignored":
+    if tree.root.kind == "ignored" or tree.is_by_hand:
         return False
     if tree.is_always_a_sample or calls.searches or overrides.contexts_from is not None:
         return True

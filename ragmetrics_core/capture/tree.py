@@ -330,6 +330,8 @@ class Tree:
         is_always_a_sample: Whether it is a sample even if it retrieved nothing.
         gives_only_documents: Whether it gives documents and nothing else: another run
             may answer from them.
+        is_by_hand: Whether it is a search that the framework does not report: it counts
+            where a model is shown what it found, and is no sample by itself.
         error: What the run ended with; by default the root's error.
         is_complete: False if it was abandoned, interrupted or still goes on.
         partial_answer: What was read of an answer that broke off.
@@ -371,6 +373,7 @@ class Tree:
     flow_documents: tuple[Document, ...] | None = None
     is_always_a_sample: bool = False
     gives_only_documents: bool = False
+    is_by_hand: bool = False
     error: str | None = None
     is_complete: bool = True
     partial_answer: str | None = None

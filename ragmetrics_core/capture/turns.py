@@ -103,6 +103,7 @@ def join_trees(
         history=asking_run.history or answering_run.history,
         error=answering_run.error or answering_run.root.error,
         gives_only_documents=all(tree.only_searches for tree in trees),
+        is_by_hand=all(tree.is_by_hand for tree in trees),
         given_fields=given_fields,
         n_without_text=sum(tree.n_without_text for tree in trees),
         documents_without_text=_joined(tree.documents_without_text for tree in trees),

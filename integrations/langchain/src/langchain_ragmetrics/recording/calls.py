@@ -59,6 +59,7 @@ class Run:
         outputs: What it returned, in the same way.
         metadata: The metadata of its call.
         task_or_thread: Where it ran.
+        is_by_hand: Whether it is a search of a store, which LangChain does not report.
         talk: The texts named like a talk with which prompts were filled.
         items: The runs of its items, if it runs a chain for each item of a list.
         native: The run that it was read from; None if it was recorded.
@@ -68,6 +69,7 @@ class Run:
     root: Node
     metadata: Mapping[str, Any]
     task_or_thread: str = ""
+    is_by_hand: bool = False
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
     talk: dict[str, str] = field(default_factory=dict)
@@ -190,7 +192,8 @@ class Recording:
             # LangChain's middleware has a model shorten the conversation: it answers nothing
             if metadata.get("lc_source") == "summarization":
                 node.kind = "ignored"
-        run = Run(run_type, node, metadata, self._task_or_thread)
+        is_by_hand = STORE_SEARCH in tags
+        run = Run(run_type, node, metadata, self._task_or_thread, is_by_hand)
         if around is not None:
             if around.is_root and around.node.name.startswith(EACH):
                 around.run.items.append(run)

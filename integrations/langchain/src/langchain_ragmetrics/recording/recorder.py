@@ -9,6 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.calls import Call, Recording, Run
 from ragmetrics_core.capture import guard_hook
@@ -180,9 +181,12 @@ class Recorder(BaseCallbackHandler):
         parent = self.open.get(details.get("parent_run_id"))
         receivers: tuple[Receiver, ...] = ()
         if parent is None:
-            # Who gets the run once it has ended, such as a ``capture()`` block: nobody,
-            # if it is the work of a judge, which is no part of what is evaluated.
-            receivers = () if is_judge_work() else self._get_receivers()
+            # what a judge asks is no part of what is evaluated
+            if is_judge_work():
+                return None
+            parent = self.open.get(_step_around())
+        if parent is None:
+            receivers = self._get_receivers()
             if not receivers:
                 return None
             recording = Recording(current_task_or_thread())
@@ -247,6 +251,15 @@ class Recorder(BaseCallbackHandler):
         """Forget all calls of a root."""
         for run_id in list(recording.ids):
             self.open.pop(run_id, None)
+
+
+def _step_around() -> UUID | None:
+    """The id of the step in which the application calls something that names no parent.
+
+    ``tool.run(text)`` inside a node of LangGraph is such a call.
+    """
+    callbacks = ensure_config().get("callbacks")
+    return getattr(callbacks, "parent_run_id", None)
 
 
 def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:

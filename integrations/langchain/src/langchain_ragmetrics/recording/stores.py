@@ -47,8 +47,8 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
     Args:
         name: The name of what searches.
         query: What is searched for.
-        by_hand: Whether the application named neither store nor search to us. The
-            search is left out then where no recorded run goes on.
+        by_hand: Whether the application named neither store nor search to us. By
+            itself the search is no sample then.
 
     Yields:
         A function that takes what the search returned.
@@ -56,12 +56,8 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
     manager = CallbackManager.configure(
         inheritable_callbacks=ensure_config().get("callbacks")
     )
-    run_ids: dict[Recorder, UUID] = {}
-    for handler in manager.handlers:
-        if not isinstance(handler, Recorder):
-            continue
-        if not by_hand or manager.parent_run_id in handler.open:
-            run_ids[handler] = uuid4()
+    recorders = [each for each in manager.handlers if isinstance(each, Recorder)]
+    run_ids = {recorder: uuid4() for recorder in recorders}
     for recorder, run_id in run_ids.items():
         recorder.on_retriever_start(
             {},

@@ -57,6 +57,7 @@ def _tree(run: Run) -> Tree:
         output=output,
         answers=_answers(root, output),
         continues=_resumes_a_graph(run),  # it is asked nothing new
+        is_by_hand=run.is_by_hand,
         task_or_thread=run.task_or_thread,
         given_fields=_fields_of_the_sample(given),
         native_run=run.native or run,
