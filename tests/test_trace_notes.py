@@ -86,11 +86,12 @@ def test_a_tools_result_may_be_a_message_that_names_its_call() -> None:
 
 
 def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
-    (sample,) = samples_from_spans([otlp(*agent())], context_tools={"nope"})
+    read = samples_from_spans([otlp(*agent())], context_tools={"nope"})
+    (sample,) = read
     assert sample.contexts is None
     assert sample.capture is not None
-    assert list(sample.capture.doubts) == ["tool_text"]
-    assert "search_knowledge" in sample.capture.doubts["tool_text"]
+    assert sample.capture.doubts == {}
+    assert "no context: search_knowledge (1)" in " ".join(read.notes.sentences)
 
 
 def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:

@@ -165,6 +165,46 @@ def test_a_question_may_hold_a_word_that_was_found() -> None:
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
 
 
+TOOL = Node("tool", "look_up", 0.0, 1.0)
+TOOL.text = PAGE
+BY_HAND = replace(search("bridge", 0.0), is_by_hand=True)
+READS = replace(ANSWERS, question=QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("names", "contexts", "doubts"),
+    [(None, None, ["tool_text"]), ({"look_up"}, [PAGE], []), ({"nope"}, None, [])],
+)
+def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
+    names: set[str] | None, contexts: list[str] | None, doubts: list[str]
+) -> None:
+    overrides = Overrides(context_tools=names)
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, overrides)
+    assert turns.add(Tree(TOOL)) == []
+    (sample,) = [*turns.add(READS), *turns.finish()]
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    texts = sample.contexts and [context.text for context in sample.contexts]
+    assert texts == contexts
+    assert sample.capture is not None
+    assert list(sample.capture.doubts) == doubts
+    # a name may be misspelt
+    is_none_named = "tools were called, and context_tools= names none of them"
+    assert (is_none_named in turns.problems.counts) == (names == {"nope"})
+
+
+def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone() -> None:
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    assert turns.add(BY_HAND) == []
+    (sample,) = [*turns.add(READS), *turns.finish()]
+    assert [context.text for context in sample.known_contexts] == [PAGE]
+    assert sample.capture is not None
+    assert (sample.capture.grade, len(turns.problems)) == ("exact", 0)
+    # the next one is shown to nobody
+    assert [*turns.add(BY_HAND), *turns.finish()] == []
+    (words,) = turns.problems.counts
+    assert "no model that was seen was shown what it found" in words
+
+
 @pytest.mark.parametrize("shown", [PAGE, "The mayor likes bridges."])
 def test_a_turn_may_rest_on_what_an_earlier_one_found(shown: str) -> None:
     """Its conversation has a name, nothing is searched for in it, and its prompt shows it."""

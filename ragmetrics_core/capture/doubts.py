@@ -90,8 +90,9 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     # what is missing
     "no_search": (
         "incomplete",
-        "nothing was searched for, or the search failed: no contexts were found, and no"
-        " tool returned a text; if an earlier turn did, name both turns by conversation=",
+        "no search was seen that found anything. If one ran where the framework reports"
+        " nothing, say contexts_from=; if an earlier turn found what counts, name both"
+        " turns by conversation=",
     ),
     "not_recorded": (
         "incomplete",

@@ -202,13 +202,9 @@ def _doubt_of_tools(
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
     """
-    if found_evidence.evidence_from == "named":
+    is_told = calls.context_tools is not None
+    if is_told or found_evidence.evidence_from == "named":
         return None
-    if calls.context_tools is not None:
-        offered_tools = [call.offered_tools for call in calls.models]
-        known_tools = calls.names_of_tools.union(*offered_tools)
-        if not calls.context_tools or not calls.context_tools.isdisjoint(known_tools):
-            return None
     context_letters = [
         letters_of(context.text) for context in found_evidence.contexts or ()
     ]

@@ -61,6 +61,11 @@ _MAY_BE_EXAMPLES = (
     "messages of user and assistant stand before the question in the prompt: they are"
     " taken for earlier turns, and may be examples"
 )
+_OTHER_TOOLS = "tools were called, and context_tools= names none of them"
+_UNREAD = (
+    "a store was searched outside of any run, and no model that was seen was shown what"
+    " it found: such a search gives no sample"
+)
 _PAUSED = "a graph waits for a person; its question is evaluated when it is resumed"
 
 
@@ -381,6 +386,8 @@ class Turns(Generic[Run]):
         self._hint = hint
         self._n_runs = 0
         self._n_samples = 0
+        # whether context_tools= names one of the tools called; None before any call
+        self._is_tool_named: bool | None = None
         self._runs_of_block: list[Tree] = []  # under capture(question=…)
         self._open_turns: list[_OpenTurn] = []  # the one that began first stands first
         # runs that stopped, by the key that the resuming run has as well
@@ -416,8 +423,16 @@ class Turns(Generic[Run]):
                 raise SettingError("trees() of an adapter returned a Tree: yield it")
             for tree in trees:
                 check_tree(tree)  # before anything reads it
+                self._look_for_named_tools(tree)
                 samples += self._take_in(tree)
             return samples
+
+    def _look_for_named_tools(self, tree: Tree) -> None:
+        """Note whether a run calls a tool that ``context_tools=`` names: a name may be misspelt."""
+        names = self._overrides.context_tools or ()
+        for node in tree.root.walk():
+            if names and node.kind == "tool":
+                self._is_tool_named = self._is_tool_named or node.name in names
 
     def samples_due(self) -> list[Sample]:
         """Return the samples of what has waited long enough for a further run."""
@@ -476,6 +491,8 @@ class Turns(Generic[Run]):
                 self.problems.note(_PAUSED)
             else:
                 samples += self._samples_of(join_trees(runs, THREAD))
+        if self._is_tool_named is False:
+            self.problems.note(_OTHER_TOOLS)
         is_without_samples = self._n_runs > 0 and not self._n_samples
         if is_without_samples and self._hint and not self.problems:
             self.problems.note(self._hint)
@@ -609,7 +626,10 @@ class Turns(Generic[Run]):
         """Make the samples of open turns as they are now."""
         samples: list[Sample] = []
         for turn in turns:
-            samples += self._samples_of(_join_open_turn(turn.runs))
+            tree = _join_open_turn(turn.runs)
+            if tree.is_by_hand:
+                self.problems.note(_UNREAD)
+            samples += self._samples_of(tree)
         return samples
 
     def _samples_of(self, tree: Tree) -> list[Sample]:

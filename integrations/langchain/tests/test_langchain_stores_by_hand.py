@@ -126,6 +126,26 @@ def test_a_search_of_an_observed_store_belongs_to_the_model_that_shows_what_it_f
     assert sample.capture.grade == "exact"
 
 
+def test_a_search_before_the_run_belongs_to_the_run_whose_prompt_shows_it() -> None:
+    chain = RunnableLambda(lambda question: answer(question, found.page_content))
+    with capture() as captured:
+        (found,) = store().similarity_search(QUESTION)
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.id for context in sample.known_contexts] == ["r"]
+    assert sample.capture.grade == "exact"
+
+
+def test_a_search_that_no_model_is_shown_is_no_sample() -> None:
+    with capture() as captured:
+        store().similarity_search(QUESTION)
+        beside = RunnableLambda(lambda question: answer(question, PARIS))
+        beside.invoke(QUESTION)
+    assert not captured.samples
+    assert any("a store was searched" in words for words in captured.problems.counts)
+
+
 def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

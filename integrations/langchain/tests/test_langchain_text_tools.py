@@ -70,7 +70,17 @@ def by_a_step(made: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("ask", [in_an_agent, by_a_step])
+def by_run_in_a_step(made: Any) -> None:
+    """``run`` hands no config on: LangChain names no step around the call."""
+
+    def prompt(question: str) -> str:
+        return f"Use this: {made.run({'query': question})}\nQuestion: {question}"
+
+    chain = RunnableLambda(prompt) | Scripted(messages=iter([AIMessage(ANSWER)]))
+    chain.invoke(QUESTION)
+
+
+@pytest.mark.parametrize("ask", [in_an_agent, by_a_step, by_run_in_a_step])
 @pytest.mark.parametrize("name", RESULTS)
 def test_the_result_of_a_named_tool_is_divided_by_its_own_structure(
     name: str, ask: Any

@@ -72,11 +72,10 @@ ADAPTER = FrontDoor[Run](
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"
     ),
     hint=(
-        "runs were seen, but no retrieval: if documents are fetched by direct calls of"
-        " a vector store, wrap it with langchain_ragmetrics.observe(vectorstore), or"
-        " call langchain_ragmetrics.add_documents(docs) in that step; if they come from"
-        " tools that return text, name these by context_tools=; else say where they are"
-        " by contexts_from="
+        "runs were seen, but no retrieval: if the application finds documents by a"
+        " function of its own, call langchain_ragmetrics.add_documents(docs) there; if"
+        " they come from tools that return text, name these by context_tools=; else say"
+        " where they are by contexts_from="
     ),
 )
 capture = ADAPTER.capture
