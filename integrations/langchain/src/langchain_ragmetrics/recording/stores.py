@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType, FunctionType
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import CallbackManager
