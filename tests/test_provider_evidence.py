@@ -112,29 +112,29 @@ def grounding(*chunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
 WEB_CHUNK = {"web": {"uri": ADDRESS, "title": "lamp.example"}}
 
 
-def call_of_model() -> Node:
+def call_of_model(answer: str = ANSWER) -> Node:
     return Node(
         "model",
         "model",
         2,
         3,
         prompt=(Message("user", QUESTION),),
-        reply=Message("assistant", ANSWER),
+        reply=Message("assistant", answer),
     )
 
 
-def sample_of(evidence: ProviderEvidence) -> Sample:
+def sample_of(evidence: ProviderEvidence, answer: str = ANSWER) -> Sample:
     """A sample of an agent whose own tool brought noise and whose model's provider the rest."""
     first = Node(
         "retriever", "own", 1, 1.5, query=QUESTION, documents=(Document(SIZE),)
     )
-    model = call_of_model()
+    model = call_of_model(answer)
     model.prompt = (*model.prompt, Message("tool", SIZE))
     add_provider_evidence(model, evidence)
     root = Node("step", "run", 0, 4, [first, model])
     (sample,) = samples_of(
         Tree(
-            root, question=QUESTION, output={"answer": ANSWER}, is_always_a_sample=True
+            root, question=QUESTION, output={"answer": answer}, is_always_a_sample=True
         )
     )
     return sample
@@ -160,24 +160,53 @@ def test_a_reply_is_read_or_hedged(shape: Mapping[str, Any]) -> None:
             assert sorted(each.text for each in contexts) == sorted(expected)
 
 
-def test_the_places_of_sources_are_told_in_characters_of_the_reply() -> None:
-    text = "Ströme. " + ANSWER
-    start = len("Ströme. ".encode())
-    support = {
-        "segment": {"start_index": start, "end_index": len(text.encode())},
-        "grounding_chunk_indices": [0, 7],
-    }
-    gemini = evidence_in_reply(
-        {"content": text}, grounding(WEB_CHUNK, grounding_supports=[support])
-    )
-    cited, dangling = gemini.citations
-    assert text[cited.start : cited.end] == ANSWER
-    assert cited.names == (ADDRESS, "lamp.example")
-    assert (dangling.start, dangling.end) == (cited.start, cited.end)
-    assert dangling.names == ("grounding chunk 7",)
-    blocks = [said("Well. "), said(annotations=[url_citation()])]
-    (cited,) = evidence_in_reply({"content": blocks}).citations
-    assert (cited.start, cited.end) == (6, 15)
+def gemini(*parts: str) -> list[dict[str, Any]]:
+    """A reply of Gemini's that names its one result for parts of the answer."""
+    supports = [
+        {"segment": {"text": part}, "grounding_chunk_indices": [0]} for part in parts
+    ]
+    chunk = {"retrieved_context": {"title": "a.txt", "text": FACT}}
+    return [grounding(chunk, grounding_supports=supports)]
+
+
+def openai(text: str = ANSWER) -> list[dict[str, Any]]:
+    """A reply of OpenAI's that cites a file that it searched."""
+    cited = {"type": "file_citation", "file_id": "file-a.txt", "index": 3}
+    files = file_search([found_file(FACT)])
+    return [{"content": [files, said(text, annotations=[cited])]}]
+
+
+def anthropic(text: str = ANSWER) -> list[dict[str, Any]]:
+    """A reply of Anthropic's that cites words of the prompt."""
+    cited = {"type": "char_location", "cited_text": SIZE[:30], "document_index": 0}
+    return [{"content": [said("So: "), said(text, citations=[cited])]}]
+
+
+LONGER = f"{ANSWER} It has eleven rooms."
+CITING: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, str]] | None]] = {
+    "OpenAI": (ANSWER, openai(), [(ANSWER, FACT)]),
+    "OpenAI, somewhere in two sentences": (LONGER, openai(LONGER), None),
+    "Anthropic": (f"So: {ANSWER}", anthropic(), [(ANSWER, SIZE)]),
+    "Anthropic, two sentences": (f"So: {LONGER}", anthropic(LONGER), None),
+    "Gemini": (LONGER, gemini(ANSWER), [(ANSWER, FACT)]),
+    "Gemini, words that stand twice": (f"{ANSWER} {ANSWER}", gemini(ANSWER), None),
+    "Gemini, words that stand nowhere": (LONGER, gemini("Hm."), None),
+}
+
+
+@pytest.mark.parametrize("name", CITING)
+def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name: str) -> None:
+    answer, reply, expected = CITING[name]
+    sample = sample_of(evidence_in_reply(*reply), answer)
+    if expected is None:
+        assert sample.citations is None
+        assert "fits several" in (sample.citations_unknown or "")
+        return
+    texts = [context.text for context in sample.known_contexts]
+    assert [
+        (answer[cited.start : cited.end], *(texts[place] for place in cited.contexts))
+        for cited in sample.citations or ()
+    ] == expected
 
 
 def test_a_search_that_found_nothing_is_a_call_without_items() -> None:

@@ -174,11 +174,8 @@ def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int 
 
     A file's id goes before its title, which several files may have.
     """
-    ways = [
-        partial(_has_text, source),
-        partial(_has_quote, source),
-        *(partial(_has_name, name) for name in source.names if name),
-    ]
+    ways = [partial(_has_quote, source.quote)]
+    ways += [partial(_has_name, name) for name in source.names if name]
     for fits in ways:
         places = [place for place, context in enumerate(contexts) if fits(context)]
         if len(places) == 1:
@@ -186,13 +183,9 @@ def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int 
     return None
 
 
-def _has_text(source: CitedSource, context: Context) -> bool:
-    return bool(source.text) and letters_of(source.text) == letters_of(context.text)
-
-
-def _has_quote(source: CitedSource, context: Context) -> bool:
-    quote = letters_of(source.quote)
-    return len(quote) >= SHORTEST and quote in letters_of(context.text)
+def _has_quote(quote: str | None, context: Context) -> bool:
+    letters = letters_of(quote)
+    return len(letters) >= SHORTEST and letters in letters_of(context.text)
 
 
 def _has_name(name: str, context: Context) -> bool:
@@ -200,14 +193,12 @@ def _has_name(name: str, context: Context) -> bool:
 
 
 def _span(source: CitedSource, answer: str) -> tuple[int, int] | None:
-    """Return the part of the answer that a source is named for; None if it is not there."""
-    is_point = source.start == source.end
-    if source.start is None or source.end is None:
-        return 0, len(answer)
-    if is_point and len(split_sentences(answer)) == 1:
-        return 0, len(answer)
-    is_inside = 0 <= source.start < source.end <= len(answer)
-    return (source.start, source.end) if is_inside else None
+    """Return the sentence that a source is named for; None if it is not surely one."""
+    part = answer if source.part is None else source.part.strip()
+    if answer.count(part) != 1 or len(split_sentences(part)) != 1:
+        return None
+    start = answer.index(part)
+    return start, start + len(part)
 
 
 # 2. The numbering of the prompt

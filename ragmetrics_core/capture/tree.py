@@ -123,20 +123,14 @@ class CitedSource:
     """A source that a model's provider names beside the text of a reply.
 
     Attributes:
-        names: What it is called: the id of a context, its address, file, title.
+        names: What it may be called: the id of a context, its address, file, title.
         quote: Words that stand in the source.
-        start: Where the part of the reply begins that it is named for; None for all of
-            the reply.
-        end: Where it ends.
-        text: The text of the source, or the text that holds it, where the provider says
-            which one it means: several contexts may have its name, or hold its quote.
+        part: The part of the reply that it is named for; None for all of the reply.
     """
 
-    quote: str | None = field(default=None, repr=False)
-    start: int | None = None
-    end: int | None = None
     names: tuple[str, ...] = field(default=(), repr=False)
-    text: str | None = field(default=None, repr=False)
+    quote: str | None = field(default=None, repr=False)
+    part: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
