@@ -90,7 +90,7 @@ ROWS: dict[str, tuple[str, str, str, Known]] = {
         "After 1911 [1], the bridge was opened in 1874 [2].",
         None,
     ),
-    "another number": (EARLIER, "", "The park was founded in 1911 [2].", [(1,)]),
+    "another number": (EARLIER, "", "The park was founded in 1911 [2].", None),
     "a number of an earlier result": (
         "There was a mill.",
         f"[1] {COAL}",

@@ -100,33 +100,19 @@ def cited_by(
         return CitationsFound(None, OTHER_NOTATION)
     if lists and set(numbers or ()) != labels:
         return CitationsFound(None, SEVERAL_CONTEXTS)
-    if not labels.isdisjoint(_labels_of_earlier_turns(turn, found_answer)):
+    if _repeats_marks(turn, found_answer):
         return CitationsFound(None, SEVERAL_CONTEXTS)
     citations = read_citations(text, numbering).citations
     return CitationsFound(citations, "" if citations else OTHER_NOTATION)
 
 
-def _labels_of_earlier_turns(turn: Turn, found_answer: FoundAnswer) -> set[str]:
-    """Return the numbers of earlier turns: of their answers, and of their tools' results.
-
-    A model may repeat a sentence with its number.
-    """
+def _repeats_marks(turn: Turn, found_answer: FoundAnswer) -> bool:
+    """Whether an answer of an earlier turn has marks: a model may repeat one of them."""
     texts = {said.content for said in turn.tree.history if said.role == "assistant"}
     prompt = () if found_answer.writer is None else found_answer.writer.prompt
     texts |= {message.text for message in prompt if message.role == "assistant"}
     texts -= {reply.text for reply in turn.calls.replies.values()}
-    labels = {
-        label for text in texts for mark in marks_in(text) for label in mark.labels
-    }
-    results: list[str] = []
-    for message in prompt:
-        if message.role == "tool":
-            results.append(message.text)
-        if message.text.strip() and message.text in texts:
-            labels |= set().union(
-                *(_labels_of_lines(results, each) for each in _LABELS)
-            )
-    return labels
+    return any(map(marks_in, texts))
 
 
 def _is_plain(label: str) -> bool:
@@ -220,11 +206,13 @@ def _numbering(
     ]
     for pattern in _LABELS:
         labels = [_labels_of(context.text, messages, pattern) for context in contexts]
-        if any(len(each) != 1 or "" in each for each in labels):
+        if any(len(each) != 1 for each in labels):
             continue
         numbering = {label: place for place, (label,) in enumerate(labels)}
-        has_one_each = len(numbering) == len(contexts)
-        if has_one_each and _labels_of_lines(messages, pattern) <= set(numbering):
+        all_labels: list[str] = []  # an example in the prompt may repeat them
+        for message in messages:
+            all_labels += set(_labels_of_lines(message.splitlines(), pattern))
+        if len(numbering) == len(contexts) and sorted(all_labels) == sorted(numbering):
             return numbering
     return None
 
@@ -232,51 +220,26 @@ def _numbering(
 def _labels_of(
     text: str, messages: Iterable[str], pattern: re.Pattern[str]
 ) -> set[str]:
-    """Return the labels in a text's own lines, else on the lines on which it begins."""
-    labels = _own_labels(text, pattern)
-    if labels:
-        return labels
+    """Return the labels on the lines on which a text begins, and on the lines before."""
+    labels: set[str] = set()
     beginning = letters_of(text)[:100]
     for message in messages:
         form = form_of(message)
         start = form.letters.find(beginning)
         while beginning and start >= 0:
             place, _ = form.place_in_source(start, start + 1)
-            labels.add(_label_before(message, place, pattern))
+            lines_before = message[:place].split("\n")
+            line = lines_before.pop() + message[place:].partition("\n")[0]
+            found = _labels_of_lines([line], pattern)
+            labels.update(found or _labels_of_lines(lines_before[-1:], pattern))
             start = form.letters.find(beginning, start + 1)
     return labels
 
 
-def _own_labels(text: str, pattern: re.Pattern[str]) -> set[str]:
-    """Return the label with which a text begins, or those that fill lines of it."""
-    labels = set()
-    for number, line in enumerate(text.strip().splitlines()):
-        label = pattern.match(line)
-        if label is not None and (number == 0 or label.end() >= len(line)):
-            labels.add(label.group(1))
-    return labels
-
-
-def _label_before(message: str, place: int, pattern: re.Pattern[str]) -> str:
-    """Return the label on the line of a place, else alone on the line before; else ""."""
-    *_, line_before, line = ["", *message[:place].split("\n")]
-    label = pattern.match(line.lstrip(_BEFORE_LABEL))
-    if label is not None or line.strip(_BEFORE_LABEL):
-        return "" if label is None else label.group(1)
-    label = pattern.match(line_before.lstrip(_BEFORE_LABEL))
-    is_all = label is not None and not line_before.lstrip(_BEFORE_LABEL)[label.end() :]
-    return label.group(1) if label is not None and is_all else ""
-
-
-def _labels_of_lines(messages: Iterable[str], pattern: re.Pattern[str]) -> set[str]:
-    """Return the labels of all lines that begin with one: others may be contexts, too."""
-    labels = set()
-    for message in messages:
-        for line in message.splitlines():
-            label = pattern.match(line.lstrip(_BEFORE_LABEL))
-            if label is not None:
-                labels.add(label.group(1))
-    return labels
+def _labels_of_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
+    """Return the labels of the lines that begin with one."""
+    matches = [pattern.match(line.lstrip(_BEFORE_LABEL)) for line in lines]
+    return [match.group(1) for match in matches if match is not None]
 
 
 # 3. The numbers of a structured reply
