@@ -483,10 +483,10 @@ SUMMARY = (
 
 
 @row(
-    *FORGOTTEN,
-    written(2, f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>"),
-    contexts=SEEN,
-    doubts=("in_part",),
+    retrieval(1, *FIRST, name="search", query="gate"),
+    retrieval(2, *SEEN, name="web_search", query="siblings"),
+    written(3, f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>"),
+    contexts=(*FIRST, *SEEN),
 )
 def messages_that_are_summed_up() -> None:
     if not hasattr(compaction, "SummarizationCompactor"):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
+from haystack_integrations.tracing.ragmetrics.nodes import PIPELINE, Run
 
 from ragmetrics_core.capture import Answer, Message
 from ragmetrics_core.capture.plain_values import answer_in
@@ -35,7 +35,8 @@ def answers(run: Run) -> tuple[Answer, ...]:
 
 def outputs_by_place(run: Run) -> Mapping[str, Any]:
     """What the user got, by ``component.socket``; of an agent its last message alone."""
-    by_component = {"": run.output} if run.root.operation == AGENT else run.output
+    is_pipeline = run.root.operation == PIPELINE
+    by_component = run.output if is_pipeline else {"": run.output}
     outputs: dict[str, Any] = {}
     for component, sockets in by_component.items():
         if isinstance(sockets, dict):

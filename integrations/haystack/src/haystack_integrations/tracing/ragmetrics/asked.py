@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.components import Calls
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
+from haystack_integrations.tracing.ragmetrics.nodes import PIPELINE, Run
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import Message
@@ -80,8 +80,9 @@ def _question_in_input(value: object) -> str | None:
 
 
 def _groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
-    """What the user handed in, a group for each component; an agent's inputs are one group."""
-    groups = [run.input] if run.root.operation == AGENT else run.input.values()
+    """What the user handed in, a group for each component of a pipeline."""
+    is_pipeline = run.root.operation == PIPELINE
+    groups = run.input.values() if is_pipeline else [run.input]
     return [inputs for inputs in groups if isinstance(inputs, dict)]
 
 

@@ -47,6 +47,10 @@ class Calls:
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
+        tools = self._tools_run_by_hand(run.root)
+        if tools:
+            model, ended = self.root, self.root.ended
+            self.root = Call("agent", "run", model.began, ended, [*tools, model])
 
     def _make_call(self, node: Node) -> Call:
         """Make the call of a span, and put it below the call of the span around it.
@@ -66,7 +70,7 @@ class Calls:
         call = Call(kind, node.path or "run", node.opened, node.closed or None)
         call.error = node.error
         if parent is not None:
-            parent.children.append(call)
+            parent.children += [*self._tools_run_by_hand(node), call]
             if node.output is None:
                 call.error = node.error or "no output"
         self._fill_call(call, node)
@@ -92,11 +96,12 @@ class Calls:
     def _kind_of_call(self, node: Node) -> Any:
         """Tell what kind of call a span is, by what runs inside and what it passes on.
 
-        The whole run is an agent, and so is a component that runs models inside. An
-        evaluator is ignored. What fits nothing, such as a prompt builder, is a step.
-        Example: [A, B, C] in and [C, A] out, with nothing inside, is a reranker.
+        The run of a pipeline or agent is an agent, and so is a component that runs
+        models inside. An evaluator is ignored. What fits nothing, such as a prompt
+        builder, is a step. Example: [A, B, C] in and [C, A] out, with nothing inside,
+        is a reranker.
         """
-        if node is self.run.root:
+        if node is self.run.root and node.operation != COMPONENT:
             return "agent"
         if node.operation == AGENT_TOOL:
             return "tool"
@@ -107,6 +112,8 @@ class Calls:
         inside = self.spans_inside[node]
         if any(self.is_model(span) for span in inside):
             return "agent"
+        if node is self.run.root and not self._is_asked(node):
+            return "step"  # such as a converter of files that are indexed
         if _searches(node) and not any(map(_searches, inside)):
             return "retriever"
         are_given = any(documents_in(node.input))
@@ -126,7 +133,7 @@ class Calls:
         given = documents_with_text(documents_in(node.input))
         found = _documents_found(node)
         call.input_documents = given
-        if node is self.run.root:
+        if node is self.run.root and call.kind in ("agent", "step"):
             return  # question and answer of the whole run stand in its tree
         if call.kind == "model":
             _fill_model(call, node)
@@ -169,6 +176,29 @@ class Calls:
         # what gave documents is a search, even in the last step
         call.is_control = node.ends_agent and not documents
 
+    def _tools_run_by_hand(self, node: Node) -> list[Call]:
+        """The calls of tools that stand in a model's prompt and were recorded nowhere.
+
+        Code that runs the tools itself writes their results into the next prompt.
+        Those behind the user's last message belong to the model that answers.
+        """
+        agents_tools = [span for span in self.run.nodes if span.operation == AGENT_TOOL]
+        answers = [reply for reply in replies(node) if not reply.tool_calls]
+        if agents_tools or not answers or not self.is_model(node):
+            return []
+        tools: list[Call] = []
+        for message in prompt(node):
+            if message.role == "user":
+                tools = []
+            elif message.role == "tool":
+                for request in message.tool_calls:
+                    tool = Call("tool", request.name, node.opened, node.opened)
+                    tool.query = query_of_tool(request.arguments)
+                    tool.tool_call_id = request.id
+                    tool.text = message.text
+                    tools.append(tool)
+        return tools
+
     def _result_shown(self, node: Node) -> tuple[ToolCall | None, str | None]:
         """The request that a tool ran for, and its result as the next model of its agent was shown it.
 
@@ -200,6 +230,11 @@ class Calls:
         if in_order:
             return in_order[0]
         return None, node.output if isinstance(node.output, str) else None
+
+    def _is_asked(self, node: Node) -> bool:
+        """Whether a component is given a query, or an embedding of one."""
+        is_given_embedding = any("embedding" in name for name in node.input)
+        return is_given_embedding or self._query_of(node) is not None
 
     def _query_of(self, node: Node) -> str | None:
         """The text that a component was asked; None if it was asked none.

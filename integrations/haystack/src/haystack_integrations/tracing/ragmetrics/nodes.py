@@ -68,7 +68,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
 
     Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a
     mapping with a tuple of one ``Document`` of the core. Lists become tuples.
-    Embeddings and objects of any other class become None.
+    Embeddings and objects of any other class become None, but for pydantic's models and
+    the application's own dataclasses.
 
     Args:
         value: A value of Haystack's or of the application.
@@ -87,7 +88,7 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
         return Answer(value.data, is_extracted=True, question=value.query)
-    if isinstance(value, BaseModel):
+    if isinstance(value, BaseModel) or _is_dataclass_of_application(value):
         value = vars(value)
     if depth == 0:
         return None
@@ -99,6 +100,14 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
             elements = elements[-1:]  # only the last one answers the question
         return tuple(copied(element, depth - 1) for element in elements)
     return None
+
+
+def _is_dataclass_of_application(value: object) -> bool:
+    own = vars(type(value))
+    is_of_haystack = type(value).__module__.startswith("haystack")
+    return (
+        "__dataclass_fields__" in own and "__slots__" not in own and not is_of_haystack
+    )
 
 
 def _document(document: haystack.Document) -> Document:
@@ -244,8 +253,11 @@ class Node:
 
     @property
     def path(self) -> str:
-        """Names of the components around it and its own, with dots."""
-        around = reversed(self.ancestors)
+        """Names of the components around it and its own, with dots.
+
+        That of the run itself is left out: a component that code ran by itself.
+        """
+        around = reversed(self.ancestors[:-1])
         names = [node.name for node in around if node.operation == COMPONENT]
         return ".".join(filter(None, (*names, self.name)))
 

@@ -11,15 +11,20 @@ must not look as if it ran inside.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
+from haystack_integrations.tracing.ragmetrics.methods import Method, RunMethods
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
+    AGENT_LLM,
+    COMPONENT,
     KEPT,
     PIPELINE,
     Node,
@@ -47,9 +52,18 @@ _DISPLACED = (
     " capture() or watch()"
 )
 
+# the framework opens these spans around a generator's own run
+_OF_GENERATORS = (AGENT_LLM, "haystack.chat_generator.run")
+
 _current: ContextVar[TeeSpan | None] = ContextVar(
     "ragmetrics_haystack_span", default=None
 )
+# what the last embedder that ran by itself returned, and the text that it embedded
+_embedded: ContextVar[tuple[object, object]] = ContextVar(
+    "ragmetrics_haystack_embedded", default=(None, None)
+)
+_running_components: set[TeeSpan] = set()
+_NO_SPAN = contextlib.nullcontext(NullSpan())
 
 
 class TeeSpan(Span):
@@ -61,6 +75,7 @@ class TeeSpan(Span):
         node: What it records.
         current_before: Our span that was the current one when it began, and is again
             when it has ended; None if there was none.
+        component: The component whose run it is; None until that has begun.
         problems: Where errors of the recording are counted.
     """
 
@@ -71,6 +86,7 @@ class TeeSpan(Span):
         self.run = run
         self.node = node
         self.current_before = current_before
+        self.component: object = None
         self.problems = LISTENERS.problems
 
     def __getattr__(self, name: str) -> Any:
@@ -96,6 +112,11 @@ class TeeSpan(Span):
         """That of the other tracer."""
         return self.inner.get_correlation_data_for_logs()
 
+    def belongs_to(self, component: object) -> None:
+        """Note the component whose run it is."""
+        self.component = component
+        _running_components.add(self)
+
     @guard_hook
     def _keep(self, key: str, value: Any) -> None:
         """Record a tag of a span: its input or its output."""
@@ -105,6 +126,8 @@ class TeeSpan(Span):
             self.node.input = copied(value) or {}
         elif key in _OUTPUTS:
             self.node.output = copied(value)
+            if self.node is self.run.root and "embedding" in value:
+                _embedded.set((value["embedding"], self.node.input.get("text")))
 
     @guard_hook
     def closed(self, error: BaseException | None) -> None:
@@ -177,14 +200,43 @@ class Tee(Tracer):
             if span is None:
                 yield inner_span
                 return
-            error: BaseException | None = None
-            try:
+            with self._open(span):
                 yield span
-            except BaseException as raised:
-                error = raised
-                raise
-            finally:
-                self._end_span(span, error)
+
+    @contextlib.contextmanager
+    def trace_bare(
+        self, component: Any, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[Span]:
+        """Record the run of a component outside of any pipeline; ``inner`` sees nothing.
+
+        Args:
+            component: The component.
+            run: Its method.
+            args: What the method is given.
+            kwargs: What it is given by name.
+
+        Yields:
+            The span that a pipeline would have opened; one that does nothing if it is
+            not recorded.
+        """
+        span = self._begin_bare(component, run, args, kwargs)
+        if span is None:
+            yield NullSpan()
+            return
+        with self._open(span):
+            yield span
+
+    @contextlib.contextmanager
+    def _open(self, span: TeeSpan) -> Iterator[None]:
+        """End a span when the block of code under it is left."""
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._end_span(span, error)
 
     @property
     def _is_enabled(self) -> bool:
@@ -196,17 +248,49 @@ class Tee(Tracer):
         return self.inner.current_span()
 
     @guard_hook
+    def _begin_bare(
+        self, component: Any, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TeeSpan | None:
+        """Begin to record a component that runs outside of any pipeline.
+
+        It gets the name that it has in a pipeline, if it is in one. A retriever that is
+        given an embedding gets the text that was embedded as well.
+        """
+        pipeline = component.__haystack_added_to_pipeline__
+        name = pipeline.get_component_name(component) if pipeline else ""
+        outputs = component.__haystack_output__._sockets_dict  # noqa: SLF001  # as a pipeline reads it
+        tags = {
+            "haystack.component.name": name or type(component).__name__,
+            "haystack.component.fully_qualified_type": (
+                f"{type(component).__module__}.{type(component).__name__}"
+            ),
+            "haystack.component.output_spec": {
+                socket: {"type": each.type} for socket, each in outputs.items()
+            },
+        }
+        span = self._begin_span(COMPONENT, tags, None, NullSpan(), component)
+        if span is not None:
+            _, *names = inspect.signature(run).parameters
+            inputs = {**dict(zip(names, args, strict=False)), **kwargs}
+            embedding, text = _embedded.get()
+            if any(value is embedding for value in inputs.values()):
+                inputs = {"text": text, **inputs}
+            span.set_content_tag("haystack.component.input", inputs)
+        return span
+
+    @guard_hook
     def _begin_span(
         self,
         operation: str,
         tags: dict[str, Any],
         parent_span: Span | None,
         inner_span: Span,
+        component: object = None,
     ) -> TeeSpan | None:
         """Begin to record a span as a node of a run; None if it is not recorded.
 
-        Examples: a component's span inside a pipeline becomes a node of the pipeline's
-        run. A component that runs alone belongs to no run.
+        Example: a component's span inside a pipeline becomes a node of the pipeline's
+        run.
 
         Args:
             operation: What the span does, by Haystack's name.
@@ -214,6 +298,7 @@ class Tee(Tracer):
             parent_span: The span around it; None if Haystack does not say.
             inner_span: The span that the application's own tracer, such as
                 OpenTelemetry's, has begun for it. The returned span hands on to it.
+            component: The component that runs outside of any pipeline; None for others.
         """
         if not self._is_enabled:
             return None
@@ -222,9 +307,13 @@ class Tee(Tracer):
         span_around = parent_span if isinstance(parent_span, TeeSpan) else current_span
         if span_around is not None:
             run, node_around = span_around.run, span_around.node
-        elif operation in (PIPELINE, AGENT) and (listeners := LISTENERS.begin()):
+        elif component is not None and _is_part_of_another(component):
+            run, node_around = Run(), None  # in a thread of its own: nobody gets it
+        elif (component is not None or operation in (PIPELINE, AGENT)) and (
+            listeners := LISTENERS.begin()
+        ):
             run, node_around = Run(listeners, current_task_or_thread()), None
-        else:  # a component that runs alone, or a run that nobody listens to
+        else:  # a run that nobody listens to
             return None
         node = _node(operation, tags, node_around)
         if operation == PIPELINE:  # only a pipeline has its input already
@@ -232,6 +321,8 @@ class Tee(Tracer):
             node.input = copied(data) or {}
         run.nodes.append(node)
         span = TeeSpan(inner_span, run, node, current_before=current_span)
+        if component is not None:
+            span.belongs_to(component)
         # A pipeline's span never is the current one: its components name it as their
         # parent.
         if operation != PIPELINE:
@@ -248,6 +339,7 @@ class Tee(Tracer):
         # an abandoned generator is closed in another context
         if _current.get() is span:
             _current.set(span.current_before)
+        _running_components.discard(span)
         span.closed(error)
         if span.node is span.run.root:
             listeners = span.run.listeners
@@ -262,6 +354,65 @@ def _open_span() -> TeeSpan | None:
     while span is not None and span.node.closed:
         span = span.current_before
     return span
+
+
+def _has_span(component: object) -> bool:
+    """Whether the span of a component's run is open: its pipeline opened it, or we did."""
+    span = _open_span()
+    if span is None:
+        return False
+    operation = span.node.operation
+    if span.component is None and operation == COMPONENT:
+        span.belongs_to(component)  # the first that runs in it
+    return span.component is component or operation in _OF_GENERATORS
+
+
+def _is_part_of_another(component: object) -> bool:
+    """Whether a component that runs now holds this one: it may run it in a thread of its own."""
+    for span in tuple(_running_components):
+        for value in vars(span.component).values():
+            parts = value.values() if isinstance(value, Mapping) else value
+            is_collection = isinstance(value, (list, tuple, Mapping))
+            if value is component or (
+                is_collection and any(part is component for part in parts)
+            ):
+                return True
+    return False
+
+
+def _observing(run: Method) -> Method:
+    """Make the method that takes the place of a component's ``run`` or ``run_async``."""
+    if inspect.iscoroutinefunction(run):
+
+        @functools.wraps(run)
+        async def run_observed_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with bare_span(self, run, args, kwargs) as span:
+                output = await run(self, *args, **kwargs)
+                span.set_content_tag("haystack.component.output", output)
+                return output
+
+        return run_observed_async
+
+    @functools.wraps(run)
+    def run_observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with bare_span(self, run, args, kwargs) as span:
+            output = run(self, *args, **kwargs)
+            span.set_content_tag("haystack.component.output", output)
+            return output
+
+    return run_observed
+
+
+def bare_span(
+    component: object, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> contextlib.AbstractContextManager[Span]:
+    """The span around the run of a component; it does nothing inside of a pipeline's."""
+    tee = _tracer_slot.tee
+    if tee is None or tracer.actual_tracer is not tee or is_judge_work():
+        return _NO_SPAN
+    if _has_span(component):
+        return _NO_SPAN
+    return tee.trace_bare(component, run, args, kwargs)
 
 
 def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
@@ -309,12 +460,14 @@ class _TracerSlot:
                     listener_before.problems.note(_DISPLACED)
             self.tee = Tee(actual)
             enable_tracing(self.tee)
+        _run_methods.take()
 
     def leave(self, listener: Listener) -> None:
         """Take our tracer out when the last listener leaves, if it is still in place."""
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:
+            _run_methods.leave()
             self.tee = None
             if isinstance(tracer.actual_tracer, Tee):
                 enable_tracing(tracer.actual_tracer.inner)
@@ -322,3 +475,4 @@ class _TracerSlot:
 
 _tracer_slot = _TracerSlot()
 LISTENERS = Listeners(_tracer_slot.take, _tracer_slot.leave)
+_run_methods = RunMethods(_observing, LISTENERS.problems)

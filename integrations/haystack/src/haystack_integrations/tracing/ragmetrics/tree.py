@@ -14,6 +14,7 @@ from haystack_integrations.tracing.ragmetrics.asked import (
 from haystack_integrations.tracing.ragmetrics.components import Calls
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
+    COMPONENT,
     PIPELINE,
     Node,
     Run,
@@ -72,9 +73,16 @@ def _by_component(output: object) -> object:
 def trees(run: Run, _: Overrides) -> Iterator[Tree]:
     """Make the tree of a run, of which the core makes a sample for each answer."""
     calls = Calls(run)
+    if calls.root.kind == "ignored" or _is_preparation(run, calls):
+        return
     # what a run returned before it failed is no answer
     found = () if run.root.error else answers(run)
-    question = find_question(calls, found[0].question if found else None)
+    # a component that ran by itself need not answer, nor was it asked by the user
+    is_component = run.root.operation == COMPONENT
+    is_asked = not is_component or calls.root.kind in ("agent", "step")
+    question = None
+    if is_asked:
+        question = find_question(calls, found[0].question if found else None)
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
     is_resumed = _is_resumed(run)
@@ -87,8 +95,10 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         output=outputs,
         flow_documents=next(filter(None, reversed(documents)), None),
         # a run that answers, or that asks a model, is a sample even if it searched nothing
-        is_always_a_sample=bool(found or (question and calls.models)),
-        gives_only_documents=any(documents)
+        is_always_a_sample=calls.root.kind == "agent"
+        and bool(found or (question and calls.models)),
+        gives_only_documents=not is_component
+        and any(documents)
         and all(
             each or value == ()
             for each, value in zip(documents, outputs.values(), strict=True)
@@ -102,9 +112,16 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         documents_without_text=_documents_without_text(run),
         native_run=run,
         lookup_outputs=(*_values_by_place(run), run.output),
-        lookup_inputs=(run.input,),
+        # what a model is given is its prompt
+        lookup_inputs=() if calls.root.kind == "model" else (run.input,),
         to_plain_value=copied,
     )
+
+
+def _is_preparation(run: Run, calls: Calls) -> bool:
+    """Whether a run is a component that ran by itself and belongs to no turn: an embedder."""
+    is_step = run.root.operation == COMPONENT and calls.root.kind == "step"
+    return is_step and not calls.root.input_documents
 
 
 def _documents_without_text(run: Run) -> tuple[Document, ...]:

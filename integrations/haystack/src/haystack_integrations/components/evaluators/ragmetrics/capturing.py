@@ -34,7 +34,8 @@ _ADAPTER: FrontDoor[Run] = FrontDoor(
     as_judge,
     as_run=as_run,
     unseen=(
-        "no pipeline or agent of Haystack ran in it; make the calls inside the block"
+        "no pipeline, agent or component of Haystack ran in it; make the calls inside"
+        " the block"
     ),
     hint=(
         "runs of Haystack neither retrieved nor answered: what the application says then"

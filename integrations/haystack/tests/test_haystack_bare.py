@@ -1,0 +1,552 @@
+"""Components that an application runs by hand: they are seen, and nothing of them changes."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import pickle
+import threading
+import zlib
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline, SuperComponent, component, tracing
+from haystack.components.agents import Agent
+from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.converters import TextFileToDocument
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.retrievers import MultiQueryTextRetriever
+from haystack.components.retrievers.in_memory import (
+    InMemoryBM25Retriever,
+    InMemoryEmbeddingRetriever,
+)
+from haystack.components.writers import DocumentWriter
+from haystack.core.component.component import ComponentMeta
+from haystack.dataclasses import ByteStream, ChatMessage, StreamingChunk, ToolCall
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import Tool
+from haystack.tracing.tracer import NullTracer
+from haystack_integrations.components.evaluators.ragmetrics import (
+    HaystackModel,
+    RagMetricsEvaluator,
+    capture,
+    watch,
+)
+from haystack_rows import connected
+
+from ragmetrics_core import Sample
+
+FERRY = "The ferry to Amrum leaves at nine from the southern pier."
+MUSEUM = "The whaling museum of Amrum is closed on Mondays."
+BRIDGE = "The bridge of Velm was opened in 1874 by the mayor."
+QUESTION = "When does the ferry to Amrum leave?"
+ANSWER = "It leaves at nine o'clock in the morning."
+EACH = "{% for d in documents %}{{ d.content }}\n{% endfor %}"
+
+
+def vector(text: str) -> list[float]:
+    numbers = [0.0] * 64
+    for word in text.lower().split():
+        numbers[zlib.crc32(word.strip(".?,").encode()) % 64] += len(word) > 4
+    return numbers if any(numbers) else [0.01] * 64
+
+
+@component
+class Embeds:
+    @component.output_types(embedding=list[float])
+    def run(self, text: str) -> dict[str, Any]:
+        return {"embedding": vector(text)}
+
+
+def store() -> InMemoryDocumentStore:
+    made = InMemoryDocumentStore()
+    made.write_documents(
+        [
+            Document(id=str(n), content=text, embedding=vector(text))
+            for n, text in enumerate((FERRY, MUSEUM, BRIDGE))
+        ]
+    )
+    return made
+
+
+STORE = store()
+
+
+def texts(contexts: Any) -> list[str]:
+    return [context.text for context in contexts or ()]
+
+
+def only(samples: tuple[Sample, ...]) -> Sample:
+    (sample,) = samples
+    return sample
+
+
+def doubts(sample: Sample) -> set[str]:
+    assert sample.capture is not None
+    return set(sample.capture.doubts)
+
+
+def check(sample: Sample, found: list[str] | None = None) -> None:
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert texts(sample.contexts) == texts(sample.retrieved) == (found or [FERRY])
+    assert not doubts(sample)
+
+
+# The forms
+
+
+def parts_of_a_pipeline() -> Pipeline:
+    template = [
+        ChatMessage.from_system("Answer from the notes."),
+        ChatMessage.from_user(EACH + "Asked: {{ query }}"),
+    ]
+    return connected(
+        ("embedder.embedding", "retriever.query_embedding"),
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        embedder=Embeds(),
+        retriever=InMemoryEmbeddingRetriever(STORE, top_k=1),
+        prompt=ChatPromptBuilder(template=template, required_variables="*"),
+        llm=MockChatGenerator(ANSWER),
+    )
+
+
+def step_by_step(pipeline: Pipeline, question: str) -> str:
+    embedding = pipeline.get_component("embedder").run(text=question)["embedding"]
+    retriever = pipeline.get_component("retriever")
+    found = retriever.run(query_embedding=embedding)["documents"]
+    builder = pipeline.get_component("prompt")
+    prompt = builder.run(query=question, documents=found)["prompt"]
+    replies = pipeline.get_component("llm").run(messages=prompt)["replies"]
+    return str(replies[0].text)
+
+
+def test_components_of_a_pipeline_run_one_by_one() -> None:
+    pipeline = parts_of_a_pipeline()
+    with capture() as captured:
+        assert step_by_step(pipeline, QUESTION) == ANSWER
+        assert step_by_step(pipeline, QUESTION) == ANSWER
+    assert not captured.problems
+    first, second = captured.samples
+    check(first)
+    check(second)
+
+
+def test_the_name_in_the_pipeline_is_the_place() -> None:
+    pipeline = parts_of_a_pipeline()
+    with capture(contexts_from="retriever.documents") as captured:
+        step_by_step(pipeline, QUESTION)
+    check(only(captured.samples))
+
+
+def test_watch_sees_the_same() -> None:
+    watcher = watch([], judge="lexical")
+    step_by_step(parts_of_a_pipeline(), QUESTION)
+    assert watcher.stop(10)
+    check(only(watcher.samples))
+
+
+def test_a_query_that_a_model_wrote_in_an_asynchronous_method() -> None:
+    asked, query = "And when does it leave?", "ferry Amrum departure"
+    intent, rewrite, answer = map(
+        MockChatGenerator, ("search", query, "It leaves at nine.")
+    )
+    embedder, retriever = Embeds(), InMemoryEmbeddingRetriever(STORE, top_k=1)
+    rewriting = PromptBuilder("Rewrite for a search: {{ question }}")
+    answering = PromptBuilder(EACH + "Asked: {{ question }}\nSearched: {{ search }}")
+
+    async def reply(question: str) -> str:
+        prompt = rewriting.run(question=question)["prompt"]
+        intent.run(f"Search or chat? {question}")
+        search = (await rewrite.run_async(prompt))["replies"][0].text
+        embedding = embedder.run(text=search)["embedding"]
+        found = retriever.run(query_embedding=embedding)["documents"]
+        prompt = answering.run(question=question, search=search, documents=found)
+        return str((await answer.run_async(prompt["prompt"]))["replies"][0].text)
+
+    with capture() as captured:
+        assert asyncio.run(reply(asked)) == "It leaves at nine."
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (asked, "It leaves at nine.")
+    assert sample.standalone_question == query
+    assert texts(sample.contexts) == texts(sample.retrieved) == [FERRY]
+
+
+def agent(*replies: Any) -> Agent:
+    schema = {"type": "object", "properties": {}}
+    return Agent(
+        chat_generator=MockChatGenerator([*replies]),
+        tools=[Tool("tide", "Tells the tide.", schema, function=lambda: "High tide.")],
+    )
+
+
+def test_searches_before_an_agent_stand_in_its_prompt() -> None:
+    retriever = InMemoryBM25Retriever(STORE, top_k=1)
+
+    def answered(application: Agent) -> str:
+        found = [
+            retriever.run(query=query)["documents"][0].content
+            for query in (QUESTION, "whaling museum")
+        ]
+        system = ChatMessage.from_system("Notes:\n" + "\n".join(found))
+        messages = [system, ChatMessage.from_user(QUESTION)]
+        return str(application.run(messages=messages)["last_message"].text)
+
+    asks = ChatMessage.from_assistant(tool_calls=[ToolCall("tide", {}, id="1")])
+    with capture() as captured:
+        assert answered(agent(ANSWER)) == ANSWER
+    check(only(captured.samples), [FERRY, MUSEUM])
+    with capture(context_tools={"tide"}) as captured:
+        assert answered(agent(asks, ANSWER)) == ANSWER
+    check(only(captured.samples), [FERRY, MUSEUM, "High tide."])
+
+
+def test_a_generator_after_a_pipeline_that_only_searched() -> None:
+    pipeline = connected(
+        ("embedder.embedding", "retriever.query_embedding"),
+        embedder=Embeds(),
+        retriever=InMemoryEmbeddingRetriever(STORE, top_k=1),
+    )
+    with capture() as captured:
+        found = pipeline.run({"embedder": {"text": QUESTION}})["retriever"]["documents"]
+        prompt = f"[notes.md]\n{found[0].content}\n\nQuestion: {QUESTION}"
+        MockChatGenerator(ANSWER).run([ChatMessage.from_user(prompt)])
+    check(only(captured.samples))
+
+
+@component
+class Loops:
+    """Searches and asks a model by itself."""
+
+    def __init__(self) -> None:
+        self.retriever = InMemoryBM25Retriever(STORE, top_k=1)
+        self.generator = MockChatGenerator(ANSWER)
+
+    @component.output_types(result=object)
+    def run(self, task: str) -> dict[str, Any]:
+        found = self.retriever.run(query=task)["documents"]
+        prompt = [
+            ChatMessage.from_system(found[0].content),
+            ChatMessage.from_user(task),
+        ]
+        return {"result": self.generator.run(prompt)["replies"][0]}
+
+
+def test_a_component_that_runs_others_by_itself() -> None:
+    with capture() as captured:
+        connected(agent=Loops()).run({"agent": {"task": QUESTION}})
+        Loops().run(task=QUESTION)
+    inside_a_pipeline, bare = captured.samples
+    check(inside_a_pipeline)
+    check(bare)
+
+
+TIDE = Tool(
+    "tide",
+    "Tells the tide.",
+    {"type": "object", "properties": {}},
+    function=lambda: "High tide is at noon, says the harbour.",
+)
+
+
+def loops_over_tools(prompt: str) -> None:
+    asks = ChatMessage.from_assistant(tool_calls=[ToolCall("tide", {}, id="1")])
+    again = ChatMessage.from_assistant(tool_calls=[ToolCall("tide", {}, id="2")])
+    generator = MockChatGenerator([asks, again, ANSWER])
+    messages = [ChatMessage.from_user(prompt)]
+    while True:
+        (reply,) = generator.run(messages, tools=[TIDE])["replies"]
+        messages.append(reply)
+        if not reply.tool_calls:
+            return
+        for call in reply.tool_calls:
+            result = TIDE.invoke(**call.arguments)
+            messages.append(ChatMessage.from_tool(result, origin=call))
+
+
+def test_tools_that_code_runs_itself_are_told() -> None:
+    """Their texts stand in the prompt alone."""
+
+    def answered() -> None:
+        found = InMemoryBM25Retriever(STORE, top_k=1).run(query=QUESTION)["documents"]
+        loops_over_tools(f"{found[0].content}\nQuestion: {QUESTION}")
+
+    with capture() as captured:
+        answered()
+    assert doubts(only(captured.samples)) == {"tool_text"}
+    with capture(context_tools={"tide"}) as captured:
+        answered()
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    tide = "High tide is at noon, says the harbour."
+    assert texts(sample.contexts) == [FERRY, tide]
+    assert sample.ledger is not None
+    assert [call.name for call in sample.ledger.calls] == [None, "tide", "tide"]
+
+
+def test_tools_that_code_runs_itself_without_another_search() -> None:
+    with capture(context_tools={"tide"}) as captured:
+        loops_over_tools(QUESTION)
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert texts(sample.contexts) == ["High tide is at noon, says the harbour."]
+
+
+def test_an_answer_builder_by_hand() -> None:
+    with capture() as captured:
+        found = InMemoryBM25Retriever(STORE, top_k=1).run(query=QUESTION)["documents"]
+        prompt = PromptBuilder(EACH + "{{ q }}").run(documents=found, q=QUESTION)
+        replies = MockChatGenerator(ANSWER).run(prompt["prompt"])["replies"]
+        AnswerBuilder().run(query=QUESTION, replies=replies, documents=found)
+    check(only(captured.samples))
+
+
+# What is no turn
+
+
+def test_an_index_that_is_built_by_hand_is_no_evidence() -> None:
+    indexed = InMemoryDocumentStore()
+    with capture() as captured:
+        source = ByteStream(f"{FERRY} {MUSEUM}".encode())
+        read = TextFileToDocument().run(sources=[source])["documents"]
+        splitter = DocumentSplitter(split_by="word", split_length=10)
+        DocumentWriter(indexed).run(documents=splitter.run(read)["documents"])
+        assert captured.samples == ()
+        found = InMemoryBM25Retriever(indexed, top_k=1).run(query=QUESTION)["documents"]
+        MockChatGenerator(ANSWER).run(f"{found[0].content}\nQuestion: {QUESTION}")
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert texts(sample.retrieved) == [found[0].content]
+
+
+def test_a_generator_alone_and_an_evaluator_are_no_turns() -> None:
+    evaluator = RagMetricsEvaluator(metrics=["context_adherence"], judge="lexical")
+    with capture() as captured:
+        MockChatGenerator(ANSWER).run("Translate this.")
+        evaluator.run(
+            query=QUESTION, documents=[Document(content=FERRY)], replies=[ANSWER]
+        )
+    assert captured.samples == ()
+
+
+def test_a_component_with_threads_of_its_own_is_one_search() -> None:
+    """What it runs there is no run of the application."""
+
+    def searching() -> MultiQueryTextRetriever:
+        inner = InMemoryBM25Retriever(STORE, top_k=1)
+        return MultiQueryTextRetriever(retriever=inner)
+
+    watcher = watch([], judge="lexical")
+    with capture() as captured:
+        found = searching().run(queries=[QUESTION])["documents"]
+        MockChatGenerator(ANSWER).run(f"{found[0].content}\nQuestion: {QUESTION}")
+        pipeline = connected(
+            ("retriever.documents", "prompt.documents"),
+            ("prompt.prompt", "llm.messages"),
+            retriever=searching(),
+            prompt=PromptBuilder(EACH + "{{ q }}"),
+            llm=MockChatGenerator(ANSWER),
+        )
+        given = {"retriever": {"queries": [QUESTION]}, "prompt": {"q": QUESTION}}
+        pipeline.run(given)
+    assert watcher.stop(10)
+    assert not captured.problems
+    for samples in (captured.samples, watcher.samples):
+        assert len(samples) == 2
+        for sample in samples:
+            assert texts(sample.contexts) == texts(sample.retrieved) == [FERRY]
+
+
+# No harm
+
+
+def methods() -> dict[Any, Any]:
+    """What each class of components holds."""
+    classes = [*component.registry.values(), ComponentMeta]
+    return {
+        (one, name): vars(one).get(name)
+        for one in classes
+        for name in ("run", "run_async", "__call__")
+    }
+
+
+@component
+class Base:
+    @component.output_types(n=int)
+    def run(self, n: int, *, more: int = 1) -> dict[str, Any]:
+        """Add."""
+        if n < 0:
+            raise StopIteration(n)
+        return {"n": n + more}
+
+
+class Derived(Base):
+    @component.output_types(n=int)
+    def run(self, n: int, *, more: int = 2) -> dict[str, Any]:
+        return super().run(n, more=more)
+
+
+def test_everything_is_as_before_while_somebody_listens_and_afterwards() -> None:
+    before, signature = methods(), inspect.signature(Base.run)
+    made = Derived()
+    with capture():
+        with capture() as captured:
+            assert methods() != before
+            assert inspect.signature(Base.run) == signature
+            assert (Base.run.__doc__, Base.run.__qualname__) == ("Add.", "Base.run")
+            assert inspect.iscoroutinefunction(MockChatGenerator.run_async)
+            assert not inspect.iscoroutinefunction(MockChatGenerator.run)
+
+            @component
+            class Later:
+                @component.output_types(n=int)
+                def run(self, n: int) -> dict[str, Any]:
+                    return {"n": n}
+
+            later = Later()
+            assert later.run(3) == {"n": 3}
+            assert made.run(3) == {"n": 5}
+            assert made.run(3, more=4) == {"n": 7}
+            for calling, error in (
+                (lambda: made.run(-1), StopIteration),
+                (lambda: made.run(unknown=1), TypeError),
+            ):
+                with pytest.raises(error):
+                    calling()
+            assert pickle.loads(pickle.dumps(made)).run(3) == {"n": 5}
+            assert pickle.loads(pickle.dumps(made.run))(3) == {"n": 5}
+            assert copy.deepcopy(made).run(3) == {"n": 5}
+            pipeline = Pipeline()
+            pipeline.add_component("llm", MockChatGenerator("Yes."))
+            again = Pipeline.loads(pipeline.dumps())
+            assert again.run({"llm": {"messages": "?"}})["llm"]["replies"]
+        assert methods() != before
+    assert not captured.problems
+    after = methods()
+    assert {key: after[key] for key in before} == before
+    assert Later.run(later, 3) == {"n": 3}
+    assert not hasattr(vars(Later)["run"], "__wrapped__")
+    assert vars(made).keys() == vars(Derived()).keys()
+
+
+def test_a_later_patch_of_somebody_else_stays() -> None:
+    @component
+    class Patched:
+        @component.output_types(n=int)
+        def run(self, n: int) -> dict[str, Any]:
+            return {"n": n}
+
+    with capture():
+        ours: Any = Patched.run
+
+        def run_of_others(self: Any, n: int) -> Any:
+            return {"n": ours(self, n)["n"] * 10}
+
+        Patched.run = run_of_others  # type: ignore[method-assign]
+        assert Patched().run(1) == {"n": 10}
+    assert Patched.run is run_of_others
+    assert Patched().run(1) == {"n": 10}
+    with capture():
+        assert Patched().run(1) == {"n": 10}
+    assert Patched.run is run_of_others
+
+
+def test_a_streamed_reply_reaches_its_callback() -> None:
+    chunks: list[str] = []
+
+    def callback(chunk: StreamingChunk) -> None:
+        chunks.append(chunk.content)
+
+    generator = MockChatGenerator("One two.", streaming_callback=callback)
+    with capture():
+        generator.run("Count.")
+    assert "".join(chunks) == "One two."
+
+
+def test_another_tracer_gets_no_spans_of_ours() -> None:
+    names: list[str] = []
+
+    class Named(NullTracer):
+        def trace(self, operation_name: str, *given: Any, **named: Any) -> Any:
+            names.append(operation_name)
+            return super().trace(operation_name, *given, **named)
+
+    tracing.enable_tracing(Named())
+    try:
+        with capture() as captured:
+            step_by_step(parts_of_a_pipeline(), QUESTION)
+    finally:
+        tracing.disable_tracing()
+    assert names == []
+    check(only(captured.samples))
+
+
+def test_questions_at_once_are_never_mixed() -> None:
+    async def all_at_once() -> Any:
+        retriever = InMemoryBM25Retriever(STORE, top_k=1)
+
+        async def answered(word: str) -> None:
+            found = (await retriever.run_async(query=f"{word} there?"))["documents"]
+            await asyncio.sleep(0)
+            prompt = f"{found[0].content}\nQuestion: {word} there?"
+            await MockChatGenerator(f"Yes, a {word} is there.").run_async(prompt)
+
+        with capture() as captured:
+            await asyncio.gather(*map(answered, ("ferry", "museum", "bridge") * 5))
+        return captured
+
+    samples = asyncio.run(all_at_once()).samples
+    assert len(samples) == 15
+    for sample in samples:
+        word = sample.question.removesuffix(" there?")
+        assert sample.answer == f"Yes, a {word} is there."
+        (context,) = sample.known_contexts
+        assert word in context.text
+        assert not doubts(sample)
+
+
+def test_threads_of_a_served_application_under_watch() -> None:
+    pipeline = parts_of_a_pipeline()
+    watcher = watch([], judge="lexical")
+    threads = [
+        threading.Thread(target=step_by_step, args=(pipeline, QUESTION))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert watcher.stop(10)
+    assert len(watcher.samples) == 4
+    for sample in watcher.samples:
+        check(sample)
+
+
+def test_a_judge_is_not_recorded() -> None:
+    verdict = '{"claims": 1, "reason": "r", "unsupported": []}'
+    judge = HaystackModel(MockChatGenerator(verdict))
+    with capture() as captured:
+        step_by_step(parts_of_a_pipeline(), QUESTION)
+        recorded = captured.recorded
+        captured.evaluate(["context_adherence"], judge=judge, progress=False)
+    assert captured.recorded == recorded
+
+
+def test_a_super_component_and_an_agent_keep_their_own_places() -> None:
+    inner = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=PromptBuilder(EACH + "{{ q }}"),
+        llm=MockChatGenerator(ANSWER),
+    )
+    whole = SuperComponent(
+        pipeline=inner,
+        input_mapping={"query": ["retriever.query", "prompt.q"]},
+        output_mapping={"llm.replies": "replies"},
+    )
+    with capture(contexts_from="retriever.documents") as captured:
+        whole.run(query=QUESTION)
+    check(only(captured.samples))
