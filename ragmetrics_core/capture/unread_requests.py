@@ -75,6 +75,9 @@ class UnreadRequest:
             call.may_have_searched = True
 
 
+_ALL_IS_READ = UnreadRequest()
+
+
 def unread_request(parameters: object, contents: object) -> UnreadRequest:
     """Find what a request showed to its model although no recorded text holds it.
 
@@ -89,6 +92,8 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     """
     names = tuple(dict.fromkeys(_names_of_kept(parameters)))
     texts = dict.fromkeys(_texts_of_blocks(contents))  # "" for one without a text
+    if not names and not texts:
+        return _ALL_IS_READ
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]
     evidence += [_NOT_A_TEXT] if "" in texts else []
     lets_search = not {_SEARCHED_BY_PROVIDER, *_PAGE_READERS}.isdisjoint(names)

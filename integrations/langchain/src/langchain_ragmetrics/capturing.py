@@ -30,8 +30,8 @@ def _hook() -> None:
     The hook is put in once and stays, because LangChain has no way to take it out.
     """
     # LangChain expects a context variable. A real one would have no value in threads
-    # that the user starts.
-    slot = SimpleNamespace(get=lambda: RECORDER if LISTENERS.here() else None)
+    # that the user starts. Who gets a run is asked when it begins.
+    slot = SimpleNamespace(get=lambda: RECORDER if LISTENERS.open else None)
     register_configure_hook(cast("ContextVar[Any]", slot), inheritable=True)
 
 

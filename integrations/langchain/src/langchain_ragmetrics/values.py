@@ -2,17 +2,18 @@
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
+from types import NoneType
 from typing import Any, TypeGuard, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
+from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document as CapturedDocument
 from ragmetrics_core.capture import Message, ToolCall
-from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
 from ragmetrics_core.capture.tree import SCORE_KEYS
 from ragmetrics_core.data.messages import (
     ROLES,
@@ -26,6 +27,7 @@ _DEPTH_COPIED = 4
 # deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
 _DEPTH_READ = 10
 _PLAIN = (str, int, float, CapturedDocument, Message)
+_WITHOUT_DOCUMENTS = frozenset((str, int, float, bool, NoneType))
 _MAPPINGS = (dict, Mapping)  # a dict is told at once
 _SHORT = 8  # items; a list of more numbers is a vector
 
@@ -107,8 +109,10 @@ class Snapshots:
         (document,), "kept": ()}. An empty list may say that documents were dropped.
         None if a value holds neither.
         """
-        if value is None or isinstance(value, (str, int, float)):
+        if type(value) in _WITHOUT_DOCUMENTS:
             return None
+        if type(value) is Document:
+            return self._document(value)
         if isinstance(value, (list, tuple)):
             if depth == 0 or _looks_like_vector(value):
                 return None
@@ -118,9 +122,7 @@ class Snapshots:
             parts = [self.documents(element, depth - 1) for element in value]
             held = tuple([part for part in parts if part is not None])
             return held if held or not value else None
-        if type(value) is Document:
-            return self._document(value)
-        if type(value) is not dict and isinstance(value, BaseMessage):
+        if isinstance(value, (BaseMessage, PromptValue)):
             return None
         fields = fields_of(value)
         if not fields:
@@ -137,11 +139,15 @@ class Snapshots:
 
     def _document(self, value: Document) -> CapturedDocument:
         """The core's document; the same one while the application does not change it."""
-        held = (value.page_content, value.id, value.metadata)
-        known = self._documents.get(id(value), (value, None))[1]
-        if known is not None and held == (known.text, known.id, known.metadata):
+        _, known = self._documents.get(id(value), (value, None))
+        if (
+            known is not None
+            and known.text == value.page_content
+            and known.id == value.id
+            and known.metadata == value.metadata
+        ):
             return known
-        document = _document_of(*held)
+        document = _document_of(value.page_content, value.id, value.metadata)
         self._documents[id(value)] = value, document
         return document
 
@@ -274,59 +280,28 @@ def unwrapped(value: object) -> UnwrappedMessage | None:
 def message_of(value: object) -> Message | None:
     """Read a message; None for anything else."""
     message = unwrapped(value)
-    if message is None:
-        return None
-    calls = message.fields.get("tool_calls") or ()
-    return _message(_role_of(message), message.fields["content"], calls)
+    return None if message is None else read_message(message)
 
 
-def _role_of(message: UnwrappedMessage) -> str:
-    """The role of who speaks in a message, "summary" or "other".
-
-    A summary is a message that LangChain's middleware put in the place of earlier ones.
-    """
-    arguments = message.fields.get("additional_kwargs") or {}
-    is_summary = arguments.get("lc_source") == "summarization"
-    return "summary" if is_summary else message.role or "other"
-
-
-def _message(role: str, content: object, calls: Iterable[object]) -> Message:
+def read_message(message: UnwrappedMessage) -> Message:
     """Make a message of the core: who speaks, the texts in its content, and its calls.
 
     A model writes one text in many blocks, and a tool a result in each block: those of
     an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of its own.
     """
+    role = message.role or "other"
+    # LangChain's middleware put it in the place of earlier messages
+    arguments = message.fields.get("additional_kwargs")
+    if arguments and arguments.get("lc_source") == "summarization":
+        role = "summary"
+    content = message.fields["content"]
     if role == "tool" and isinstance(content, list):
         text = "\n".join(map(text_of_content, content))
     else:
         text = text_of_content(content)
+    calls = message.fields.get("tool_calls") or ()
     tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
     return _CopyOfMessage(role, text, tuple(tool_calls))
-
-
-def content_of_sent(message: object) -> object:
-    """The content of a message that the application sends: not of a model's reply."""
-    sent = unwrapped(message)
-    if sent is None or sent.role == "assistant":
-        return ()
-    return sent.fields["content"]
-
-
-def provider_evidence_of(message: object) -> ProviderEvidence:
-    """Read what the provider of a model searched and found while it wrote a message.
-
-    LangChain keeps it in the message's content, in its additional arguments and in its
-    metadata. Example: OpenAI searched the web and cites two pages: they are the
-    evidence. It is empty for a message that no model wrote, and for what is no message.
-    """
-    reply = unwrapped(message)
-    if reply is None or reply.role != "assistant":
-        return ProviderEvidence()
-    return evidence_in_reply(
-        {"content": reply.fields["content"]},
-        reply.fields.get("additional_kwargs"),
-        reply.fields.get("response_metadata"),
-    )
 
 
 def offered_tools(parameters: object) -> tuple[str, ...]:

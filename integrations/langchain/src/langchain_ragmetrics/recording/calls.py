@@ -1,7 +1,8 @@
 """The calls of one run, from what LangChain reports of each: its begin, what it was given, its end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -12,36 +13,36 @@ from langsmith.run_trees import RunTree
 from langchain_ragmetrics.values import (
     Snapshots,
     artifacts_of,
-    content_of_sent,
     is_command,
     message_of,
     offered_tools,
     plain,
-    provider_evidence_of,
+    read_message,
+    unwrapped,
 )
-from ragmetrics_core.capture import Document, Message, Node
+from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.plain_values import documents_in, names_a_history
-from ragmetrics_core.capture.providers import add_provider_evidence
-from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.structures import compact, query_of_tool
-from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.messages import UnwrappedMessage
 
 # tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
 # the name of a run in which the application reports documents by ``add_documents()``
 ADD_DOCUMENTS = "add_documents"
 # the beginning of the tag of each step of a sequence
-_STEP = "seq:step:"
+STEP = "seq:step:"
 # the name of what runs a chain for each item of a list
 EACH = "RunnableEach<"
-_KINDS: Mapping[str, Kind] = {
-    "retriever": "retriever",
-    "tool": "tool",
-    "llm": "model",
-    "chat_model": "model",
-}
+# what a reply may tell of the searches of its provider stands here
+_PLACES_OF_REPLY = ("content", "additional_kwargs", "response_metadata")
+# types of runs of which nothing is read
+_UNREAD = ("parser", "ignored")
+_NO_MESSAGE = UnwrappedMessage("assistant", {"content": ""})
+_NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
+Receiver = Callable[["Run"], object]
+MODELS = ("llm", "chat_model")
 _ANSWERED_BY_A_PERSON = (
     "a person answered a call of a tool, and no tool ran: what the person wrote is not"
     " among the evidence"
@@ -53,108 +54,82 @@ class Run:
     """What is kept of a run that no other run surrounds.
 
     Attributes:
-        run_type: LangChain's word for what ran, such as "chain".
         root: Its call, with the calls inside it.
-        inputs: What it was given, under names. Messages and documents are the core's.
-        outputs: What it returned, in the same way.
         metadata: The metadata of its call.
         task_or_thread: Where it ran.
-        is_by_hand: Whether it is a search of a store, which LangChain does not report.
-        talk: The texts named like a talk with which prompts were filled.
+        inputs: What it was given, under names. Messages and documents are the core's.
+        outputs: What it returned, in the same way.
         items: The runs of its items, if it runs a chain for each item of a list.
         native: The run that it was read from; None if it was recorded.
     """
 
-    run_type: str
-    root: Node
+    root: "Call"
     metadata: Mapping[str, Any]
-    task_or_thread: str = ""
-    is_by_hand: bool = False
+    task_or_thread: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    talk: dict[str, str] = field(default_factory=dict)
     items: "list[Run]" = field(default_factory=list)
     native: schemas.RunBase | None = None
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One call, while the run around it goes on.
+    """One call, as it was told; what the application may change later was copied at once.
 
     Attributes:
-        recording: What records it.
-        run_type: LangChain's word for what is called.
-        node: What is known of it.
-        run: The run that it belongs to.
-        is_root: Whether no other call surrounds it in its run.
-        tags: LangChain's tags.
-        documents_given: What it was given, without all that is no document.
+        run_type: LangChain's word for what is called; "ignored" for what answers
+            nothing.
+        name: The name of what is called.
+        began: When it began.
+        tag: The tag that tells a step of a sequence, or a search of a store.
+        agent: The name of the agent that it belongs to.
+        run: The run that it is the root of, until it ends; None for any other call.
+        inside: The calls directly inside it, in the order in which they began.
+        given: Of a step the documents that it was given, of a retriever the query, of a
+            model what no recorded text holds.
+        returned: Of a step or a retriever the documents that it returned, of a model
+            the places of its reply that may tell what its provider searched.
+        fields: Further fields of its node.
+        talk: The texts named like a talk with which a prompt was filled.
         error: The words of the error that it ended with.
-        inside: The calls directly inside it.
+        ended: When it ended; None if it has not.
     """
 
-    recording: "Recording"
     run_type: str
-    node: Node
-    run: Run
-    is_root: bool
-    tags: Sequence[str]
-    documents_given: Any = None
-    error: str | None = None
+    name: str
+    began: float
+    tag: str
+    agent: str | None
+    run: Run | None = None
     inside: "list[Call]" = field(default_factory=list)
-
-    def settle(self) -> None:
-        """Put the calls inside it in their order, each piece of work once.
-
-        Each step of a sequence begins when the step before it has ended. If the
-        sequence is streamed, LangChain reports the start of a step as soon as a first
-        piece of its input is there. Example: of ``retriever | rerank | write`` it
-        reports the start of "write" before the end of "rerank". The function "write" is
-        called only then.
-
-        A failed call is left out if a later one has its name and asks the same.
-        Searches of a store that were seen are left out where the application tells by
-        ``add_documents()`` what it found.
-        """
-        if not self.inside:
-            return
-        not_before = self.node.began
-        for call in self.inside:
-            node = call.node
-            # no call ends before it begins
-            if node.ended is None or node.ended >= not_before:
-                node.began = max(node.began, not_before)
-            is_step = any(tag.startswith(_STEP) for tag in call.tags)
-            if is_step and node.ended is not None:
-                not_before = max(not_before, node.ended)
-        is_told = any(call.node.name == ADD_DOCUMENTS for call in self.inside)
-        later_attempts: set[tuple[str, str | None]] = set()
-        counted: list[Node] = []
-        for call in reversed(self.inside):
-            attempt = (call.node.name, call.node.query)
-            is_repeated = call.error is not None and attempt in later_attempts
-            is_told_otherwise = is_told and STORE_SEARCH in call.tags
-            if not is_repeated and not is_told_otherwise:
-                counted.append(call.node)
-            later_attempts.add(attempt)
-        self.node.children = [*reversed(counted), *self.node.children]
+    given: Any = None
+    returned: Any = None
+    fields: Mapping[str, Any] = _NO_FIELDS
+    talk: Mapping[str, str] = _NO_FIELDS
+    error: str | None = None
+    ended: float | None = None
 
 
 class Recording:
     """A run that no other run surrounds, while it goes on.
 
-    What the application may change later is copied at once.
-
     Args:
         task_or_thread: Where it runs.
+        receivers: The functions that get it once it has ended.
 
     Attributes:
+        run: What is kept of it.
         ids: Of its calls, in the order in which they began.
+        receivers: The functions that get it.
     """
 
-    def __init__(self, task_or_thread: str = "") -> None:
+    run: Run
+
+    def __init__(
+        self, task_or_thread: str = "", receivers: tuple[Receiver, ...] = ()
+    ) -> None:
         self.ids: list[UUID] = []
-        self._calls: list[Call] = []
+        self.receivers = receivers
         self._task_or_thread = task_or_thread
         self._snapshots = Snapshots()
 
@@ -166,7 +141,7 @@ class Recording:
         name: str,
         began: float,
         *,
-        tags: Sequence[str] = (),
+        tags: Sequence[str],
         metadata: Mapping[str, Any],
     ) -> Call:
         """Note that a call began.
@@ -180,36 +155,31 @@ class Recording:
             tags: LangChain's tags.
             metadata: LangChain's metadata.
         """
-        node = Node(
-            _KINDS.get(run_type, "step"),
-            name,
-            began,
-            agent=metadata.get("lc_agent_name"),
-        )
-        if node.kind == "model":
+        # LangChain's middleware has a model shorten the conversation: it answers nothing
+        if run_type in MODELS and metadata.get("lc_source") == "summarization":
+            run_type = "ignored"
+        telling_tag = ""
+        for tag in tags:
+            if tag.startswith((STEP, STORE_SEARCH)):
+                telling_tag = tag
+        call = Call(run_type, name, began, telling_tag, metadata.get("lc_agent_name"))
+        if run_type in MODELS:
             model = metadata.get("ls_model_name")
-            node.model = model if isinstance(model, str) else None
-            # LangChain's middleware has a model shorten the conversation: it answers nothing
-            if metadata.get("lc_source") == "summarization":
-                node.kind = "ignored"
-        is_by_hand = STORE_SEARCH in tags
-        run = Run(run_type, node, metadata, self._task_or_thread, is_by_hand)
-        if around is not None:
-            if around.is_root and around.node.name.startswith(EACH):
-                around.run.items.append(run)
-            else:
-                run = around.run
-        call = Call(self, run_type, node, run, run.root is node, tags)
-        if around is not None:
+            call.fields = {"model": model if isinstance(model, str) else None}
+        if around is None:
+            call.run = self.run = Run(call, metadata, self._task_or_thread)
+        else:
             around.inside.append(call)
+            if around.run is not None and around.name.startswith(EACH):
+                call.run = Run(call, metadata, self._task_or_thread)
+                around.run.items.append(call.run)
         self.ids.append(key)
-        self._calls.append(call)
         return call
 
     def give(
         self,
         call: Call,
-        inputs: Mapping[str, Any],
+        inputs: Any,
         parameters: Mapping[str, Any] | None = None,
         tool_call_id: str | None = None,
     ) -> None:
@@ -217,31 +187,33 @@ class Recording:
 
         Args:
             call: The call.
-            inputs: What it was given, under LangSmith's names.
+            inputs: What it was given; of a model or retriever under LangSmith's names.
             parameters: The parameters of the request, of a call of a model.
             tool_call_id: The call that it answers, of a tool.
         """
-        node = call.node
-        if call.is_root:
-            call.run.inputs = self._snapshots.copied(inputs)
-        if call.run_type == "retriever":
+        if call.run is not None:
+            call.run.inputs = self._snapshots.copied(_named("input", inputs))
+        run_type = call.run_type
+        if run_type == "retriever":
             query = inputs.get("query")
-            node.query = query if isinstance(query, str) and query.strip() else None
-        elif call.run_type == "tool":
-            node.query = query_of_tool(plain(inputs))
-            node.tool_call_id = tool_call_id
-        elif call.run_type in _KINDS:
-            self._give_model(node, inputs, parameters)
-        elif call.run_type != "parser":
-            call.documents_given = self._snapshots.documents(inputs)
-            if call.run_type == "prompt":
-                for name, value in inputs.items():
-                    if isinstance(value, str) and names_a_history(name):
-                        call.run.talk[name] = value
+            call.given = query if isinstance(query, str) and query.strip() else None
+        elif run_type == "tool":
+            query = query_of_tool(plain(_named("input", inputs)))
+            call.fields = {"query": query, "tool_call_id": tool_call_id}
+        elif run_type in MODELS:
+            self._give_model(call, inputs, parameters)
+        elif run_type not in _UNREAD:
+            call.given = self._snapshots.documents(inputs)
+            if run_type == "prompt" and isinstance(inputs, dict):
+                call.talk = {
+                    name: text
+                    for name, text in inputs.items()
+                    if isinstance(text, str) and names_a_history(name)
+                }
 
     def _give_model(
         self,
-        node: Node,
+        call: Call,
         inputs: Mapping[str, Any],
         parameters: Mapping[str, Any] | None,
     ) -> None:
@@ -252,20 +224,25 @@ class Recording:
         messages: list[object] = []
         for batch in inputs.get("messages") or ():
             messages += batch if isinstance(batch, list) else [batch]
-        shown = [message_of(message) for message in messages]
-        prompts = inputs.get("prompts")
-        if isinstance(prompts, list):
-            shown = [Message("user", str(prompt)) for prompt in prompts]
-        node.prompt = tuple(self._snapshots.once(each) for each in shown if each)
-        node.offered_tools = offered_tools(parameters)
+        shown = [Message("user", str(prompt)) for prompt in inputs.get("prompts") or ()]
+        blocks: list[object] = []
+        for message in filter(None, map(unwrapped, messages)):
+            shown.append(self._snapshots.once(read_message(message)))
+            content = message.fields["content"]
+            if not isinstance(content, str) and message.role != "assistant":
+                blocks.append(content)
+        call.fields = {
+            **call.fields,
+            "prompt": tuple(shown),
+            "offered_tools": offered_tools(parameters),
+        }
         # what the model saw and no recorded text holds, such as a PDF
-        contents = [content_of_sent(message) for message in messages]
-        unread_request(parameters, contents).add_to(node)
+        call.given = unread_request(parameters, blocks)
 
     def end(
         self,
         call: Call,
-        outputs: Mapping[str, Any],
+        outputs: Any,
         error: str | None,
         ended: float | None,
     ) -> None:
@@ -273,54 +250,59 @@ class Recording:
 
         Args:
             call: The call.
-            outputs: What it returned, under LangSmith's names.
+            outputs: What it returned; of all but a step under LangSmith's names.
             error: The words of the error that it ended with.
             ended: When; None if a run that is read later did not say.
         """
-        node = call.node
-        call.error = node.error = error
-        node.ended = ended
-        if call.is_root:
-            call.run.outputs = self._snapshots.copied(outputs)
-        if call.run_type == "tool":
-            self._end_tool(node, outputs.get("output"), error)
-        elif call.run_type == "parser":
+        if call.run is not None:
+            call.run.outputs = self._snapshots.copied(_named("output", outputs))
+            call.run = None
+        call.error = error
+        call.ended = ended
+        run_type = call.run_type
+        if run_type == "tool":
+            self._end_tool(call, outputs.get("output"))
+        elif run_type == "parser":
             # that of a stream that was left gives nothing: it has not ended properly
-            node.ended = None if is_empty(outputs) else ended
-        elif call.run_type not in _KINDS:
-            self._end_step(call, outputs)
-        elif error is None and call.run_type == "retriever":
-            found = self._snapshots.documents(outputs.get("documents"))
-            node.documents = None if found is None else tuple(documents_in(found))
-        elif error is None:
-            self._end_model(node, outputs)
+            call.ended = None if is_empty(_named("output", outputs)) else ended
+        elif run_type == "retriever" or run_type in MODELS:
+            if error is None and run_type == "retriever":
+                call.returned = self._snapshots.documents(outputs.get("documents"))
+            elif error is None:
+                self._end_model(call, outputs)
+        elif run_type not in _UNREAD:
+            call.returned = self._snapshots.documents(outputs)
+            if call.name.startswith("HumanInTheLoop") and _has_answered_calls(outputs):
+                call.fields = {"remarks": (_ANSWERED_BY_A_PERSON,)}
 
-    def _end_tool(self, node: Node, output: Any, error: str | None) -> None:
+    def _end_tool(self, call: Call, output: Any) -> None:
         """Write into a call what its tool returned.
 
         Example: ``search("Rome")`` that returned "Rome is old" gets this text. A tool
         that steers the graph, such as ``transfer_to_billing``, brings no evidence: it
         is marked as ``is_control``.
         """
-        if not node.tool_call_id and isinstance(output, ToolMessage):
-            node.tool_call_id = output.tool_call_id
+        fields = dict(call.fields)
+        if not fields["tool_call_id"] and isinstance(output, ToolMessage):
+            fields["tool_call_id"] = output.tool_call_id
         # the tool returned a command that sends the graph to another agent, or ended
         # with an exception by which LangGraph steers the graph
         hands_over = is_command(output) and bool(output.goto)
-        steers = (error or "").startswith(("GraphInterrupt(", "ParentCommand("))
-        node.is_control = hands_over or steers
-        if error is not None:
-            return
-        if is_command(output):
-            output = output.update
-        content = output.content if isinstance(output, ToolMessage) else output
-        if isinstance(content, (list, dict)):
-            node.result = plain(content)
-        node.documents = self._documents_of_tool(output)
-        node.text = self._snapshots.once(_text_of_tool(output))
-        # a tool that failed may still return a message, which tells the model so
-        if isinstance(output, ToolMessage) and output.status == "error":
-            node.error, node.text = node.text or "error", None
+        steers = (call.error or "").startswith(("GraphInterrupt(", "ParentCommand("))
+        if hands_over or steers:
+            fields["is_control"] = True
+        if call.error is None:
+            if is_command(output):
+                output = output.update
+            content = output.content if isinstance(output, ToolMessage) else output
+            if isinstance(content, (list, dict)):
+                fields["result"] = plain(content)
+            fields["documents"] = self._documents_of_tool(output)
+            fields["text"] = self._snapshots.once(_text_of_tool(output))
+            # a tool that failed may still return a message, which tells the model so
+            if isinstance(output, ToolMessage) and output.status == "error":
+                fields["error"] = fields.pop("text") or "error"
+        call.fields = fields
 
     def _documents_of_tool(self, output: object) -> tuple[Document, ...] | None:
         """The documents that a tool returned beside its text.
@@ -333,8 +315,8 @@ class Recording:
         documents = tuple(documents_in(lists))
         return documents if documents or () in lists else None
 
-    def _end_model(self, node: Node, outputs: Mapping[str, Any]) -> None:
-        """Write into a model's call its reply, and what its provider searched and found.
+    def _end_model(self, call: Call, outputs: Mapping[str, Any]) -> None:
+        """Write into a model's call its reply, and the places that may tell of searches.
 
         Of several replies the first is taken.
         """
@@ -343,29 +325,13 @@ class Recording:
         first_reply = batches[0][0] if batches[0] else None
         if not isinstance(first_reply, Mapping):
             return
-        message = message_of(first_reply.get("message")) or Message("assistant")
-        text = str(first_reply.get("text") or message.text)
-        reply = Message("assistant", self._snapshots.once(text), message.tool_calls)
-        node.reply = self._snapshots.once(reply)
-        add_provider_evidence(node, provider_evidence_of(first_reply.get("message")))
-
-    def _end_step(self, call: Call, outputs: Mapping[str, Any]) -> None:
-        """Write into a call what its step did: its documents, and what a person answered in it."""
-        node = call.node
-        if node.name.startswith("HumanInTheLoop") and _has_answered_calls(outputs):
-            node.remarks = (_ANSWERED_BY_A_PERSON,)
-        given = call.documents_given
-        returned = self._snapshots.documents(outputs)
-        if given is not None:
-            node.documents_among_inputs = tuple(documents_in(given))
-        if returned is not None:
-            note_documents_of_step(node, given, returned)
-
-    def run(self) -> Run:
-        """The whole run, once its outermost call has ended."""
-        for call in list(self._calls):
-            call.settle()
-        return self._calls[0].run
+        message = unwrapped(first_reply.get("message")) or _NO_MESSAGE
+        said = read_message(message)
+        text = self._snapshots.once(str(first_reply.get("text") or said.text))
+        reply = self._snapshots.once(Message("assistant", text, said.tool_calls))
+        call.fields = {**call.fields, "reply": reply}
+        places = [message.fields.get(name) or None for name in _PLACES_OF_REPLY]
+        call.returned = tuple(map(self._snapshots.copied, places))
 
 
 def _text_of_tool(output: object) -> str | None:
@@ -381,12 +347,18 @@ def _text_of_tool(output: object) -> str | None:
     return compact(plain(output)) if is_structure else None
 
 
-def _has_answered_calls(outputs: Mapping[str, Any]) -> bool:
+def _has_answered_calls(outputs: Any) -> bool:
     """Whether a person answered calls of tools instead of the tools, before any ran."""
+    messages = outputs.get("messages") if isinstance(outputs, dict) else None
     return any(
         isinstance(message, ToolMessage) and message.status == "success"
-        for message in outputs.get("messages") or ()
+        for message in messages or ()
     )
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    """Inputs or outputs as LangSmith keeps them: anything but a dict is put under a name."""
+    return value if isinstance(value, dict) else {name: value}
 
 
 def is_empty(outputs: Mapping[str, Any]) -> bool:
@@ -407,9 +379,8 @@ def as_run(run: object) -> Run:
         )
     recording = Recording()
     _tell(recording, run, None)
-    read = recording.run()
-    read.native = run
-    return read
+    recording.run.native = run
+    return recording.run
 
 
 def _tell(recording: Recording, run: schemas.RunBase, around: Call | None) -> None:

@@ -11,12 +11,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ragmetrics.recording.calls import Call, Recording, Run
+from langchain_ragmetrics.recording.calls import Call, Receiver, Recording
 from ragmetrics_core.capture import guard_hook
 from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
 from ragmetrics_core.models.judge_work import is_judge_work
 
-Receiver = Callable[[Run], object]
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
 
 
@@ -42,9 +41,9 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         self.problems = problems
         self._get_receivers = get_receivers
-        self.open: dict[UUID | None, Call] = {}
-        # by the id of each open root, the oldest first: the functions that get it
-        self._roots: dict[UUID, tuple[Receiver, ...]] = {}
+        self.open: dict[UUID | None, tuple[Recording, Call]] = {}
+        # by the id of each open root, the oldest first
+        self._roots: dict[UUID, Recording] = {}
 
     def __copy__(self, *_: object) -> "Recorder":
         return self  # a copy of a config shares its handlers
@@ -59,19 +58,22 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def on_chain_start(
-        self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **details: Any
+        self,
+        serialized: dict[str, Any] | None,
+        inputs: Any,
+        *,
+        run_type: str | None = None,
+        **details: Any,
     ) -> None:
         """Note what a step is given."""
-        run_type = details.get("run_type") or "chain"
-        if call := self._begun(run_type, serialized, run_id, details):
-            call.recording.give(call, _named("input", inputs))
+        self._begin(run_type or "chain", serialized, inputs, **details)
 
     @guard_hook
     def on_chain_end(
         self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any
     ) -> None:
         """Note what a step returned, and what it was given if that was streamed in."""
-        self._end(run_id, _named("output", outputs), inputs=inputs)
+        self._end(run_id, outputs, inputs=inputs)
 
     @guard_hook
     def on_chain_error(
@@ -85,30 +87,32 @@ class Recorder(BaseCallbackHandler):
     @guard_hook
     def on_chat_model_start(
         self,
-        serialized: dict[str, Any],
+        serialized: dict[str, Any] | None,
         messages: list[list[BaseMessage]],
         *,
-        run_id: UUID,
+        invocation_params: dict[str, Any] | None = None,
         **details: Any,
     ) -> None:
         """Note the messages that a chat model is shown."""
-        if call := self._begun("chat_model", serialized, run_id, details):
-            parameters = _parameters_sent(serialized, details)
-            call.recording.give(call, {"messages": messages}, parameters)
+        parameters = invocation_params or {}
+        # a ChatOpenAI sends a part of its messages, and the provider adds what it kept
+        settings = (serialized or {}).get("kwargs") or {}
+        if settings.get("use_previous_response_id"):
+            parameters = {**parameters, "previous_response_id": "the last response"}
+        self._begin(
+            "chat_model",
+            serialized,
+            {"messages": messages},
+            invocation_params=parameters,
+            **details,
+        )
 
     @guard_hook
     def on_llm_start(
-        self,
-        serialized: dict[str, Any],
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        **details: Any,
+        self, serialized: dict[str, Any] | None, prompts: list[str], **details: Any
     ) -> None:
         """Note what a model of texts is shown."""
-        if call := self._begun("llm", serialized, run_id, details):
-            parameters = _parameters_sent(serialized, details)
-            call.recording.give(call, {"prompts": prompts}, parameters)
+        self._begin("llm", serialized, {"prompts": prompts}, **details)
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -124,18 +128,14 @@ class Recorder(BaseCallbackHandler):
     @guard_hook
     def on_tool_start(
         self,
-        serialized: dict[str, Any],
+        serialized: dict[str, Any] | None,
         input_str: str,
         *,
-        run_id: UUID,
+        inputs: dict[str, Any] | None = None,
         **details: Any,
     ) -> None:
         """Note what a tool is asked."""
-        if call := self._begun("tool", serialized, run_id, details):
-            arguments = _named("input", details.get("inputs") or input_str)
-            call.recording.give(
-                call, arguments, tool_call_id=details.get("tool_call_id")
-            )
+        self._begin("tool", serialized, inputs or input_str, **details)
 
     @guard_hook
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
@@ -144,11 +144,10 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def on_retriever_start(
-        self, serialized: dict[str, Any], query: str, *, run_id: UUID, **details: Any
+        self, serialized: dict[str, Any] | None, query: str, **details: Any
     ) -> None:
         """Note the query of a retriever."""
-        if call := self._begun("retriever", serialized, run_id, details):
-            call.recording.give(call, {"query": query})
+        self._begin("retriever", serialized, {"query": query}, **details)
 
     @guard_hook
     def on_retriever_end(
@@ -157,62 +156,70 @@ class Recorder(BaseCallbackHandler):
         """Note the documents of a retriever."""
         self._end(run_id, {"documents": documents})
 
-    def _begun(
+    def _begin(
         self,
         run_type: str,
         serialized: dict[str, Any] | None,
+        inputs: Any,
+        *,
         run_id: UUID,
-        details: dict[str, Any],
-    ) -> Call | None:
+        parent_run_id: UUID | None = None,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        invocation_params: dict[str, Any] | None = None,
+        tool_call_id: str | None = None,
+        **_: Any,
+    ) -> None:
         """Begin to record a call of a step, model, tool or retriever.
 
-        Example: a chain begins as a root, and the retriever inside it as its child.
-        Returns None if the call is recorded already, because the handler was attached
-        twice, or if nobody is to get the root.
+        Example: a chain begins as a root, and the retriever inside it as its child. It
+        is not recorded a second time if the handler was attached twice, nor if nobody
+        is to get the root.
 
         Args:
             run_type: What is called, such as "tool".
             serialized: LangChain's description of what is called.
+            inputs: What it is given.
             run_id: The call's id.
-            details: Further arguments of LangChain's callback.
+            parent_run_id: The id of the call around it.
+            name: Its name; by default that of what is called.
+            tags: Its tags.
+            metadata: Its metadata.
+            invocation_params: The parameters of the request, of a model.
+            tool_call_id: The call that it answers, of a tool.
         """
         if run_id in self.open:
-            return None
-        parent = self.open.get(details.get("parent_run_id"))
-        receivers: tuple[Receiver, ...] = ()
-        if parent is None:
+            return
+        recording, around = self.open.get(parent_run_id, (None, None))
+        if recording is None:
             # what a judge asks is no part of what is evaluated
             if is_judge_work():
-                return None
-            parent = self.open.get(_step_around())
-        if parent is None:
+                return
+            recording, around = self.open.get(_step_around(), (None, None))
+        if recording is None:
             receivers = self._get_receivers()
             if not receivers:
-                return None
-            recording = Recording(current_task_or_thread())
-        else:
-            recording = parent.recording
-        call = recording.begin(
-            run_id,
-            parent,
-            run_type,
-            _name_of_run(serialized or {}, details),
-            time.time(),
-            tags=details.get("tags") or (),
-            metadata=details.get("metadata") or {},
-        )
-        self.open[run_id] = call
-        if receivers:
-            self._roots[run_id] = receivers
+                return
+            recording = Recording(current_task_or_thread(), receivers)
+            self._roots[run_id] = recording
             if len(self._roots) > _MOST_OPEN:
                 self._forget_oldest()
-        return call
+        call = recording.begin(
+            run_id,
+            around,
+            run_type,
+            name or _name_of_class(serialized),
+            time.time(),
+            tags=tags or (),
+            metadata=metadata or {},
+        )
+        self.open[run_id] = recording, call
+        recording.give(call, inputs, invocation_params, tool_call_id)
 
     def _forget_oldest(self) -> None:
         """Forget the oldest of too many roots, which perhaps never end."""
-        oldest_id = next(iter(self._roots))
-        del self._roots[oldest_id]
-        self._forget(self.open[oldest_id].recording)
+        self._forget(self._roots.pop(next(iter(self._roots))))
         self.problems.note(
             f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
         )
@@ -220,7 +227,7 @@ class Recorder(BaseCallbackHandler):
     def _end(
         self,
         run_id: UUID,
-        outputs: dict[str, Any],
+        outputs: Any,
         error: str | None = None,
         inputs: Any = None,
     ) -> None:
@@ -232,24 +239,23 @@ class Recorder(BaseCallbackHandler):
             error: The words of the error that it ended with.
             inputs: Inputs that were streamed in; None if they were known at the start.
         """
-        call = self.open.get(run_id)
-        if call is None:
+        recording, call = self.open.get(run_id, (None, None))
+        if recording is None or call is None:
             return
-        recording = call.recording
-        receivers = self._roots.pop(run_id, ())
-        if receivers:
+        is_root = call is recording.run.root
+        if is_root:
+            del self._roots[run_id]
             self._forget(recording)
         if inputs is not None:
-            recording.give(call, _named("input", inputs))
+            recording.give(call, inputs)
         recording.end(call, outputs, error, time.time())
-        if receivers:
-            run = recording.run()
-            for receive in receivers:
-                receive(run)
+        if is_root:
+            for receive in recording.receivers:
+                receive(recording.run)
 
     def _forget(self, recording: Recording) -> None:
         """Forget all calls of a root."""
-        for run_id in list(recording.ids):
+        for run_id in recording.ids:
             self.open.pop(run_id, None)
 
 
@@ -262,28 +268,8 @@ def _step_around() -> UUID | None:
     return getattr(callbacks, "parent_run_id", None)
 
 
-def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
-    """The name of a run: its own, else that of what runs, else its class's."""
-    path_of_class = serialized.get("id") or ["Unnamed"]
-    name = details.get("name") or serialized.get("name") or path_of_class[-1]
-    return str(name)
-
-
-def _parameters_sent(
-    serialized: dict[str, Any] | None, details: dict[str, Any]
-) -> dict[str, Any]:
-    """The parameters of a request, with the setting that goes on from an earlier response.
-
-    A ``ChatOpenAI`` with ``use_previous_response_id`` sends a part of its messages, and
-    the provider adds what it kept.
-    """
-    parameters = dict(details.get("invocation_params") or {})
-    settings = (serialized or {}).get("kwargs") or {}
-    if settings.get("use_previous_response_id"):
-        parameters["previous_response_id"] = "the last response"
-    return parameters
-
-
-def _named(name: str, value: Any) -> dict[str, Any]:
-    """Inputs or outputs as LangSmith keeps them: anything but a dict is put under a name."""
-    return value if isinstance(value, dict) else {name: value}
+def _name_of_class(serialized: dict[str, Any] | None) -> str:
+    """The name of what runs, else that of its class."""
+    described = serialized or {}
+    path_of_class = described.get("id") or ["Unnamed"]
+    return str(described.get("name") or path_of_class[-1])

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from langchain_ragmetrics.recording.calls import EACH, Run, is_empty
+from langchain_ragmetrics.recording.calls import (
+    ADD_DOCUMENTS,
+    EACH,
+    STEP,
+    STORE_SEARCH,
+    Call,
+    Run,
+    is_empty,
+)
 from langchain_ragmetrics.values import is_command, plain
 from ragmetrics_core.capture import Answer, Document, Node, Tree
 from ragmetrics_core.capture.history import history_in
@@ -16,8 +24,18 @@ from ragmetrics_core.capture.plain_values import (
     question_in,
     question_in_state,
 )
+from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
+from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Turn
 
+_KINDS: Mapping[str, Kind] = {
+    "retriever": "retriever",
+    "tool": "tool",
+    "llm": "model",
+    "chat_model": "model",
+    "ignored": "ignored",
+}
 _ABANDONED = "the stream was abandoned before its end"
 
 
@@ -42,7 +60,7 @@ def _tree(run: Run) -> Tree:
     Args:
         run: The run, with all calls inside it.
     """
-    root = run.root
+    root = _node(run.root, run.root.began)
     models = [node for node in root.walk() if node.kind == "model"]
     inputs = plain(run.inputs)
     output = plain(run.outputs)
@@ -57,17 +75,17 @@ def _tree(run: Run) -> Tree:
         output=output,
         answers=_answers(root, output),
         continues=_resumes_a_graph(run),  # it is asked nothing new
-        is_by_hand=run.is_by_hand,
+        is_by_hand=run.root.tag == STORE_SEARCH,
         task_or_thread=run.task_or_thread,
         given_fields=_fields_of_the_sample(given),
         native_run=run.native or run,
-        lookup_inputs=(run.inputs, run.talk),
+        lookup_inputs=(run.inputs, _talk(run.root)),
         lookup_outputs=(run.outputs,),
         to_plain_value=plain,
     )
     # a model, tool or retriever that was called by itself has no conversation, and what
     # it is given need not be a user's question
-    if run.run_type == "chain":
+    if run.root.run_type == "chain":
         # what a person let a graph go on with is no question
         asked = None if tree.continues else question_in(inputs)
         tree.question = question_in_state(output) if asked is None else asked
@@ -84,6 +102,77 @@ def _tree(run: Run) -> Tree:
     _add_error(tree, run, calls_models=bool(models))
     _add_thread(tree, run)
     return tree
+
+
+def _node(call: Call, began: float) -> Node:
+    """Make the core's node of a call, and of all calls inside it.
+
+    Args:
+        call: The call.
+        began: When it began.
+    """
+    kind = _KINDS.get(call.run_type, "step")
+    node = Node(kind, call.name, began, call.ended, agent=call.agent, **call.fields)
+    node.error = call.error or node.error
+    node.children = _nodes_inside(call, began)
+    if kind == "retriever":
+        node.query = call.given
+        if call.returned is not None:
+            node.documents = tuple(documents_in(call.returned))
+    elif kind == "model":
+        if call.given is not None:
+            call.given.add_to(node)
+        if call.returned is not None:
+            content, arguments, metadata = call.returned
+            evidence = evidence_in_reply({"content": content}, arguments, metadata)
+            add_provider_evidence(node, evidence)
+    elif kind == "step":
+        node.documents_among_inputs = tuple(documents_in(call.given))
+        if call.returned is not None:
+            note_documents_of_step(node, call.given, call.returned)
+    return node
+
+
+def _nodes_inside(call: Call, began: float) -> list[Node]:
+    """Make nodes of the calls inside a call, in their order, each piece of work once.
+
+    Each step of a sequence begins when the step before it has ended. If the sequence is
+    streamed, LangChain reports the start of a step as soon as a first piece of its
+    input is there. Example: of ``retriever | rerank | write`` it reports the start of
+    "write" before the end of "rerank". The function "write" is called only then.
+
+    A failed call is left out if a later one has its name and asks the same. Searches of
+    a store that were seen are left out where the application tells by
+    ``add_documents()`` what it found.
+    """
+    not_before = began
+    nodes: list[Node] = []
+    for inner in call.inside:
+        # no call ends before it begins
+        is_over = inner.ended is not None and inner.ended < not_before
+        inner_began = inner.began if is_over else max(inner.began, not_before)
+        nodes.append(_node(inner, inner_began))
+        if inner.tag.startswith(STEP) and inner.ended is not None:
+            not_before = max(not_before, inner.ended)
+    is_told = any(inner.name == ADD_DOCUMENTS for inner in call.inside)
+    later_attempts: set[tuple[str, str | None]] = set()
+    counted: list[Node] = []
+    for inner, node in zip(reversed(call.inside), reversed(nodes), strict=True):
+        attempt = (node.name, node.query)
+        is_repeated = inner.error is not None and attempt in later_attempts
+        is_told_otherwise = is_told and inner.tag == STORE_SEARCH
+        if not is_repeated and not is_told_otherwise:
+            counted.insert(0, node)
+        later_attempts.add(attempt)
+    return counted
+
+
+def _talk(call: Call) -> dict[str, str]:
+    """The texts named like a talk with which the prompts in a call were filled."""
+    talk = dict(call.talk)
+    for inner in call.inside:
+        talk |= _talk(inner)
+    return talk
 
 
 def _history(inputs: Any, output: Any, question: str | None) -> tuple[Turn, ...]:
@@ -107,8 +196,8 @@ def _add_error(tree: Tree, run: Run, *, calls_models: bool) -> None:
             tells whether the application left its stream.
     """
     has_output = not is_empty(run.outputs)
-    tree.error = error_in_words(run.root.error)
-    is_broken_off = any(node.ended is None for node in run.root.walk())
+    tree.error = error_in_words(tree.root.error)
+    is_broken_off = any(node.ended is None for node in tree.root.walk())
     if tree.error is None and not has_output and is_broken_off:
         tree.error = _ABANDONED
     tree.is_complete = tree.error is None and (has_output or calls_models)
@@ -126,8 +215,9 @@ def _add_thread(tree: Tree, run: Run) -> None:
         tree.conversation_id = str(thread)
         # A stream that was left early may still be paused. So LangChain's own error is
         # asked, and not ``tree.error``, which also says "left early".
-        tree.is_paused = run.root.error is None and any(
-            (node.error or "").startswith("GraphInterrupt(") for node in run.root.walk()
+        tree.is_paused = tree.root.error is None and any(
+            (node.error or "").startswith("GraphInterrupt(")
+            for node in tree.root.walk()
         )
 
 
