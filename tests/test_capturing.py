@@ -362,6 +362,26 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
     ]
 
 
+def test_what_waits_is_judged_while_nothing_happens(monkeypatch):
+    monkeypatch.setattr("ragmetrics_core.capture.background._IDLE_SECONDS", 0.01)
+    is_due, has_result = threading.Event(), threading.Event()
+
+    def due_samples():
+        return [Sample(question="q")] if is_due.is_set() else []
+
+    background = BackgroundEvaluator(
+        lambda run: [],
+        [],
+        settings=WatchSettings(on_result=lambda result: has_result.set()),
+        make_due_samples=due_samples,
+    )
+    background.record("q")
+    is_due.set()
+    assert has_result.wait(30)
+    is_due.clear()
+    assert background.stop(timeout=30)
+
+
 def test_captured_is_evaluated_in_both_forms():
     with capture() as captured:
         ToyApp(GOLDEN_TURNS[0]).run()

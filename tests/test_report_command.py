@@ -103,7 +103,7 @@ def test_every_command_reads_the_file_of_a_sink(
     ).scores("adherence")
     assert main(["compare", "scores.jsonl", "again.jsonl"]) == 0
     assert "6 rows matched" in capsys.readouterr().out
-    Path("scores.jsonl").rename("scores.jsonl.1")  # as the sink does when it rotates
+    Path("scores.jsonl").rename("scores.jsonl.1")  # as logrotate does
     assert main(["evaluate", "scores.jsonl.1", "--limit", "1"]) == 0
     assert main(["report", "scores.jsonl.1"]) == 0
 

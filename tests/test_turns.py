@@ -1,4 +1,4 @@
-"""Runs that wait for a further run: bounded in time, and known to the one who waits."""
+"""Runs that wait for a further run: bounded in time and number."""
 
 from __future__ import annotations
 
@@ -22,16 +22,11 @@ def search(query: str, began: float) -> Tree:
 
 def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
-    assert turns.seconds_until_due is None
     assert turns.add(search("When was it opened?", 1.0)) == []
-    seconds = turns.seconds_until_due
-    assert seconds is not None
     assert turns.samples_due() == []
     monkeypatch.setattr("time.monotonic", lambda: 1e12)
-    assert turns.seconds_until_due == 0
     (sample,) = turns.samples_due()
     assert (sample.question, sample.answer) == ("When was it opened?", None)
-    assert turns.seconds_until_due is None
     assert turns.finish() == []
 
 

@@ -35,6 +35,7 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report, Sink
 
 _EXIT_SECONDS = 2.0
+_IDLE_SECONDS = 30.0  # after these, runs that wait for a further one are looked at
 _MOST_RESULTS = 1000
 _FULL = (
     "the judge is slower than the application: more than {} runs wait; further ones are"
@@ -138,8 +139,7 @@ class BackgroundEvaluator(Generic[Run]):
             because a further run may belong to them. It is called whenever ``flush``, ``report``
             or ``stop`` wait.
         make_due_samples: Makes the samples of those of these runs that have waited long
-            enough.
-        seconds_until_due: The seconds until it may make any; None if no run waits.
+            enough. It is called now and then while nothing is recorded.
         on_stop: Called when the evaluator stops.
         problems: Where internal errors are counted; None for a new count.
         linger_s: How many seconds a recorded run stays in the queue before
@@ -164,7 +164,6 @@ class BackgroundEvaluator(Generic[Run]):
         *,
         make_waiting_samples: Callable[[], Iterable[Sample]] = tuple,
         make_due_samples: Callable[[], Iterable[Sample]] = tuple,
-        seconds_until_due: Callable[[], float | None] = lambda: None,
         on_stop: Callable[[], None] = lambda: None,
         problems: Problems | None = None,
         linger_s: float = 0.0,
@@ -183,7 +182,6 @@ class BackgroundEvaluator(Generic[Run]):
         self._make_waiting_samples = make_waiting_samples
         # the same, of those that have waited long enough
         self._make_due_samples = make_due_samples
-        self._seconds_until_due = seconds_until_due
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
         # makes what scores the samples: one per process, made anew after a fork
@@ -429,13 +427,10 @@ class BackgroundEvaluator(Generic[Run]):
                 if self._stopped and not (self._queue or self._n_in_flight):
                     self._thread = None
                     return False
-                seconds = self._seconds_until_start
-                if not self._queue:
-                    seconds = self._seconds_until_due()
-                if seconds == 0:
+                seconds = self._seconds_until_start or _IDLE_SECONDS
+                has_changed = self._state_changed.wait(seconds)
+                if not has_changed and not self._queue:
                     self._queue.append(_QueuedWork(self._make_due_samples))
-                else:
-                    self._state_changed.wait(seconds)
             return True
 
     def _do_waiting_work(self) -> None:

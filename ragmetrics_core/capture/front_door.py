@@ -257,7 +257,6 @@ class FrontDoor(Generic[Run]):
             settings,
             make_waiting_samples=sample_maker.finish,
             make_due_samples=sample_maker.samples_due,
-            seconds_until_due=lambda: sample_maker.seconds_until_due,
             problems=sample_maker.problems,
             on_stop=lambda: self.listeners.remove(listener),  # it is made below
         )

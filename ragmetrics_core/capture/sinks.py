@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from queue import Empty, Queue
 from typing import BinaryIO
@@ -36,39 +35,23 @@ class JsonlSink(Sink):
     The file holds texts of the samples, so a new one is readable for its owner alone.
     Where an earlier process died in the middle of a line, a new line begins.
 
+    It grows without an end. It is opened for each row, so that ``logrotate`` and the like
+    may rename it at any time.
+
     Args:
         path: The file; it may exist.
-        max_mb: The size, in megabytes, that the file does not exceed. Before it would,
-            it is renamed ``PATH.1``, an older ``PATH.1`` is renamed ``PATH.2``, and so
-            on, and a new file begins.
-        keep: How many renamed files stay; the oldest is overwritten. At least 1.
     """
 
-    def __init__(self, path: str | Path, *, max_mb: float = 64, keep: int = 5) -> None:
+    def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._most_bytes = max_mb * 1e6
-        self._n_kept_files = max(1, keep)
 
     def write(self, result: SampleResult) -> None:
         """Append one line; it has been given to the operating system on return."""
         line = json_line(result).encode()
-        if self._path.exists():
-            n_bytes = self._path.stat().st_size + len(line)
-            if n_bytes > self._most_bytes:
-                self._rename_files()
         with _open_to_append(self._path) as file:
             if not _ends_with_line_end(file):
                 line = b"\n" + line
             file.write(line)
-
-    def _rename_files(self) -> None:
-        """Give each file the name of the next older one; the oldest is overwritten."""
-        numbers = range(1, self._n_kept_files + 1)
-        older_paths = [Path(f"{self._path}.{number}") for number in numbers]
-        paths = [self._path, *older_paths]  # the newest first
-        for path, older_path in reversed([*pairwise(paths)]):
-            if path.exists():
-                path.replace(older_path)
 
 
 def _open_to_append(path: Path) -> BinaryIO:

@@ -442,15 +442,6 @@ class Turns(Generic[Run]):
                 [turn for turn in self._open_turns if turn.last_added <= latest_end]
             )
 
-    @property
-    def seconds_until_due(self) -> float | None:
-        """The seconds until ``samples_due`` may give something; None if nothing waits."""
-        with self._lock:
-            if not self._open_turns:
-                return None
-            oldest = min(turn.last_added for turn in self._open_turns)
-            return max(0.0, oldest + _LONGEST_WAIT_SECONDS - time.monotonic())
-
     def samples_that_wait(self) -> list[Sample]:
         """Make the samples of runs that still wait for a further run, and keep the runs."""
         with self._lock:

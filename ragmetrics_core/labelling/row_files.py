@@ -40,7 +40,7 @@ _NAMES_OF_LISTS = (
     "test_cases",
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
-# what interrupted runs leave, and what a sink that rotates its file puts aside
+# what interrupted runs leave, and what logrotate puts aside
 _LEFT = lazy_pattern(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
 
 

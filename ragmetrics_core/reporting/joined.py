@@ -1,4 +1,4 @@
-"""One report over the rows of several, e.g. over the files that a sink rotated."""
+"""One report over the rows of several, e.g. over the files of several processes."""
 
 from __future__ import annotations
 

@@ -108,7 +108,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[Run]):
             # further step of the same turn
             make_waiting_samples=sample_maker.finish,
             make_due_samples=sample_maker.samples_due,
-            seconds_until_due=lambda: sample_maker.seconds_until_due,
             problems=sample_maker.problems,
         )
         # The recorder of LangChain's callbacks asks this function at the start of each
