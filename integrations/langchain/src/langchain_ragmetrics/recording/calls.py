@@ -1,5 +1,6 @@
 """The calls of one run, from what LangChain reports of each: its begin, what it was given, its end."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -161,7 +162,7 @@ class Recording:
         telling_tag = ""
         for tag in tags:
             if tag.startswith((STEP, STORE_SEARCH)):
-                telling_tag = tag
+                telling_tag = sys.intern(tag)  # runs repeat their few tags
         call = Call(run_type, name, began, telling_tag, metadata.get("lc_agent_name"))
         if run_type in MODELS:
             model = metadata.get("ls_model_name")
@@ -265,10 +266,8 @@ class Recording:
         elif run_type == "parser":
             # that of a stream that was left gives nothing: it has not ended properly
             call.ended = None if is_empty(_named("output", outputs)) else ended
-        elif run_type == "retriever" or run_type in MODELS:
-            if error is None and run_type == "retriever":
-                call.returned = self._snapshots.documents(outputs.get("documents"))
-            elif error is None:
+        elif run_type in MODELS:
+            if error is None:
                 self._end_model(call, outputs)
         elif run_type not in _UNREAD:
             call.returned = self._snapshots.documents(outputs)
