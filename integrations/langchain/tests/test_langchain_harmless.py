@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, QUESTION, Letters, Shelf, Speaker, document, rag
@@ -156,6 +158,32 @@ def test_a_message_that_the_application_changes_later_leaves_the_sample_as_it_wa
     (sample,) = captured.samples
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert [said.content for said in sample.history or ()] == ["Hello", "Hello, too"]
+
+
+class Scoring(BaseRetriever):
+    """Writes a score into the document that another retriever found."""
+
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+        found = Shelf(books=[document(LONG)]).invoke(query)
+        found[0].metadata["relevance_score"] = 0.9
+        return found
+
+
+LONG = "Paris is the capital. It lies on the Seine, which is a river of France."
+
+
+def test_a_document_that_a_step_changes_is_the_one_before_and_the_one_after() -> None:
+    def shortened(found: list[Document]) -> list[Document]:
+        found[0].page_content = LONG.partition(" It")[0]
+        return found
+
+    with capture() as captured:
+        rag(Scoring()).invoke(QUESTION)
+        rag(Shelf(books=[document(LONG)]) | shortened).invoke(QUESTION)
+    scored, shorter = captured.samples
+    assert [found.score for found in scored.retrieved or ()] == [0.9]
+    assert [found.text for found in shorter.retrieved or ()] == [LONG]
+    assert [shown.text for shown in shorter.known_contexts] == ["Paris is the capital."]
 
 
 class Kept(list[SampleResult]):
