@@ -58,6 +58,8 @@ class Run:
         root: Its call, with the calls inside it.
         metadata: The metadata of its call.
         task_or_thread: Where it ran.
+        talk: The texts named like a talk with which prompts were filled, in this run or
+            in one beside it of the same list.
         inputs: What it was given, under names. Messages and documents are the core's.
         outputs: What it returned, in the same way.
         items: The runs of its items, if it runs a chain for each item of a list.
@@ -67,6 +69,7 @@ class Run:
     root: "Call"
     metadata: Mapping[str, Any]
     task_or_thread: str
+    talk: Mapping[str, str]
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
     items: "list[Run]" = field(default_factory=list)
@@ -91,7 +94,6 @@ class Call:
         returned: Of a step or a retriever the documents that it returned, of a model
             the places of its reply that may tell what its provider searched.
         fields: Further fields of its node.
-        talk: The texts named like a talk with which a prompt was filled.
         error: The words of the error that it ended with.
         ended: When it ended; None if it has not.
     """
@@ -106,7 +108,6 @@ class Call:
     given: Any = None
     returned: Any = None
     fields: Mapping[str, Any] = _NO_FIELDS
-    talk: Mapping[str, str] = _NO_FIELDS
     error: str | None = None
     ended: float | None = None
 
@@ -132,6 +133,7 @@ class Recording:
         self.ids: list[UUID] = []
         self.receivers = receivers
         self._task_or_thread = task_or_thread
+        self._talk: dict[str, str] = {}
         self._snapshots = Snapshots()
 
     def begin(
@@ -168,11 +170,11 @@ class Recording:
             model = metadata.get("ls_model_name")
             call.fields = {"model": model if isinstance(model, str) else None}
         if around is None:
-            call.run = self.run = Run(call, metadata, self._task_or_thread)
+            call.run = self.run = Run(call, metadata, self._task_or_thread, self._talk)
         else:
             around.inside.append(call)
             if around.run is not None and around.name.startswith(EACH):
-                call.run = Run(call, metadata, self._task_or_thread)
+                call.run = Run(call, metadata, self._task_or_thread, self._talk)
                 around.run.items.append(call.run)
         self.ids.append(key)
         return call
@@ -206,11 +208,9 @@ class Recording:
         elif run_type not in _UNREAD:
             call.given = self._snapshots.documents(inputs)
             if run_type == "prompt" and isinstance(inputs, dict):
-                call.talk = {
-                    name: text
-                    for name, text in inputs.items()
-                    if isinstance(text, str) and names_a_history(name)
-                }
+                for name, text in inputs.items():
+                    if isinstance(text, str) and names_a_history(name):
+                        self._talk[name] = text
 
     def _give_model(
         self,

@@ -79,7 +79,7 @@ def _tree(run: Run) -> Tree:
         task_or_thread=run.task_or_thread,
         given_fields=_fields_of_the_sample(given),
         native_run=run.native or run,
-        lookup_inputs=(run.inputs, _talk(run.root)),
+        lookup_inputs=(run.inputs, run.talk),
         lookup_outputs=(run.outputs,),
         to_plain_value=plain,
     )
@@ -165,14 +165,6 @@ def _nodes_inside(call: Call, began: float) -> list[Node]:
             counted.insert(0, node)
         later_attempts.add(attempt)
     return counted
-
-
-def _talk(call: Call) -> dict[str, str]:
-    """The texts named like a talk with which the prompts in a call were filled."""
-    talk = dict(call.talk)
-    for inner in call.inside:
-        talk |= _talk(inner)
-    return talk
 
 
 def _history(inputs: Any, output: Any, question: str | None) -> tuple[Turn, ...]:
