@@ -25,8 +25,6 @@ QUESTION_KEYS = (
     "prompt",
     "messages",
 )
-# those under which a graph's state keeps the question itself
-_STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
 # those under which inputs hold an answer that was given before
 _GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
 _DEPTH = 4  # mappings inside of each other in which a question is looked for
@@ -213,20 +211,6 @@ def last_words_of_user(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def question_in_state(output: object) -> str | None:
-    """Return the question that a resumed graph keeps in its state; None without one.
-
-    The messages of the state do not count: steps of the graph rewrite them.
-    """
-    if not isinstance(output, Mapping):
-        return None
-    for key in _STATE_QUESTION_KEYS:
-        text = output.get(key)
-        if isinstance(text, str) and text.strip():
-            return text
-    return None
-
-
 def names_a_history(key: object) -> bool:
     """Return whether a name, such as "memory_notes", says that its value is a history."""
     return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
@@ -298,16 +282,11 @@ def _answer_of_mapping(output: Mapping[Any, Any]) -> str | None:
 def _answer_of_message(message: Message) -> str | None:
     """Return the answer in a message; None if there is none.
 
-    A message of the user or the system answers nothing. A blank message that calls a
-    tool may answer in the tool's arguments.
+    A message of the user or the system answers nothing.
     """
     if message.role not in ("assistant", "other", "tool"):
         return None
-    if message.text.strip():
-        return message.text
-    if not message.tool_calls:
-        return None
-    return answer_text(message.tool_calls[-1].arguments)
+    return message.text if message.text.strip() else None
 
 
 def _last_answer(messages: tuple[Message, ...]) -> str | None:

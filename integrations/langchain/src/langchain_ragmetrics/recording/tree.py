@@ -22,7 +22,6 @@ from ragmetrics_core.capture.plain_values import (
     documents_in,
     has_written,
     question_in,
-    question_in_state,
 )
 from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
 from ragmetrics_core.capture.step_documents import note_documents_of_step
@@ -87,8 +86,7 @@ def _tree(run: Run) -> Tree:
     # it is given need not be a user's question
     if run.root.run_type == "chain":
         # what a person let a graph go on with is no question
-        asked = None if tree.continues else question_in(inputs)
-        tree.question = question_in_state(output) if asked is None else asked
+        tree.question = None if tree.continues else question_in(inputs)
         tree.history = _history(inputs, output, given.get("question") or tree.question)
     if given.get("question") is not None:
         tree.question = str(given["question"])
