@@ -134,6 +134,20 @@ def test_components_of_a_pipeline_run_one_by_one() -> None:
     check(second)
 
 
+def test_by_hand_and_in_the_pipeline_it_is_the_same_sample() -> None:
+    pipeline = parts_of_a_pipeline()
+    with capture() as captured:
+        step_by_step(pipeline, QUESTION)
+        given = {"embedder": {"text": QUESTION}, "prompt": {"query": QUESTION}}
+        pipeline.run(given)
+    by_hand, by_pipeline = captured.samples
+    for field in ("question", "answer", "contexts", "retrieved", "history"):
+        assert getattr(by_hand, field) == getattr(by_pipeline, field)
+    assert by_hand.capture is not None
+    assert by_pipeline.capture is not None
+    assert by_hand.capture.grade == by_pipeline.capture.grade == "exact"
+
+
 def test_the_name_in_the_pipeline_is_the_place() -> None:
     pipeline = parts_of_a_pipeline()
     with capture(contexts_from="retriever.documents") as captured:
@@ -321,6 +335,30 @@ def test_an_index_that_is_built_by_hand_is_no_evidence() -> None:
     assert texts(sample.retrieved) == [found[0].content]
 
 
+@component
+class Keywords:
+    """A search that takes no query by its usual name."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, search_terms: str) -> dict[str, Any]:
+        return {"documents": [Document(content=FERRY)]}
+
+
+def test_a_search_by_words_of_its_own() -> None:
+    with capture() as captured:
+        found = Keywords().run(search_terms="ferry")["documents"]
+        MockChatGenerator(ANSWER).run(
+            [
+                ChatMessage.from_system(found[0].content),
+                ChatMessage.from_user(QUESTION),
+            ]
+        )
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert texts(sample.contexts) == texts(sample.retrieved) == [FERRY]
+    assert doubts(sample) == {"question_guessed"}
+
+
 def test_a_generator_alone_and_an_evaluator_are_no_turns() -> None:
     evaluator = RagMetricsEvaluator(metrics=["context_adherence"], judge="lexical")
     with capture() as captured:
@@ -429,6 +467,44 @@ def test_everything_is_as_before_while_somebody_listens_and_afterwards() -> None
     assert Later.run(later, 3) == {"n": 3}
     assert not hasattr(vars(Later)["run"], "__wrapped__")
     assert vars(made).keys() == vars(Derived()).keys()
+
+
+class Louder(Keywords):
+    """A class that no decorator registered."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, search_terms: str) -> dict[str, Any]:
+        return super().run(search_terms.upper())
+
+
+def test_each_call_is_recorded_once() -> None:
+    names: list[list[str]] = []
+
+    def note(run: Any) -> str:
+        components = [node for node in run.nodes if "component" in node.operation]
+        names.append([node.name for node in components])
+        return QUESTION
+
+    def ask(search: Any) -> None:
+        found = search.run(search_terms="ferry")["documents"]
+        MockChatGenerator(ANSWER).run(found[0].content)
+
+    louder = Louder()
+    with capture(question_from=note) as captured:
+        given = {"embedder": {"text": QUESTION}, "prompt": {"query": QUESTION}}
+        parts_of_a_pipeline().run(given)
+        agent(ANSWER).run(messages=[ChatMessage.from_user(QUESTION)])
+        ask(louder)
+
+        class Later(Keywords):
+            @component.output_types(documents=list[Document])
+            def run(self, search_terms: str) -> dict[str, Any]:
+                return {"documents": [Document(content=MUSEUM)]}
+
+        ask(Later())
+    found = [texts(sample.retrieved) for sample in captured.samples]
+    assert found == [[FERRY], [], [FERRY], [MUSEUM]]
+    assert names[:2] == [["embedder", "retriever", "prompt", "llm"], []]
 
 
 def test_a_later_patch_of_somebody_else_stays() -> None:

@@ -28,6 +28,7 @@ from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_reques
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
+_QUERY_WORDS = ("query", "queries", "question", "embedding", "search", "keyword")
 
 
 class Calls:
@@ -233,8 +234,9 @@ class Calls:
 
     def _is_asked(self, node: Node) -> bool:
         """Whether a component is given a query, or an embedding of one."""
-        is_given_embedding = any("embedding" in name for name in node.input)
-        return is_given_embedding or self._query_of(node) is not None
+        sockets = " ".join(node.input).lower()
+        names_a_query = any(word in sockets for word in _QUERY_WORDS)
+        return names_a_query or self._query_of(node) is not None
 
     def _query_of(self, node: Node) -> str | None:
         """The text that a component was asked; None if it was asked none.
