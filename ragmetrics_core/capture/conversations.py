@@ -27,12 +27,10 @@ class CapturedTurn:
     Attributes:
         ledger: Its ledger, with the calls of earlier turns.
         history: What user and assistant had said when it was over.
-        is_named_by_user: Whether the user named its conversation.
     """
 
     ledger: Ledger
     history: tuple[Turn, ...]
-    is_named_by_user: bool
 
 
 class Conversations:
@@ -98,7 +96,7 @@ class Conversations:
         if self._other_blocks is None:
             return None
         last_turn = self._other_blocks.last_turns.get(name)
-        if last_turn is None or last_turn.is_named_by_user:
+        if last_turn is None or self._user_name is not None:
             return last_turn
         is_repeated = _last_lines(tree.history) == _last_lines(last_turn.history)
         return last_turn if is_repeated else None
@@ -120,8 +118,7 @@ class Conversations:
             if sample.answer:
                 said.append(Turn(role="assistant", content=sample.answer))
             ledger = sample.ledger or Ledger()
-            is_named_by_user = self._user_name is not None
-            self.keep(name, CapturedTurn(ledger, tuple(said), is_named_by_user))
+            self.keep(name, CapturedTurn(ledger, tuple(said)))
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
         """Keep the last turn of a conversation, for this block and for others."""
