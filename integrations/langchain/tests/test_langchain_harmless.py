@@ -186,6 +186,25 @@ def test_a_document_that_a_step_changes_is_the_one_before_and_the_one_after() ->
     assert [shown.text for shown in shorter.known_contexts] == ["Paris is the capital."]
 
 
+def test_a_reply_whose_blocks_the_application_drops_later_tells_what_was_searched() -> (
+    None
+):
+    search: dict[str, Any] = {
+        "type": "file_search_call",
+        "id": "1",
+        "queries": ["capital"],
+        "results": [{"filename": "a.txt", "text": LONG}],
+    }
+    reply = AIMessage([{"type": "text", "text": ANSWER}, search])
+    with capture() as captured:
+        said = Speaker(lines=[reply]).invoke(QUESTION)
+        search["results"].clear()
+        assert isinstance(said.content, list)
+        said.content.clear()
+    (sample,) = captured.samples
+    assert [found.text for found in sample.retrieved or ()] == [LONG]
+
+
 class Kept(list[SampleResult]):
     """A sink."""
 
