@@ -130,6 +130,22 @@ def test_a_talk_that_a_function_prints_is_never_told_as_none(
     assert [context.text for context in sample.known_contexts] == [FERRY]
 
 
+def test_a_talk_with_which_a_step_fills_a_prompt_is_never_told_as_none() -> None:
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    fill = RunnableLambda(
+        lambda question: {
+            "chat_history": f"{EARLIER}\n{REPLY}",
+            "context": joined(shelf.invoke(question)),
+            "question": question,
+        }
+    )
+    prompt = ChatPromptTemplate.from_template("{chat_history}\n{context}\n{question}")
+    with capture() as captured:
+        (fill | prompt | Speaker(lines="Every hour.")).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert history_of(sample) == ([], ["history_unread"])
+
+
 @pytest.mark.parametrize("empty", ["", [], None])
 def test_an_empty_history_is_none_for_sure(empty: Any) -> None:
     assert history_of(asked_with(chat_history=empty)) == ([], [])
