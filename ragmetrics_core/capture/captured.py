@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Unpack
@@ -129,11 +131,26 @@ def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
     return sample_with(redacted, new_values)
 
 
+# The blocks that ended and were perhaps not read. A turn of a conversation gets the
+# calls of the turns in earlier blocks: so their samples are made first.
+_ended_blocks: weakref.WeakSet[Captured[Any]] = weakref.WeakSet()
+_numbers = itertools.count()
+_lock_of_blocks = Lock()
+
+
+def _blocks_ended_before(number: float) -> list[Captured[Any]]:
+    """List the blocks that ended before another one, and that somebody still holds."""
+    with _lock_of_blocks:
+        blocks = [block for block in _ended_blocks if block.number < number]
+        _ended_blocks.difference_update(blocks)
+    return sorted(blocks, key=lambda block: block.number)
+
+
 class Captured(Generic[Run]):
     """Samples of the runs that a capture saw.
 
-    Recording a run only keeps it; samples are assembled when the block ends, or when
-    they are asked for.
+    Recording a run only keeps it; samples are assembled when they are first asked for,
+    in the thread that asks.
 
     ``FrontDoor.capture`` makes it.
 
@@ -152,6 +169,7 @@ class Captured(Generic[Run]):
         problems: Internal errors, and why there is no sample; an application's own
             error is ``Sample.error``.
         recorded: Runs kept so far.
+        number: The block's number among those that ended; infinite until it ends.
     """
 
     def __init__(
@@ -164,7 +182,7 @@ class Captured(Generic[Run]):
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
-        """Begin without any run.
+        """Begin without any run; runs become samples when ``samples`` is first read.
 
         The arguments are explained in the class's docstring. Example: ``with capture()
         as captured: chain.invoke("When did it open?")`` makes such an object, and
@@ -183,6 +201,7 @@ class Captured(Generic[Run]):
         self._redaction = Redaction(redact, self.problems)
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
+        self.number = float("inf")
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -196,19 +215,29 @@ class Captured(Generic[Run]):
             self._runs_without_samples.append(run)
 
     def end(self) -> None:
-        """Make the samples of the runs so far: later blocks may go on from them."""
-        with self._lock:
-            self._keep_samples_of_new_runs()
+        """Note that the block ended: blocks that are read later may go on from it."""
+        with _lock_of_blocks:
+            self.number = next(_numbers)
+            _ended_blocks.add(self)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of all runs so far, in the order in which the runs ended.
 
-        Runs that wait for a further run stand after the others, as they are now.
+        Runs that wait for a further run stand after the others, as they are now. The
+        samples of blocks that ended before are made first: a turn of a conversation
+        gets the calls of its earlier turns.
         """
+        for block in _blocks_ended_before(self.number):
+            block._make_samples()  # noqa: SLF001  # of the same class
         with self._lock:
             self._keep_samples_of_new_runs()
             return (*self._samples, *(self._finish_waiting_samples() or ()))
+
+    def _make_samples(self) -> None:
+        """Make the samples of the runs so far, before anybody reads them."""
+        with self._lock:
+            self._keep_samples_of_new_runs()
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading."""
