@@ -134,7 +134,7 @@ class AdapterContract:
     def play_changed(self, turn: GoldenTurn) -> list[Sample]:
         """Run an application whose own code changes its chunks afterwards.
 
-        After the run, and before its block ends, the text of every chunk that was
+        After the run, and before the samples are read, the text of every chunk that was
         retrieved is changed in place.
         """
         raise AssertionError("implement play_changed()")

@@ -184,9 +184,9 @@ class TestContract(AdapterContract):
         made = pipeline(turn)
         with capture() as captured:
             made.run(inputs(turn))
-            for document in made.get_component("retriever").documents:
-                object.__setattr__(document, "content", "changed")
-                document.meta.clear()
+        for document in made.get_component("retriever").documents:
+            object.__setattr__(document, "content", "changed")
+            document.meta.clear()
         return list(captured.samples)
 
     def begin(self, turn: GoldenTurn) -> Iterator[object]:

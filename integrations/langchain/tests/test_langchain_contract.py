@@ -103,9 +103,9 @@ class TestContract(AdapterContract):
         retriever = shelf(turn)
         with capture() as captured:
             rag(retriever, Speaker(lines=turn.answer)).invoke(turn.question)
-            for book in retriever.books:
-                book.page_content = "changed"
-                book.metadata.clear()
+        for book in retriever.books:
+            book.page_content = "changed"
+            book.metadata.clear()
         return list(captured.samples)
 
     def begin(self, turn: GoldenTurn) -> Iterator[object]:

@@ -170,10 +170,10 @@ class TestContract(AdapterContract):
     def play_changed(self, turn: GoldenTurn) -> list[Sample]:
         with capture() as captured:
             response = self.engine(turn).query(turn.question)
-            for found in response.source_nodes:
-                found.score = None
-                found.node.set_content("changed")
-                found.node.metadata.clear()
+        for found in response.source_nodes:
+            found.score = None
+            found.node.set_content("changed")
+            found.node.metadata.clear()
         return list(captured.samples)
 
     def begin(self, turn: GoldenTurn) -> Iterator[object]:
