@@ -106,6 +106,7 @@ DECIDED_BY_ONE_RULE = {
 }
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {
+    "shape documents_handed_in",
     "shape observed_store",
     "shape observed_store_async",
     "shape agent_middleware_observed",

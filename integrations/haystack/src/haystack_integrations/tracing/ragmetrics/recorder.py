@@ -381,13 +381,17 @@ def _is_part_of_another(component: object) -> bool:
 
 
 def _observing(run: Method) -> Method:
-    """Make the method that takes the place of a component's ``run`` or ``run_async``."""
+    """Make the method that takes the place of a component's ``run`` or ``run_async``.
+
+    That one is bound to the component before it is called: another tracer may have
+    wrapped it, and learns from this which component runs.
+    """
     if inspect.iscoroutinefunction(run):
 
         @functools.wraps(run)
         async def run_observed_async(self: Any, *args: Any, **kwargs: Any) -> Any:
             with bare_span(self, run, args, kwargs) as span:
-                output = await run(self, *args, **kwargs)
+                output = await run.__get__(self)(*args, **kwargs)
                 span.set_content_tag("haystack.component.output", output)
                 return output
 
@@ -396,7 +400,7 @@ def _observing(run: Method) -> Method:
     @functools.wraps(run)
     def run_observed(self: Any, *args: Any, **kwargs: Any) -> Any:
         with bare_span(self, run, args, kwargs) as span:
-            output = run(self, *args, **kwargs)
+            output = run.__get__(self)(*args, **kwargs)
             span.set_content_tag("haystack.component.output", output)
             return output
 
