@@ -202,8 +202,8 @@ def _doubt_of_tools(
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
     """
-    is_told = calls.context_tools is not None
-    if is_told or found_evidence.evidence_from == "named":
+    user_named_tools = calls.context_tools is not None
+    if user_named_tools or found_evidence.evidence_from == "named":
         return None
     context_letters = [
         letters_of(context.text) for context in found_evidence.contexts or ()

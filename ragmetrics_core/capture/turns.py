@@ -429,9 +429,11 @@ class Turns(Generic[Run]):
 
     def _look_for_named_tools(self, tree: Tree) -> None:
         """Note whether a run calls a tool that ``context_tools=`` names: a name may be misspelt."""
-        names = self._overrides.context_tools or ()
+        names = self._overrides.context_tools
+        if not names or self._is_tool_named:
+            return
         for node in tree.root.walk():
-            if names and node.kind == "tool":
+            if node.kind == "tool":
                 self._is_tool_named = self._is_tool_named or node.name in names
 
     def samples_due(self) -> list[Sample]:

@@ -152,14 +152,14 @@ def _nodes_inside(call: Call, began: float) -> list[Node]:
         nodes.append(_node(inner, inner_began))
         if inner.tag.startswith(STEP) and inner.ended is not None:
             not_before = max(not_before, inner.ended)
-    is_told = any(inner.name == ADD_DOCUMENTS for inner in call.inside)
+    names_documents = any(inner.name == ADD_DOCUMENTS for inner in call.inside)
     later_attempts: set[tuple[str, str | None]] = set()
     counted: list[Node] = []
     for inner, node in zip(reversed(call.inside), reversed(nodes), strict=True):
         attempt = (node.name, node.query)
         is_repeated = inner.error is not None and attempt in later_attempts
-        is_told_otherwise = is_told and inner.tag == STORE_SEARCH
-        if not is_repeated and not is_told_otherwise:
+        is_named_otherwise = names_documents and inner.tag == STORE_SEARCH
+        if not is_repeated and not is_named_otherwise:
             counted.insert(0, node)
         later_attempts.add(attempt)
     return counted
