@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, TypedDict
 
@@ -108,6 +109,30 @@ def test_the_result_of_a_named_tool_is_divided_by_its_own_structure(
     assert sample.ledger is not None
     (call,) = sample.ledger.calls
     assert (call.kind, call.shown) == ("retrieval", tuple(range(len(texts))))
+
+
+def test_a_tool_that_a_task_of_a_step_runs_belongs_to_the_step() -> None:
+    """As in a node of LangGraph, which runs in a task of its own."""
+
+    @tool
+    def search_archive(query: str) -> str:
+        """Searches an archive."""
+        return FACT
+
+    async def prompt(question: str) -> str:
+        async def search() -> str:
+            return str(search_archive.run({"query": question}))
+
+        text = await asyncio.create_task(search())
+        return f"Use this: {text}\nQuestion: {question}"
+
+    chain = RunnableLambda(prompt) | Scripted(messages=iter([AIMessage(ANSWER)]))
+    with capture(context_tools={"search_archive"}) as captured:
+        asyncio.run(chain.ainvoke(QUESTION))
+    (sample,) = captured.samples
+    assert [context.text for context in sample.known_contexts] == [FACT]
+    assert sample.capture is not None
+    assert sample.capture.doubts == {}
 
 
 def test_a_result_without_any_passage_is_a_search_that_found_nothing() -> None:
