@@ -45,6 +45,7 @@ _SLOW_IMPORT_LINE = re.compile(
 # Modules that are slow although they import nothing of that kind, each with the reason.
 SLOW_MODULES = {
     "tests/test_action.py": "runs the command once or more for each test",
+    "tests/test_every_module.py": "loads every adapter, and so every framework",
     "tests/test_examples.py": (
         "runs the examples, which build applications of every framework"
     ),

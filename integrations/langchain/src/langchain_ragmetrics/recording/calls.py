@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +40,6 @@ _PLACES_OF_REPLY = ("content", "additional_kwargs", "response_metadata")
 # types of runs of which nothing is read
 _UNREAD = ("parser", "ignored")
 _NO_MESSAGE = UnwrappedMessage("assistant", {"content": ""})
-_NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 Receiver = Callable[["Run"], object]
 MODELS = ("llm", "chat_model")
 _ANSWERED_BY_A_PERSON = (
@@ -107,7 +105,7 @@ class Call:
     inside: "list[Call]" = field(default_factory=list)
     given: Any = None
     returned: Any = None
-    fields: Mapping[str, Any] = _NO_FIELDS
+    fields: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     ended: float | None = None
 
