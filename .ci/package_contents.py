@@ -1,5 +1,6 @@
 """package_contents.py FOLDER: checks what is in the wheels and source archives of a folder, and says what is wrong."""
 
+import re
 import sys
 import tarfile
 import zipfile
@@ -66,8 +67,13 @@ def problems_of_wheel(
         problems.append(f"{wheel}: no py.typed, so types are lost")
     if not any(name.endswith("/licenses/LICENSE") for name in names):
         problems.append(f"{wheel}: no licence")
-    if not metadata.get_payload():
+    description = str(metadata.get_payload())
+    if not description:
         problems.append(f"{wheel}: no description")
+    # A package index has no folder that a relative link could lead into.
+    for link in re.findall(r"\]\(([^)\s]+)", description):
+        if not link.startswith(("https://", "#")):
+            problems.append(f"{wheel}: its description has the relative link {link}")
     for field in ("Requires-Python", "License-Expression", "Summary"):
         if not metadata[field]:
             problems.append(f"{wheel}: its metadata lack {field}")

@@ -1,10 +1,9 @@
 """Shows the READMEs of the adapters as pages of the site; ``mkdocs.yml`` names this file as a hook.
 
-In the repository a page links to ``../integrations/langchain/README.md``, on the site to ``langchain.md``. A README
-links to the repository's address, so that its links live on a package index; on the site they lead to its pages.
+In the repository a page links to ``../integrations/langchain/README.md``, on the site to ``langchain.md``; a README
+links to ``../../docs/report.md``, on the site to ``report.md``.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,13 @@ from mkdocs.structure.files import File, Files
 
 _ADAPTERS = ("langchain", "llamaindex", "haystack")
 _ROOT = Path(__file__).parents[1]
-_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-_PAGES = f"]({_PROJECT['urls']['Repository']}/blob/main/docs/"
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add a page for each adapter, with links that lead to pages of the site."""
     for adapter in _ADAPTERS:
         text = (_ROOT / "integrations" / adapter / "README.md").read_text("utf-8")
-        page = text.replace(_PAGES, "](")
+        page = text.replace("](../../docs/", "](")
         files.append(File.generated(config, f"{adapter}.md", content=page))
     return files
 

@@ -68,6 +68,10 @@ def _add(name: str) -> Callable[[dict[str, str]], None]:
     return lambda files: files.update({name: ""})
 
 
+def _link(files: dict[str, str]) -> None:
+    files["ragmetrics_core-0.1.0.dist-info/METADATA"] += "[gates](docs/gates.md)\n"
+
+
 def _remove(name: str) -> Callable[[dict[str, str]], None]:
     return lambda files: files.pop(name) and None
 
@@ -80,6 +84,7 @@ def _remove(name: str) -> Callable[[dict[str, str]], None]:
         (_add("conftest.py"), "outside of its package"),
         (_remove("ragmetrics_core/py.typed"), "py.typed"),
         (_remove("ragmetrics_core-0.1.0.dist-info/licenses/LICENSE"), "no licence"),
+        (_link, "the relative link docs/gates.md"),
     ],
 )
 def test_a_fault_in_a_wheel_is_found(

@@ -63,7 +63,7 @@ def import_deferred(name: str) -> Any:
         if error.name is None or not error.name.startswith(room):
             raise  # something that the room itself needs
         raise MissingDependency(
-            f"{place.needed_for} needs {room}, which is not installed: pip install"
-            " --force-reinstall ragmetrics-core"
+            f"{place.needed_for} needs {room}, which is not installed: install"
+            " ragmetrics-core again, with all of its packages"
         ) from error
     return getattr(module, place.attribute)
