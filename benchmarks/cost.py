@@ -144,7 +144,6 @@ MODES = (
         "utilization listwise",
         ContextUtilization(judging="listwise"),
     ),
-    Mode("utilization graded", ContextUtilization(relevance="graded")),
     Mode(
         "utilization, probability from log-probabilities",
         ContextUtilization(relevance="probability"),

@@ -46,7 +46,6 @@ METRICS: tuple[Metric, ...] = (
     ContextUtilization(),
     ContextUtilization(name="utilization_probability", relevance="probability"),
     ContextUtilization(name="utilization_listwise", judging="listwise"),
-    ContextUtilization(name="utilization_graded", relevance="graded"),
     ContextAdherence(),
     ContextAdherence(name="adherence_early_stop", early_stop=True),
     ContextRecall(),

@@ -18,7 +18,7 @@ from ragmetrics_core.metrics.citation_support import (
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
-from ragmetrics_core.metrics.context_utilization import Useful, UsefulGrade, Usefulness
+from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import (
     Covered,
@@ -29,15 +29,9 @@ from ragmetrics_core.metrics.fact_matrix import (
 from ragmetrics_core.metrics.polls import AdherenceReply, Adherent, RestsOn
 
 
-def useful(
-    verdict: bool, p: float | None = None, reason: str = "", *, grade: int | None = None
-) -> Asked[Any]:
-    """A verdict on one chunk, with a probability or a grade where one is given."""
-    reply = (
-        Usefulness(useful=verdict, reason=reason)
-        if grade is None
-        else UsefulGrade(grade=grade, reason=reason)
-    )
+def useful(verdict: bool, p: float | None = None, reason: str = "") -> Asked[Any]:
+    """A verdict on one chunk, with a probability where one is given."""
+    reply = Usefulness(useful=verdict, reason=reason)
     return Asked((reply,), weights=() if p is None else (Weight(p, "lexical"),))
 
 

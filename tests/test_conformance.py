@@ -27,7 +27,7 @@ from ragmetrics_core.metrics.context_sufficiency import (
     SufficientContexts,
     SufficientReply,
 )
-from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
@@ -48,11 +48,10 @@ def useful(question, reply):
     by_chunk = dict(zip(reply["about"]["chunks"], reply["says"], strict=True))
     said = [by_chunk[chunk] for chunk in chunks(question)]
     weights = tuple(Weight(one["probability"]) for one in said if "probability" in one)
-    lacking = "grade" not in said[0] and "grade" in question.Reply.model_fields
     reply = (
         useful_list(question, said)
         if "chunks" in question.parts
-        else (Usefulness if lacking else question.Reply)(**said[0])
+        else question.Reply(**said[0])
     )
     return Asked((reply,), weights=weights)
 
@@ -282,11 +281,6 @@ def utilization(case):
             average_precision(outcome)
             * prod(q if hit else 1 - q for q, hit in zip(p, outcome, strict=True))
             for outcome in product((0, 1), repeat=len(p))
-        )
-    if relevance == "graded":
-        gains = [grade / 3 for grade in over_ranks(case, "grade", replies)]
-        return sum(g * sum(gains[:k]) / k for k, g in enumerate(gains, start=1)) / (
-            sum(gains) or 1
         )
     return average_precision(over_ranks(case, "useful", replies))
 

@@ -23,8 +23,6 @@ from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
     expected_average_precision,
-    generalised_average_precision,
-    ndcg,
     random_order,
 )
 from ragmetrics_core.metrics.context_utilization import (
@@ -55,11 +53,8 @@ def judged(verdicts, **settings):
 
 
 def _said(question, values):
-    """Verdicts, grades or probabilities."""
-    said = [
-        {"useful": value > 0.5, "grade": int(value), "reason": f"because {value}"}
-        for value in values
-    ]
+    """Verdicts or probabilities."""
+    said = [{"useful": value > 0.5, "reason": f"because {value}"} for value in values]
     kind = Usefulness if isinstance(values[0], bool) else question.Reply
     reply = (
         useful_list(question, said) if "chunks" in question.parts else kind(**said[0])
@@ -229,22 +224,6 @@ def test_probability_gives_the_expectation(values, expected):
     assert result.value == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("grades", "expected"),
-    [
-        ([3, 0], 1.0),
-        ([0, 3], 0.5),
-        ([3, 2], (1 + (5 / 3) / 2 * (2 / 3)) / (5 / 3)),
-        ([0, 0], 0),
-    ],
-)
-def test_grades_give_generalised_average_precision(grades, expected):
-    result, _ = judged(grades, relevance="graded")
-    assert result.value == pytest.approx(expected, abs=1e-12)
-    assert 0 <= result.value <= result.evidence.ideal + 1e-12
-    assert 0 <= result.evidence.ndcg <= 1
-
-
 @given(verdict_lists)
 def test_average_precision_laws(verdicts):
     value = average_precision(verdicts)
@@ -291,21 +270,11 @@ def test_expectation_equals_enumeration(probabilities):
 
 
 @given(verdict_lists)
-def test_all_forms_reduce_to_the_binary_score(verdicts):
-    gains = [float(verdict) for verdict in verdicts]
-    assert expected_average_precision(gains) == pytest.approx(
+def test_the_expectation_of_certain_verdicts_is_the_binary_score(verdicts):
+    probabilities = [float(verdict) for verdict in verdicts]
+    assert expected_average_precision(probabilities) == pytest.approx(
         average_precision(verdicts), abs=1e-12
     )
-    assert generalised_average_precision(gains) == pytest.approx(
-        average_precision(verdicts), abs=1e-12
-    )
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_generalised_and_ndcg_stay_in_range(gains):
-    assert 0 <= generalised_average_precision(gains) <= 1
-    assert 0 <= ndcg(gains) <= 1
-    assert ndcg(sorted(gains, reverse=True)) in (0.0, pytest.approx(1.0))
 
 
 @given(st.permutations(list("abcde")))
@@ -406,18 +375,13 @@ def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "relevance", "ideal", "noise"),
-    [
-        ([False, True], "binary", 1.0, 1 / 2),
-        ([False, False], "binary", 0.0, 1.0),
-        # Grades 1 and 2 of 3 in the best order: (2/3 · 2/3 + (1/2) · 1/3) / 1
-        ([1, 2], "graded", 2 / 3 * 2 / 3 + 1 / 2 * 1 / 3, 0.0),
-    ],
+    ("verdicts", "ideal", "noise"),
+    [([False, True], 1.0, 1 / 2), ([False, False], 0.0, 1.0)],
 )
 def test_the_best_value_that_an_order_reaches_stands_beside_the_score(
-    values, relevance, ideal, noise
+    verdicts, ideal, noise
 ) -> None:
-    result, _ = judged(values, relevance=relevance)
+    result, _ = judged(verdicts)
     assert result.evidence.ideal == pytest.approx(ideal)
     assert result.evidence.noise_share == pytest.approx(noise)
 
@@ -428,13 +392,17 @@ def test_a_score_without_a_single_useful_chunk_names_no_rank() -> None:
     assert result.reason == "0 of 2 chunks useful."
 
 
-def test_verdicts_without_the_grades_that_were_asked_for_fail() -> None:
+def test_replies_of_another_form_than_was_asked_for_fail() -> None:
     fields = {"question": "q", "answer": "a", "contexts": ["x", "y"]}
-    said = [{"useful": True, "grade": 3}] * 2
     verdicts_alone = Asked(
-        (useful_list(of(ContextUtilization(judging="listwise"), **fields), said),)
+        (
+            useful_list(
+                of(ContextUtilization(judging="listwise"), **fields),
+                [{"useful": True}] * 2,
+            ),
+        )
     )
-    metric = ContextUtilization(judging="listwise", relevance="graded")
+    metric = ContextUtilization(judging="listwise", relevance="probability")
     judge = ScriptedJudge({Useful: lambda question: verdicts_alone})
     result = metric.score(**fields, judge=judge)
     assert result.status == "failed"

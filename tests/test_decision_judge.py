@@ -262,17 +262,6 @@ def test_the_weakest_sentence_decides_adherence(form: str) -> None:
     ) in result.reason
 
 
-def test_grades_are_the_likeliest_level(form: str) -> None:
-    def answer(state: Any, question: Body) -> Chance:
-        return [0.1, 0.2, 0.6, 0.1] if "A" in question["instructions"] else [1, 0, 0, 0]
-
-    metric = ContextUtilization(relevance="graded", judging="listwise")
-    with DecisionServer(answer) as server:
-        report = judged(judge_at(server, form), [metric])
-    chunks = report.results[0].results["context_utilization"].evidence.chunks
-    assert sorted(chunk.grade for chunk in chunks) == [0, 0, 2]
-
-
 @pytest.mark.parametrize(
     ("chances", "band", "score"),
     [

@@ -92,7 +92,7 @@ CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
     (ContextUtilization(), ALL, (2, 3)),
     (ContextUtilization(judging="listwise"), ALL, (1, 2)),
     (ContextUtilization(relevance="probability"), ALL, (2, 2)),
-    (ContextUtilization(relevance="graded"), NONE, (2, 3)),
+    (ContextUtilization(), NONE, (2, 3)),
     (ContextRecall(), ALL, (1, 1)),
     # one call for five polls, perhaps two for the cause
     (ContextAdherence(), ALL, (1, 3)),

@@ -45,15 +45,13 @@ def answered(kind: str, texts: dict[str, Any]) -> list[Any]:
         return [rounded(rating.score), rating.reason]
     if kind == "facts of a reference":
         return [list(stated(texts["reference"]))]
-    is_graded = kind == "useful graded"
     chunks: Sequence[Any] = useful(
         *texts["chunks"],
         answer=texts["answer"],
         question=texts["question"],
-        graded=is_graded,
     )
     return [
-        [chunk.grade if is_graded else chunk.useful for chunk in chunks],
+        [chunk.useful for chunk in chunks],
         [rounded(chunk.probability) for chunk in chunks],
         [chunk.reason for chunk in chunks],
     ]

@@ -129,17 +129,14 @@ def useful(
     answer: str = "a",
 ) -> Question[Any]:
     chunks = chunks or ("c",)
-    form, name = (
-        "grade" if scale == "graded" else "useful",
-        "chunks" if listwise else "chunk",
-    )
+    name = "chunks" if listwise else "chunk"
     judging = "listwise" if listwise else "pointwise"
     metric = ContextUtilization.model_validate(
         {"relevance": scale, "judging": judging, "polls": polls}
     )
     question = of(
         metric,
-        template(form, "question", "answer", name),
+        template("useful", "question", "answer", name),
         question="q",
         answer=answer,
         contexts=["c"],
@@ -176,9 +173,7 @@ STATED = {"contexts": ["c"], "reference": "One. Two."}
 EVERY_QUESTION: dict[str, Question[Any]] = {
     "useful": useful(),
     "p(useful)": useful(scale="probability"),
-    "grade": useful(scale="graded"),
     "list": useful("a", "b", "c", listwise=True),
-    "grades": useful("a", "b", "c", listwise=True, scale="graded"),
     "p in a list": useful("a", "b", "c", listwise=True, scale="probability"),
     "adherent": adherent(),
     "recall": of(
@@ -595,14 +590,13 @@ def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
     }
 
 
-@pytest.mark.parametrize("graded", [True, False])
-def test_a_list_with_wrong_labels_is_repaired(graded: bool) -> None:
-    name = "grade" if graded else "useful"
-    wrong = json.dumps({"chunks": [{"label": "A", name: 1}]})
-    right = json.dumps({"chunks": [{"label": "B", name: 1}, {"label": "A", name: 0}]})
-    question = useful("a", "b", listwise=True, scale="graded" if graded else "binary")
-    result = answer(Toy(wrong, right), question)
-    assert [getattr(one, name) for one in result.reply.reply.chunks] == [0, 1]
+def test_a_list_with_wrong_labels_is_repaired() -> None:
+    wrong = json.dumps({"chunks": [{"label": "A", "useful": 1}]})
+    right = json.dumps(
+        {"chunks": [{"label": "B", "useful": 1}, {"label": "A", "useful": 0}]}
+    )
+    result = answer(Toy(wrong, right), useful("a", "b", listwise=True))
+    assert [one.useful for one in result.reply.reply.chunks] == [0, 1]
     assert result.usage.repairs == 1
 
 

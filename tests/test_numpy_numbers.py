@@ -202,10 +202,6 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "expected average precision": lambda scores, _: ap.expected_average_precision(
         scores
     ),
-    "generalised average precision": lambda scores, _: ap.generalised_average_precision(
-        scores
-    ),
-    "nDCG": lambda scores, _: ap.ndcg(scores),
 }
 
 

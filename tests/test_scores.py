@@ -106,7 +106,6 @@ def test_an_altered_result_is_held_to_the_same(number, value):
             ContextUtilization(relevance="probability"),
             lambda p: {Useful: useful(True, p)},
         ),
-        (ContextUtilization(relevance="graded"), lambda p: {Useful: {"grade": p}}),
         (ContextAdherence(), lambda p: {Adherent: polls([poll("yes")], p=p)}),
         (ContextRecall(), lambda p: {RateRecall: {"score": p}}),
         (
@@ -117,7 +116,6 @@ def test_an_altered_result_is_held_to_the_same(number, value):
     ids=[
         "binary",
         "probability",
-        "graded",
         "adherence",
         "recall",
         "accuracy",

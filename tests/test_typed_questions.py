@@ -408,8 +408,6 @@ WORDS = st.text(min_size=1, max_size=30).filter(str.strip)
 ASKING: tuple[Metric, ...] = (
     ContextUtilization(),
     ContextUtilization(judging="listwise"),
-    ContextUtilization(relevance="graded"),
-    ContextUtilization(relevance="graded", judging="listwise"),
     ContextAdherence(cause=False),
     ContextRecall(),
     RetrievalAccuracy(calls="per_context"),

@@ -155,8 +155,6 @@ FURTHER_SAMPLES: dict[str, list[dict[str, Any]]] = {
 METRICS: dict[str, Metric] = {
     "utilization": ContextUtilization(),
     "listwise": ContextUtilization(judging="listwise", k=3),
-    "graded": ContextUtilization(relevance="graded", against="reference"),
-    "listwise_graded": ContextUtilization(judging="listwise", relevance="graded"),
     "probability": ContextUtilization(relevance="probability"),
     "listwise_probability": ContextUtilization(
         judging="listwise", relevance="probability"

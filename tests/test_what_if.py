@@ -94,9 +94,8 @@ def test_a_chunk_that_stands_twice_counts_once() -> None:
 
 
 def test_without_verdicts_there_is_nothing_to_cut() -> None:
-    graded = ScriptedJudge({Useful: {"grade": 2}})
     report = evaluate(
-        [row("x")], [ContextUtilization(relevance="graded")], judge=graded
+        [row("x")], [ContextUtilization(relevance="probability")], judge="lexical"
     )
     with pytest.raises(SettingError, match="scored by verdicts"):
         report.what_if()

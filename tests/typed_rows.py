@@ -45,8 +45,6 @@ CITING = Sample.from_row(
 )
 FURTHER_METRICS: tuple[Metric, ...] = (
     ContextUtilization(),
-    ContextUtilization(name="graded", relevance="graded"),
-    ContextUtilization(name="list", judging="listwise", relevance="graded"),
     ContextSufficiency(),
     AnswerRelevance(),
     CitationQuality(required=True, numbered_from=1),

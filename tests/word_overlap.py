@@ -23,12 +23,6 @@ ADHERENT = of(ContextAdherence(), question="q", contexts=["c"], answer="a")
 USEFUL = of(
     ContextUtilization(judging="listwise"), question="q", contexts=["c"], answer="a"
 )
-GRADED = of(
-    ContextUtilization(judging="listwise", relevance="graded"),
-    question="q",
-    contexts=["c"],
-    answer="a",
-)
 FACTS = of(
     RetrievalAccuracy(calls="per_context"), question="q", contexts=["c"], facts=["f"]
 )
@@ -51,20 +45,11 @@ def adherent(answer: str, *contexts: str, question: str | None = None) -> Any:
     )
 
 
-def useful(
-    *chunks: str, answer: str, question: str | None = None, graded: bool = False
-) -> tuple[Any, ...]:
+def useful(*chunks: str, answer: str, question: str | None = None) -> tuple[Any, ...]:
     """A verdict with its probability for each chunk."""
     if not chunks:
         return ()
-    asked = ask(
-        shown(
-            GRADED if graded else USEFUL,
-            answer=answer,
-            chunks=chunks,
-            question=question,
-        )
-    )
+    asked = ask(shown(USEFUL, answer=answer, chunks=chunks, question=question))
     assert all(weight.mode == "lexical" for weight in asked.weights)
     verdicts = zip(verdicts_of(asked.reply), asked.weights, strict=True)
     return tuple(

@@ -108,9 +108,6 @@ class JudgedChunk(SilentData, extra="ignore"):
     probability: Share | None = Field(
         default=None, description="p(useful), where the judge gives one."
     )
-    grade: int | None = Field(
-        default=None, ge=0, le=3, description="0 to 3, where grades were asked for."
-    )
     precision: Share | None = Field(
         default=None, description="Precision among the first ``rank`` chunks (P@k)."
     )

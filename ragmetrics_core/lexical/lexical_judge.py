@@ -315,7 +315,6 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
         "useful": is_positive,
         "covered": is_positive,
         "supported": is_positive,
-        "grade": min(3, int(4 * probability)),
         "reason": _hedge_reason(probability, reason),
     }
 

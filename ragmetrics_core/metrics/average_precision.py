@@ -1,11 +1,10 @@
-"""Average precision over ranks, exact, for verdicts, probabilities and grades.
+"""Average precision over ranks, exact, for verdicts and probabilities; discounted gain.
 
 Pure functions.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate
 from math import fsum, log2
 
 
@@ -94,55 +93,6 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         chances[0] *= 1 - chance
     terms = [weighted_precisions[n] / n for n in range(1, len(weighted_precisions))]
     return min(1.0, fsum(terms))
-
-
-def generalised_average_precision(gains: Sequence[float]) -> float:
-    """Return average precision with gains instead of verdicts.
-
-    ``gains`` are those of the chunks at each rank, in [0, 1]. The formula is the same.
-
-    Returns:
-        In [0, 1]; 0.0 if all gains are zero. Equals ``average_precision`` for gains 0
-        and 1.
-
-    Source:
-        Kishida (2005), NII Technical Report NII-2005-014E, section 3.
-
-    Examples:
-        >>> round(generalised_average_precision([1, 0.5]), 4)
-        0.9167
-    """
-    gains = [float(gain) for gain in gains]
-    total = fsum(gains)
-    if total == 0:
-        return 0.0
-    terms = [
-        gain_so_far / rank * gain
-        for rank, (gain_so_far, gain) in enumerate(
-            zip(accumulate(gains), gains, strict=True), start=1
-        )
-    ]
-    return min(1.0, fsum(terms) / total)
-
-
-def ndcg(gains: Sequence[float]) -> float:
-    """Normalised discounted cumulative gain with linear gains and log2 discount.
-
-    Returns:
-        In [0, 1]; 0.0 if all gains are zero.
-
-    Source:
-        Järvelin & Kekäläinen (2002), ACM TOIS 20(4).
-
-    Examples:
-        >>> ndcg([1, 0]), round(ndcg([0, 1]), 4)
-        (1.0, 0.6309)
-    """
-    gains = [float(gain) for gain in gains]
-    ideal = discounted_gain(sorted(gains, reverse=True))
-    if ideal == 0:
-        return 0.0
-    return min(1.0, discounted_gain(gains) / ideal)
 
 
 def discounted_gain(gains: Sequence[float]) -> float:

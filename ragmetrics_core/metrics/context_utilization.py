@@ -40,18 +40,10 @@ from ragmetrics_core.data.replies import (
     EachOnce,
     Item,
     Labelled,
-    Points,
     Weight,
     verdicts_of,
 )
-from ragmetrics_core.data.typed import (
-    Chances,
-    Option,
-    State,
-    TypedForm,
-    TypedQuestion,
-    most_likely,
-)
+from ragmetrics_core.data.typed import State
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
@@ -85,24 +77,14 @@ class UsefulnessAlone(SilentData, extra="ignore"):
     reason: SkipJsonSchema[Comment] = ""
 
 
-class UsefulGrade(SilentData, extra="ignore"):
-    """How useful a chunk is: 0 (useless) to 3 (it holds all that the answer states)."""
-
-    reason: Comment = ""
-    grade: Points
-
-
 class _LabelledUsefulness(Usefulness, Labelled): ...
 
 
 class _LabelledUsefulnessAlone(UsefulnessAlone, Labelled): ...
 
 
-class _LabelledGrade(UsefulGrade, Labelled): ...
-
-
 class EachChunk(SilentData, Generic[Item], extra="ignore"):
-    """A verdict on each of several chunks, or a grade of each."""
+    """A verdict on each of several chunks."""
 
     chunks: EachOnce[Item]
 
@@ -112,17 +94,6 @@ class Useful(Question[Any]):
 
     Parts: question, answer, chunk or chunks.
     """
-
-
-_GRADE_MEANINGS = (
-    "none of these: it shares the topic, or contradicts `answer`",
-    "only a step on the way from `question` to `answer`",
-    "a part of what `answer` states",
-    "all that `answer` states, its caveats and the user's own case aside",
-)
-_GRADE_LEVELS = tuple(
-    Option(str(grade), meaning) for grade, meaning in enumerate(_GRADE_MEANINGS)
-)
 
 
 def _state(question: Useful) -> State:
@@ -136,32 +107,12 @@ def _state(question: Useful) -> State:
     }
 
 
-def _typed_questions_on_grades(question: Useful) -> list[TypedQuestion]:
-    """Return a question for each chunk: which of four levels of usefulness fits?"""
-    return [
-        TypedQuestion("score", f"What does `{name}` hold?", _GRADE_LEVELS)
-        for name in names_in_state(question, "chunks")
-    ]
-
-
-def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
-    """Return the reply of four probabilities for each chunk: the likeliest grade."""
-    verdicts = [
-        {"grade": most_likely(chances), "reason": f"p = {max(chances):.2f}"}
-        for chances in answers
-    ]
-    return Asked((reply_on_each(question, "chunks", verdicts),))
-
-
-_TYPED_FORM_OF_VERDICTS = predicate_of_each(
+_TYPED_FORM = predicate_of_each(
     "chunks",
     "`{name}` holds some of what `answer` states, or a step to it; the same topic is not"
     " enough.",
     "useful",
     _state,
-)
-_TYPED_FORM_OF_GRADES: TypedForm[Any] = TypedForm(
-    _state, _typed_questions_on_grades, _reply_of_grades
 )
 
 
@@ -186,10 +137,6 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     ideal: Share | None = Field(
         default=None, description="Best value any order of the same verdicts reaches."
     )
-    ndcg: Share | None = Field(
-        default=None,
-        description="Normalised discounted cumulative gain, for graded relevance.",
-    )
 
 
 _Verdict = Mapping[str, Any]
@@ -198,11 +145,9 @@ _Verdict = Mapping[str, Any]
 _BLANK: _Verdict = {
     "useful": False,
     "probability": 0.0,
-    "grade": 0,
     "reason": "The chunk is empty.",
 }
 _NOT_JUDGED: _Verdict = {}
-_HIGHEST_GRADE = 3
 _MOST_RANKS_LISTED = 10
 # Weights of these modes restate the verdict (1 or 0, or a score of words).
 _MODES_OF_VERDICTS = ("verdict", "lexical")
@@ -211,8 +156,6 @@ _REPLIES: dict[str, type[BaseModel]] = {
     "useful_list_binary": EachChunk[_LabelledUsefulness],
     "useful_probability": UsefulnessAlone,
     "useful_list_probability": EachChunk[_LabelledUsefulnessAlone],
-    "useful_graded": UsefulGrade,
-    "useful_list_graded": EachChunk[_LabelledGrade],
 }
 _FORMULAS = {
     "binary": (
@@ -222,10 +165,6 @@ _FORMULAS = {
     "probability": (
         "expected average precision over independent verdicts with p(useful) of each"
         " chunk"
-    ),
-    "graded": (
-        "generalised average precision: sum of P@k · g_k / sum of g_k, with g ="
-        " grade / 3"
     ),
 }
 
@@ -276,12 +215,9 @@ class ContextUtilization(Metric):
         ge=1,
         description="Judge only the first k chunks; None judges all.",
     )
-    relevance: Literal["binary", "probability", "graded"] = Field(
+    relevance: Literal["binary", "probability"] = Field(
         default="binary",
-        description=(
-            "Verdicts; expectation under p(useful) of each chunk; or grades 0–3 divided"
-            " by 3."
-        ),
+        description="Verdicts; or the expectation under p(useful) of each chunk.",
     )
     against: Literal["answer", "reference"] = Field(
         default="answer", description="What chunks are useful for."
@@ -311,7 +247,7 @@ class ContextUtilization(Metric):
 
     @property
     def _prompt_name(self) -> str:
-        """Name of the prompt, e.g. "useful_list_graded"."""
+        """Name of the prompt, e.g. "useful_list_binary"."""
         kind = "useful_list" if self.judging == "listwise" else "useful"
         return f"{kind}_{self.relevance}"
 
@@ -400,7 +336,7 @@ class ContextUtilization(Metric):
 
         If ``judging`` is "listwise", three chunks are shown at once with the letters A
         to C, and the reply has a verdict on each. Else one chunk is shown, and the
-        reply is the verdict on it. A verdict is a grade, or whether the chunk is useful.
+        reply is the verdict on it.
 
         Args:
             sample: The sample.
@@ -409,7 +345,6 @@ class ContextUtilization(Metric):
         """
         parts = {**question_part(sample), "answer": self._answer_part(sample)}
         part_name = "chunks" if self.judging == "listwise" else "chunk"
-        verdict_field = "grade" if self.relevance == "graded" else "useful"
         instructions = self.instructions()[0]
         wanted_probability = self._wanted_probability
         return [
@@ -419,11 +354,11 @@ class ContextUtilization(Metric):
                 Reply=_REPLIES[self._prompt_name],
                 # whether the probability of "useful" is wanted beside the verdict
                 wanted_probability=wanted_probability,
-                # too long chunks are cut, and the piece with the highest verdict counts
-                if_too_long=Windows(part_name, verdict_field),
+                # a long chunk is judged in pieces: it is useful if one of them is
+                if_too_long=Windows(part_name, "useful"),
                 # for a judge that writes no replies: "is this chunk useful?", to which
-                # it gives the probability of yes, or of each grade
-                typed_form=self._typed_form,
+                # it gives the probability of yes; a template of a user's asks its own
+                typed_form=_TYPED_FORM if self.template is None else None,
                 example=_examples,  # replies of a usual length, for dry runs
             )
             for chunks in chunks_by_question
@@ -450,17 +385,6 @@ class ContextUtilization(Metric):
         label_field = "label" if self.judging == "listwise" else None
         return LabelProbability(
             "useful", item_id_field=label_field, fallback_polls=self.polls
-        )
-
-    @property
-    def _typed_form(self) -> TypedForm[Any] | None:
-        """The form for judges of typed questions; None with a template of a user's."""
-        if self.template is not None:
-            return None
-        return (
-            _TYPED_FORM_OF_GRADES
-            if self.relevance == "graded"
-            else _TYPED_FORM_OF_VERDICTS
         )
 
     def _evidence(
@@ -542,9 +466,6 @@ class ContextUtilization(Metric):
         .83, the mean of 1/1 and 2/3. Returns None where probabilities are wanted and a
         chunk has none.
         """
-        if self.relevance == "graded":
-            grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
-            return _score_of_grades(grades)
         if self.relevance == "binary":
             return _binary_score([bool(chunk.useful) for chunk in chunks])
         probabilities = [
@@ -593,7 +514,7 @@ def _verdict(
     """Make the verdict on a chunk from polls.
 
     Args:
-        verdicts: What each poll says of the chunk: a grade, or whether it is useful.
+        verdicts: What each poll says of the chunk.
         weight: The probability that the chunk is useful; None if it is not known.
         n_windows: In how many windows (pieces) a long chunk was judged.
     """
@@ -601,7 +522,6 @@ def _verdict(
     return {
         "useful": useful,
         "probability": weight.p if weight else None,
-        "grade": getattr(verdicts[0], "grade", None),
         "reason": _reason_to_show(verdicts, useful=useful),
         "mode": weight.mode if weight else "verdict",
         "windows": n_windows if n_windows > 1 else None,
@@ -612,18 +532,13 @@ def _is_useful(verdict: Any, weight: Weight | None) -> bool:
     """Tell whether a chunk is useful: by its probability, else by its verdict."""
     if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
         return is_yes(weight.p)
-    if isinstance(verdict, UsefulGrade):
-        return verdict.grade > 0
     return bool(verdict.useful)
 
 
 def _reason_to_show(verdicts: Sequence[Any], *, useful: bool) -> str:
-    """Return the reason of the first poll that agrees with the outcome.
-
-    If none agrees, and of grades, it is the reason of the first poll.
-    """
+    """Return the reason of the first poll that agrees with the outcome, if one does."""
     for verdict in verdicts:
-        if not isinstance(verdict, UsefulGrade) and verdict.useful == useful:
+        if verdict.useful == useful:
             return str(verdict.reason)
     return str(verdicts[0].reason)
 
@@ -638,14 +553,6 @@ def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:
         "ideal": float(any(useful)),
     }
     return value, beside
-
-
-def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
-    """Return the score of grades in order of rank, and the evidence beside it."""
-    gains = [grade / _HIGHEST_GRADE for grade in grades]
-    ideal = ap.generalised_average_precision(sorted(gains, reverse=True))
-    value = ap.generalised_average_precision(gains)
-    return value, {"ideal": ideal, "ndcg": ap.ndcg(gains)}
 
 
 def _reason(useful_ranks: Sequence[int], n_passages: int, value: float) -> str:
@@ -675,8 +582,8 @@ def _examples(question: Useful) -> tuple[Any, Any]:
 
     Where nothing is useful the judge is also asked whether the answer declines.
     """
-    best = {"useful": 1, "grade": _HIGHEST_GRADE, "reason": "It says so."}
-    worst = {"useful": 0, "grade": 0, "reason": "It is about others. " * 4}
+    best = {"useful": 1, "reason": "It says so."}
+    worst = {"useful": 0, "reason": "It is about others. " * 4}
     n_chunks = len(names_in_state(question, "chunks"))
     return (
         reply_on_each(question, "chunks", [best] * n_chunks),

@@ -42,7 +42,6 @@ function verdictOf(chunk) {
   return [
     verdict,
     chunk.precision !== undefined && "share useful so far " + percent(chunk.precision),
-    chunk.grade !== undefined && "grade " + chunk.grade + " of 3",
     chunk.duplicate_of && "same as #" + chunk.duplicate_of,
   ];
 }
@@ -107,11 +106,10 @@ function pollsOf(evidence, sample, result) {
 }
 
 function rankingOf(evidence) {
-  const { random_order: random, lift, noise_share: noise, ndcg } = evidence;
+  const { random_order: random, lift, noise_share: noise } = evidence;
   const lines = [
     noise !== undefined && Math.round(100 * noise) + " % of the texts are not useful.",
     lift !== undefined && (evidence.useful || 0) > 0 && evidence.chunks.length > 1 && "The same verdicts in random order would score " + percent(random) + "; this order " + (lift < 0 ? "loses " : "gains ") + percent(Math.abs(lift)) + ".",
-    ndcg !== undefined && "By grades (nDCG) " + percent(ndcg) + ".",
   ];
   return [element("p", { class: "muted" }, lines.filter(Boolean).join(" ")), evidence.formula ? folded("Formula", () => [text(evidence.formula)]) : null];
 }
