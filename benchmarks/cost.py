@@ -99,9 +99,6 @@ CITING_TWICE = citing(
     " month [1][3]. They were bound in grey."
 )
 UNCITED = citing(SAMPLE.answer or "")
-FOREIGN = (
-    "The mill at the river ground the grain of three villages until it burnt down. " * 4
-)[:300]
 
 
 @dataclass(frozen=True)
@@ -194,11 +191,6 @@ MODES = (
         RetrievalAccuracy(extraction="cot"),
         model=WEIGHED,
         prefix=0.8,
-    ),
-    Mode(
-        "accuracy per fact, 1 control",
-        RetrievalAccuracy(controls=1, control_contexts=(FOREIGN,)),
-        model=WEIGHED,
     ),
     Mode("accuracy per context", RetrievalAccuracy(calls="per_context"), model=WEIGHED),
     Mode(

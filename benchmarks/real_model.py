@@ -51,7 +51,7 @@ METRICS: tuple[Metric, ...] = (
     ContextRecall(),
     RetrievalAccuracy(),
     RetrievalAccuracy(
-        name="accuracy_per_context", calls="per_context", extraction="cot", controls=1
+        name="accuracy_per_context", calls="per_context", extraction="cot"
     ),
 )
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from said import covered, facts, poll, polls
+from said import poll, polls
 
-from ragmetrics_core import Context, RetrievalAccuracy, Sample, ScriptedJudge, metric
+from ragmetrics_core import Context, Sample, ScriptedJudge, metric
 from ragmetrics_core.capture import Answer as FoundAnswer
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
@@ -35,9 +35,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.models.judge_work import as_judge_work, judge_context
@@ -603,38 +601,6 @@ def test_one_hanging_call_stops_nothing_else():
     assert [sample.question for sample in background.samples] == [
         f"q{number}" for number in range(100)
     ]
-
-
-def test_a_watched_control_comes_from_one_of_the_last_runs():
-    judge = ScriptedJudge(
-        {
-            ExtractFacts: facts("f"),
-            FactInContext: lambda q: covered(float("own" in q["context"])),
-        }
-    )
-    background = BackgroundEvaluator(
-        lambda run: [Sample(reference="r", contexts=[run])],
-        RetrievalAccuracy(controls=1),
-        judge,
-        settings=WatchSettings(concurrency=1),
-    )
-    for number in range(100):
-        background.record(f"own {number}")
-    first, *rest = [
-        result.results["retrieval_accuracy"] for result in background.report().results
-    ]
-    assert first.evidence.control is None
-    assert "no control" in first.reason
-    assert {outcome.evidence.control for outcome in rest} == {1.0}
-    asked = [
-        int(question["context"].removeprefix("own "))
-        for question in judge.asked
-        if isinstance(question, FactInContext)
-    ]
-    own_and_control = zip(asked[1::2], asked[2::2], strict=True)
-    assert all(0 < own - control <= POOL for own, control in own_and_control), (
-        "no more runs are kept for it"
-    )
 
 
 class Agreeing(ChatModel):

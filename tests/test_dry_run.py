@@ -146,12 +146,6 @@ def test_what_is_asked_twice_is_counted_once() -> None:
     assert (found.low.calls, found.high.calls) == (3, 4)
 
 
-def test_controls_are_counted() -> None:
-    samples = [SAMPLE, Sample(contexts=("Elsewhere.",), facts=["a"])]
-    metric = RetrievalAccuracy(controls=1)
-    assert count(ALL, metric, samples=samples).low.calls == 1 + 2 * 3 + 1 * 2
-
-
 class PolledInThread(ContextAdherence):
     """Computes for long beside what it asks."""
 

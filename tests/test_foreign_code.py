@@ -405,20 +405,6 @@ class OfNoPrompts(OfAFunction):
         raise KeyError("a")
 
 
-class Unprepared(OfAFunction):
-    embed: Any = 1
-
-    def prepare(self, samples: Any) -> Any:
-        return None
-
-
-class Unpreparable(OfAFunction):
-    embed: Any = 1
-
-    def prepare(self, samples: Any) -> Any:
-        raise KeyError("a")
-
-
 class Called(Answering):
     """Has a name, models or a session that are none."""
 
@@ -460,16 +446,6 @@ UNTOLD: dict[str, tuple[Callable[[], Metric], Judge, str]] = {
         OfNoPrompts,
         Answering(Answer(GOOD, COST)),
         "the metric similar cannot say",
-    ),
-    "nothing prepared": (
-        Unprepared,
-        Answering(Answer(GOOD, COST)),
-        "its prepare must return the metric",
-    ),
-    "a prepare that raises": (
-        Unpreparable,
-        Answering(Answer(GOOD, COST)),
-        "its prepare raised KeyError",
     ),
     "a judge named by a number": (ContextUtilization, Called(5), "Called has no name"),
     "a judge without a name": (ContextUtilization, Called(" "), "Called has no name"),

@@ -137,7 +137,6 @@ def accuracy(value: float, text: str) -> Scored:
         context_ids=(text,),
         cells=((Cell(probability=0.9, reason=text),), (Cell(probability=None),)),
         soft=0.4,
-        control=0.0,
     )
     return Scored(
         metric="retrieval_accuracy", value=value, reason=text, evidence=evidence

@@ -275,7 +275,7 @@ FIELDS_GONE = {
         ["order_range", "changed_verdicts", "audit", "vital", "grade", "ndcg"],
         [0.5, None],
     ),
-    "4": (["grade", "ndcg"], [0.5]),
+    "4": (["grade", "ndcg", "control"], [0.5]),
 }
 
 

@@ -1,4 +1,4 @@
-"""Retrieval Accuracy: extraction, the facts × contexts matrix, OR, subsets, controls."""
+"""Retrieval Accuracy: extraction, the facts × contexts matrix, OR, subsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data.errors import JudgeError, SettingError
+from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.fact_matrix import (
@@ -266,41 +266,6 @@ def test_identical_contexts_are_judged_once_and_blank_ones_never():
     assert [cell.probability for cell in result.evidence.cells[0]] == [1.0, 0.0, 1.0]
 
 
-@pytest.mark.parametrize("blank", ["", " \n", "\ufeff"])
-def test_no_control_is_a_context_that_shows_nothing(blank):
-    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
-    samples = [
-        Sample(reference="r", contexts=["own"]),
-        Sample(reference="s", contexts=[blank]),
-    ]
-    evaluate(samples, RetrievalAccuracy(controls=1), judge=judge, progress=False)
-    asked = [q for q in judge.asked if isinstance(q, FactInContext)]
-    assert {question["context"] for question in asked} == {"own"}
-
-
-def test_controls_take_a_context_of_another_question():
-    judge = ScriptedJudge(
-        {
-            ExtractFacts: facts("f0", "f1"),
-            FactInContext: lambda q: covered(
-                float(q["context"] == "own" or q["fact"] == "f0")
-            ),
-        }
-    )
-    samples = [
-        Sample(reference="r", contexts=["own"]),
-        Sample(reference="s", contexts=["foreign"]),
-    ]
-    report = evaluate(
-        samples, RetrievalAccuracy(controls=1), judge=judge, progress=False
-    )
-    first = report.results[0].results["retrieval_accuracy"]
-    assert first.value == 1.0
-    assert first.evidence.control == 0.5
-    assert first.evidence.matrix_calls == 2
-    assert "50%" in first.reason
-
-
 def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_score():
     matrix, contexts = [[0.9, 0.2], [0.4, 0.3], [0.1, 0.6]], ["c0", " ", "c1"]
     result = RetrievalAccuracy().score(
@@ -366,58 +331,6 @@ def test_the_best_reference_is_the_one_with_the_best_soft_mean():
         reference=["first", "second"], contexts=["c0"], judge=judge
     )
     assert (result.value, result.evidence.facts[0].text) == (0.6, "f2")
-
-
-def test_a_control_that_cannot_be_made_is_said():
-    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
-    sample = Sample(reference="r", contexts=["own"])
-    with pytest.raises(SettingError, match="control_contexts="):
-        RetrievalAccuracy(controls=1).score(sample, judge=judge)
-    given = RetrievalAccuracy(controls=1, control_contexts=("foreign",)).score(
-        sample, judge=judge
-    )
-    assert given.evidence.control == 1.0
-    (alone,) = evaluate(
-        [sample], RetrievalAccuracy(controls=1), judge=judge, progress=False
-    ).results
-    assert "no control" in alone.results["retrieval_accuracy"].reason
-
-
-def test_a_control_is_a_foreign_context_with_words_and_the_same_one_each_time():
-    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
-    sample = Sample(reference="r", contexts=["own"])
-
-    def control(*contexts):
-        before = len(judge.asked)
-        RetrievalAccuracy(controls=1, control_contexts=contexts).score(
-            sample, judge=judge
-        )
-        return [
-            asked["context"]
-            for asked in judge.asked[before:]
-            if isinstance(asked, FactInContext)
-        ][1:]
-
-    assert control("own", " ", "foreign") == ["foreign"]
-    assert control("own", " ") == []
-    assert control("a", "b", "c") == control("c", "b", "a")
-
-
-def test_controls_come_from_the_first_context_of_other_samples():
-    samples = [
-        Sample(contexts=["c0", "d0"]),
-        Sample(answer="a"),
-        Sample(contexts=["c2"]),
-        Sample(contexts=["c0"]),
-    ]
-    prepared = RetrievalAccuracy(controls=1).prepare(samples)
-    assert prepared.control_contexts == ("c0", "c2")
-    assert not prepared.needs_others
-    assert RetrievalAccuracy().prepare(samples).control_contexts == ()
-    given = RetrievalAccuracy(controls=1, control_contexts=("mine",))
-    assert given.prepare(samples).control_contexts == ("mine",)
-    many = [Sample(contexts=[f"c{number}"]) for number in range(300)]
-    assert len(RetrievalAccuracy(controls=1).prepare(many).control_contexts) == 200
 
 
 def test_facts_are_equal_whatever_their_case_spacing_and_full_stop():

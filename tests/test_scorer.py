@@ -313,11 +313,6 @@ def test_a_row_with_several_answers_is_told_apart() -> None:
     assert "2 answers" in scored["sample"][0]["problem"].as_py()
 
 
-def test_what_would_depend_on_how_rows_are_divided_is_refused() -> None:
-    with pytest.raises(SettingError, match="retrieval_accuracy"):
-        Scorer(RetrievalAccuracy(controls=1))
-
-
 def test_names_that_are_taken_are_refused() -> None:
     with pytest.raises(SettingError, match="retrieval_accuracy, sample"):
         Scorer([RetrievalAccuracy()])(

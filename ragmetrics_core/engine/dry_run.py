@@ -20,13 +20,12 @@ from ragmetrics_core.data.errors import MetricCrashed, RowError
 from ragmetrics_core.engine.counting_judge import Counted, NoExample
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
-from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     distinct_judges,
     judges_by_metric,
 )
-from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
+from ragmetrics_core.engine.scoring import signature_with_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric
 from ragmetrics_core.models.features import gather_all
@@ -34,6 +33,7 @@ from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import MemoryStore
 
 _CONCURRENCY = 32
+_MOST_ROWS_AT_A_TIME = 64
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
     "Not counted: repairs of unusable replies, retries, hidden reasoning.",
@@ -244,20 +244,15 @@ def estimate(
     judging_low = _judging(Counted(high=False), judge_by_metric)
     judging_high = _judging(Counted(high=True), judge_by_metric)
     rows = iter(samples)
-    # Some metrics compare a sample with others: they get the first ``POOL`` samples.
-    rows_in_hand = list(islice(rows, POOL))
-    first_samples = [row for row in rows_in_hand if isinstance(row, Sample)]
-    ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
-    for metric in ready_metrics:
+    for metric in metrics:
         signature_with_judge(metric, judge_by_metric[metric.name])
-    asking_metrics = [metric for metric in ready_metrics if not _asks_nothing(metric)]
+    asking_metrics = [metric for metric in metrics if not _asks_nothing(metric)]
     low, high = _RowsCounted(), _RowsCounted()
-    while rows_in_hand:
+    while rows_in_hand := list(islice(rows, _MOST_ROWS_AT_A_TIME)):
         for result in run(_judge(judging_low, rows_in_hand, asking_metrics)):
             low.add(result)
         for result in run(_judge(judging_high, rows_in_hand, asking_metrics)):
             high.add(result)
-        rows_in_hand = list(islice(rows, POOL))
     judges = list(judge_by_metric.values())
     return Estimate(
         samples=high.n_samples,

@@ -22,7 +22,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragmetrics_core.data import (
@@ -51,7 +50,6 @@ from ragmetrics_core.engine.sample_sources import (
     iterate_samples,
     warn_of_doubles,
 )
-from ragmetrics_core.engine.scoring import prepare_metric
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import choose_metrics
@@ -75,8 +73,6 @@ _PACKAGES_BY_MODULE = {
     "llama_index.core": "llama-index-core",
     "haystack": "haystack-ai",
 }
-POOL = 64
-"""Most other samples that a metric is given to look at, where it needs some."""
 AHEAD = 1024
 """Most rows that may have started whose results nobody has taken.
 
@@ -144,7 +140,6 @@ class Run:
         self.source_error: Exception | None = None
         self.why_part = ""
         # For samples that come one by one: the latest, which some metrics look at.
-        self._latest_samples_of_stream: tuple[Sample, ...] = ()
         # Whether the caller chose the judge of each metric, instead of a default.
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
@@ -291,9 +286,8 @@ class Run:
         if self.decider is not None:  # it draws the rows of a list at random
             is_list = isinstance(samples, Sized)
             numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
-        first_rows = list(islice(numbered_rows, self._number_of_others_needed))
-        self._prepare_metrics([row for _, row in first_rows])
-        for index, row in chain(first_rows, numbered_rows):
+        self._judging.check_signatures(self.metrics)
+        for index, row in numbered_rows:
             if self._is_over():
                 break
             self._started.append(submit(self._judge(index, row)))
@@ -328,11 +322,6 @@ class Run:
         while len(self._started) >= most_not_taken:
             yield self._started[0]
 
-    @property
-    def _number_of_others_needed(self) -> int:
-        """How many rows are read before the first is judged, for metrics to look at."""
-        return POOL if any(metric.needs_others for metric in self.metrics) else 0
-
     def _until_source_fails(
         self, rows: Iterator[Sample | RowError]
     ) -> Iterator[Sample | RowError]:
@@ -353,14 +342,6 @@ class Run:
                 raise
             self.source_error = error
             logger.error("%s", self.stopped)  # its words may hold texts
-
-    def _prepare_metrics(self, first_rows: Iterable[Sample | RowError]) -> None:
-        """Show the metrics the first samples; some compare a sample with others."""
-        first_samples = [row for row in first_rows if isinstance(row, Sample)]
-        self.metrics = [
-            prepare_metric(metric, first_samples) for metric in self.metrics
-        ]
-        self._judging.check_signatures(self.metrics)
 
     def _note_part(self, samples: Samples) -> None:
         """Note why the samples are only a part of all, if they are.
@@ -466,19 +447,8 @@ class Run:
         return wait_for_batches and wait_for(self.batch_store.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
-        """Start judging the next sample of an endless stream.
-
-        Metrics that compare a sample with others are given the samples before it.
-        """
-        metrics = [
-            prepare_metric(metric, self._latest_samples_of_stream)
-            for metric in self.metrics
-        ]
-        if any(metric.needs_others for metric in self.metrics):
-            self._latest_samples_of_stream = (*self._latest_samples_of_stream, sample)[
-                -POOL:
-            ]
-        return submit(self._judging.judge(index, sample, metrics))
+        """Start judging the next sample of an endless stream."""
+        return submit(self._judging.judge(index, sample, self.metrics))
 
 
 def _versions_of_packages() -> dict[str, str]:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache, partial
@@ -79,7 +79,6 @@ async def score_one(
         LimitReached: If a limit of the run around it is reached.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
-    _refuse_need_of_others(metric)
     if not metric.asks_judge or not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(judge_of_metric, metric, judge)
@@ -94,17 +93,6 @@ async def score_one(
     if was_cut_off(outcome):
         raise errors.LimitReached(outcome.reason)
     return outcome
-
-
-def _refuse_need_of_others(metric: Metric) -> None:
-    """Raise ``SettingError`` if a metric needs more samples than the one to score."""
-    if metric.needs_others:
-        raise errors.SettingError(
-            # e.g. a metric with ``controls=1``; a single sample has no others
-            f"{metric.name} as set here takes contexts of other questions (controls=1),"
-            " and score() sees one: give control_contexts=, or use evaluate() with"
-            " several samples"
-        )
 
 
 def was_cut_off(outcome: Outcome) -> TypeGuard[Failed]:
@@ -264,24 +252,6 @@ class RunJudge:
         # A call that the endpoint refused counts as a call, but takes no tokens.
         is_paid = is_answered and answer.usage.calls > 0
         self.paid = self.paid or is_paid or _took_tokens(answer.usage)
-
-
-def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
-    """Return the metric with what it takes from other samples.
-
-    Raises:
-        SettingError: If ``prepare`` raises, or gives no metric with the same name.
-    """
-    with errors.as_setting_error(
-        f"the metric {metric.name} cannot be used: its prepare"
-    ):
-        ready: object = metric.prepare(others)
-    if not isinstance(ready, Metric) or ready.name != metric.name:
-        raise errors.SettingError(
-            f"the metric {metric.name} cannot be used: its prepare must return the"
-            f" metric, or a copy with the same name; got {type(ready).__name__}"
-        )
-    return ready
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:

@@ -204,10 +204,6 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         default=None,
         description="Mean over the facts of the highest probability in each row.",
     )
-    control: Share | None = Field(
-        default=None,
-        description='Share of facts "found" in a foreign context: false positives.',
-    )
     calls: Literal["per_fact", "per_context"] = Field(
         default="per_fact",
         description=(

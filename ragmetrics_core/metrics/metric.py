@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from pydantic import Field
 from pydantic_core import PydanticSerializationError
@@ -234,22 +234,6 @@ class Metric(SilentData, Settings, ABC):
             # a ledger may take their place, but few users know of it
             return self.undefined("no contexts")
         return None
-
-    @property
-    def needs_others(self) -> bool:
-        """Whether the metric, with its settings, takes something from other samples.
-
-        It takes that in ``prepare``.
-        """
-        return False
-
-    def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take from other samples what the metric needs of them.
-
-        They are the first samples of a run, or those before in a stream.
-        """
-        del samples
-        return self
 
     def settings(self) -> dict[str, str]:
         """Return the settings that change scores, for the signature.

@@ -4,10 +4,8 @@ It is the share of the facts that the response states. The contexts are those re
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from hashlib import sha256
 from itertools import chain
-from statistics import fmean
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -27,7 +25,6 @@ from ragmetrics_core.data.asking import (
     ask,
     question_part,
 )
-from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
@@ -36,9 +33,6 @@ from ragmetrics_core.metrics.templates import instructions_for_judge
 
 Calls = Literal["per_fact", "per_context"]
 """A question for each fact and context, or one for all facts of a context."""
-
-# how many samples of a run lend a control context
-_MOST_LENDERS = 200
 
 
 class RetrievalAccuracy(Metric):
@@ -96,19 +90,6 @@ class RetrievalAccuracy(Metric):
         ge=1,
         description="Judgements per cell whose token does not tell.",
     )
-    controls: Literal[0, 1] = Field(
-        default=0,
-        description=(
-            "1: judge a foreign context, too: the judge's false-positive floor."
-        ),
-    )
-    control_contexts: tuple[str, ...] = Field(
-        default=(),
-        description=(
-            "Contexts to take it from; by default the run's other samples. ``score``"
-            " needs them given."
-        ),
-    )
     examples: str | None = Field(
         default=None,
         description='Few-shot examples, written out; "" for none, None: those shipped.',
@@ -157,22 +138,6 @@ class RetrievalAccuracy(Metric):
             "fallback": str(self.polls),
         }
 
-    @property
-    def needs_others(self) -> bool:
-        """True where a control is wanted and no contexts are given for it."""
-        return bool(self.controls) and not self.control_contexts
-
-    def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take control contexts from other samples."""
-        if not self.needs_others:
-            return self
-        pool = [
-            sample.context_texts[0]
-            for sample in samples[:_MOST_LENDERS]
-            if sample.context_texts
-        ]
-        return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
-
     def plan(self, sample: Sample) -> Plan:
         """Extract missing facts, judge each fact in each context, and score.
 
@@ -193,23 +158,13 @@ class RetrievalAccuracy(Metric):
             return self.undefined("the reference states no fact", "no_facts")
         facts = _distinct_texts_of_facts(fact_lists)
         texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
-        # A control is a context of another question: facts that the judge finds in it
-        # are errors of the judge. [] if none is wanted.
-        control_texts = self._control_texts(texts)
-        all_texts = [*texts, *control_texts]
-        calls, replies = yield from self._ask_of_texts(sample, all_texts, facts)
+        calls, replies = yield from self._ask_of_texts(sample, texts, facts)
         # for each text and fact whether the text covers the fact
-        grid = matrix.grid_of_cells(replies, all_texts, facts)
+        grid = matrix.grid_of_cells(replies, texts, facts)
 
         evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
-        share_in_control = _share_covered(control_texts, evidence.facts, grid)
-        n_questions = len(replies) * len(texts) // len(all_texts)
         evidence = evidence.model_copy(
-            update={
-                "calls": calls,
-                "matrix_calls": n_questions,
-                "control": share_in_control,
-            }
+            update={"calls": calls, "matrix_calls": len(replies)}
         )
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
@@ -279,25 +234,6 @@ class RetrievalAccuracy(Metric):
             own_template=self.template is not None,
         )
 
-    def _control_texts(self, texts: Sequence[str]) -> list[str]:
-        """Return one context of another question, or [] if none is wanted or there.
-
-        It is chosen by digest, so that equal runs choose alike.
-        """
-        if not self.controls:
-            return []
-        foreign = [
-            text
-            for text in self.control_contexts
-            if text not in texts and not is_blank(text)
-        ]
-        all_texts = "\0".join(texts)
-
-        def digest(text: str) -> bytes:
-            return sha256(f"{all_texts}\0{text}".encode()).digest()
-
-        return [min(foreign, key=digest)] if foreign else []
-
     def _evidence_of_best_reference(
         self, sample: Sample, fact_lists: Iterable[Sequence[Fact]], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
@@ -337,12 +273,11 @@ class RetrievalAccuracy(Metric):
         return evidence.model_copy(update=_further_values(sample, evidence))
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say how many facts are covered, how they were scored, and of the control."""
+        """Say how many facts are covered, and how they were scored."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
         return (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
-            f" context.{_computation_in_words(evidence)}"
-            f"{self._control_in_words(evidence)}{self._way_in_words(evidence)}"
+            f" context.{_computation_in_words(evidence)}{self._way_in_words(evidence)}"
         )
 
     def _way_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
@@ -350,19 +285,6 @@ class RetrievalAccuracy(Metric):
         if evidence.calls == self.calls:
             return ""
         return " Asked once for each context, as the model gives no log-probabilities."
-
-    def _control_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say how many facts the judge found in a context of another question."""
-        if evidence.control is not None:
-            return (
-                f" In a foreign context the judge finds {evidence.control:.0%} of them."
-            )
-        if self.controls:
-            return (
-                " There is no control: no context of another question was there to take"
-                " it from."
-            )
-        return ""
 
 
 def _computation_in_words(evidence: matrix.AccuracyEvidence) -> str:
@@ -479,16 +401,6 @@ def _has_all_probabilities(rows: Sequence[Sequence[Cell]]) -> bool:
 def _is_covered(row: Sequence[Cell]) -> bool:
     """Tell whether any context covers a fact, by its cells."""
     return any(cell.covered for cell in row)
-
-
-def _share_covered(
-    control_texts: Sequence[str], facts: Iterable[Fact], grid: matrix.Grid
-) -> float | None:
-    """Return the share of facts that the control covers; None without a control."""
-    if not control_texts:
-        return None
-    (control,) = control_texts
-    return fmean(grid[control, fact.text].covered for fact in facts)
 
 
 def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:

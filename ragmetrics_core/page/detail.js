@@ -142,7 +142,6 @@ function matrixOf(evidence) {
   const lines = [
     "Facts from " + (evidence.facts_from === "sample" ? "the row" : "the reference") + "; per text of the " + evidence.evaluated + " the score that it holds the fact, in bold above " + columns.yes_above + ".",
     evidence.contexts_value !== undefined && "Over what reached the generator the score is " + percent(evidence.contexts_value) + ".",
-    evidence.control !== undefined && "In a foreign text the judge would find a share of " + percent(evidence.control) + ".",
   ];
   return [element("div", { class: "scroll", tabindex: "0" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
 }

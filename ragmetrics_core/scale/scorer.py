@@ -74,7 +74,6 @@ class Scorer:
         # A metric must not have the name of the column in which samples are returned.
         _refuse_name_of_samples(self.metrics)
         # Some metrics take contexts of other rows, which another worker may have.
-        _refuse_contexts_of_other_rows(self.metrics)
         self.limits = limits
         # Opens the budget that all processes of a job share; an engine such as Ray sets
         # it. None: each process has ``limits`` of its own.
@@ -188,19 +187,6 @@ def _refuse_name_of_samples(metrics: Iterable[Metric]) -> None:
         raise SettingError(
             f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the samples"
             " in the scored table; give it another name="
-        )
-
-
-def _refuse_contexts_of_other_rows(metrics: Iterable[Metric]) -> None:
-    """Raise ``SettingError`` for metrics that take contexts of other rows.
-
-    Which rows a worker has depends on how the engine divides the table.
-    """
-    needing_others = [metric.name for metric in metrics if metric.needs_others]
-    if needing_others:
-        raise SettingError(
-            f"{', '.join(needing_others)} as set here takes contexts of other rows,"
-            " which depend on how they are divided: give control_contexts="
         )
 
 

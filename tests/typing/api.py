@@ -93,7 +93,7 @@ def many(samples: list[Sample]) -> Report:
     )
     report = evaluate(
         samples,
-        metrics=[RetrievalAccuracy(calls="per_context", controls=1)],
+        metrics=[RetrievalAccuracy(calls="per_context")],
         progress=print,
     )
     low: float | None = report.summary()["retrieval_accuracy"].mean
