@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -226,6 +227,44 @@ def test_a_change_is_made_whole_or_not_at_all(
     store.put({KEY: FULL, OTHER: FULL})
     store.write(half)
     assert rows(path) == 2
+
+
+@pytest.mark.parametrize("n_pages", [1, 2, 50])
+def test_a_store_whose_last_merge_was_cut_keeps_all_its_replies(
+    n_pages: int, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a full disk or a killed process leaves it: some pages are merged, the journal holds all."""
+    keys = [f"{number:064x}" for number in range(200)]
+    store = SqliteStore(path)
+    store.put({key: Choice("x" * 3000) for key in keys})
+    cut = path.parent.parent / "cut"
+    shutil.copytree(path.parent, cut)
+    store.close()
+    with (cut / path.name).open("r+b") as file:
+        file.write(path.read_bytes()[: 4096 * n_pages])
+    store = SqliteStore(cut / path.name)
+    assert all(store.get(key) for key in keys)
+    store.put({KEY: FULL})
+    store.close()
+    assert rows(cut / path.name) == 201
+    assert warnings(caplog) == []
+
+
+def test_a_store_that_cannot_be_written_any_more_is_still_read(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = opened()
+    first.put({KEY: FULL, OTHER: FULL})
+    first.close()
+    store = on_full_disk(path)
+    for number in range(100):
+        store.put({f"{number:064x}": Choice("y" * 3000)})
+    assert "kept in memory only" in warnings(caplog)[0]
+    assert store.get(KEY) == FULL
+    store.reject(OTHER)
+    assert store.get(OTHER) is None
+    store.close()
+    assert len(warnings(caplog)) == 1
 
 
 TROUBLES: dict[str, tuple[Callable[[Path], SqliteStore], str]] = {

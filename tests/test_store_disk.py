@@ -31,8 +31,8 @@ class Long(ChatModel):
     async def complete(self, request):
         return ChatReply((Choice('{"useful": 1, "reason": "%s"}' % ("x" * 3000)),), Usage(calls=1))
 
-def run(store):
-    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(100)]
+def run(store, n_rows=100):
+    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(n_rows)]
     report = evaluate(rows, [ContextUtilization()], judge=LLMJudge(Long()), store=store, progress=False)
     print(report.summary().judged, report.usage.calls, report.usage.stored)
 
@@ -117,3 +117,27 @@ def test_a_read_only_folder_costs_a_warning_and_no_result(place: Path) -> None:
     (warning,) = found.warnings
     assert "cannot be used (Permission denied)" in warning
     assert list(folder.iterdir()) == []
+
+
+SEALED = """
+store = sys.argv[1] + "/s.sqlite"
+run(store)
+os.chmod(store, 0o444)
+os.chmod(sys.argv[1], 0o555)
+if os.geteuid() == 0:
+    try:
+        os.setuid(65534)
+    except OSError:
+        sys.exit(NOBODY)
+run(store)
+run(store, 110)
+"""
+
+
+def test_a_read_only_store_is_read(place: Path) -> None:
+    (place / "sealed").mkdir()
+    found = ended(SEALED, str(place / "sealed"))
+    assert found.runs == [(100, 100, 0), (100, 0, 100), (110, 10, 100)]
+    (warning,) = found.warnings
+    assert "new replies are kept in memory only" in warning
+    assert [file.name for file in (place / "sealed").iterdir()] == ["s.sqlite"]

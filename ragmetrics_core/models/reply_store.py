@@ -132,8 +132,9 @@ class SqliteStore(ReplyStore):
     The file is opened at the first use. If there is none, it is made, readable for its
     owner alone. Any thread may use the store, one at a time.
 
-    If the file cannot be used, or another process holds its lock, the run goes on with
-    a warning: new replies are then kept in memory.
+    If the file cannot be written (it is read-only, the disk is full, another process
+    holds its lock), the run goes on with a warning: its replies are still read, and new
+    ones are kept in memory. A file that cannot be read is not used any more.
 
     Args:
         path: The file.
@@ -143,7 +144,7 @@ class SqliteStore(ReplyStore):
             again.
 
     Attributes:
-        trouble: Why the file is not used any more; None while it is.
+        trouble: Why the file is not written any more; None while it is.
 
     Raises:
         ForeignFile: If there is a file that is not ours, or that git tracks: whoever
@@ -169,6 +170,9 @@ class SqliteStore(ReplyStore):
         # Goes on where the file cannot be used.
         self._memory = MemoryStore()
         self.trouble: Exception | None = None
+        self._is_readable = True
+        # Unusable replies that stay in the file, as it cannot be written.
+        self._rejected_keys: set[str] = set()
         with _lock:
             _stores.add(self)
 
@@ -181,7 +185,7 @@ class SqliteStore(ReplyStore):
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
         choice = self._memory.get(key)
-        if choice is not None:
+        if choice is not None or key in self._rejected_keys:
             return choice
         row = self.read(_GET, (bytes.fromhex(key), self._read_from))
         return None if row is None else _choice_of_row(*row)
@@ -209,6 +213,8 @@ class SqliteStore(ReplyStore):
         """Forget a reply that turned out unusable."""
         self._memory.reject(key)
         self.write(methodcaller("execute", _REJECT, (bytes.fromhex(key),)))
+        if self.trouble is not None:
+            self._rejected_keys.add(key)
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         """Return the first row that a query finds; its texts are bytes.
@@ -228,7 +234,7 @@ class SqliteStore(ReplyStore):
                 connection.text_factory = str
             return row
 
-        return self._use(fetch)
+        return self._use(fetch, writes=False)
 
     def write(self, change: Callable[[sqlite3.Connection], T]) -> T | None:
         """Make a change in one transaction; it is committed when this returns.
@@ -237,7 +243,7 @@ class SqliteStore(ReplyStore):
         without waiting for the disk.
 
         Returns:
-            What the change returns; None if the file cannot be used.
+            What the change returns; None if the file cannot be written.
         """
 
         def commit(connection: sqlite3.Connection) -> T:
@@ -245,29 +251,35 @@ class SqliteStore(ReplyStore):
                 connection.execute("BEGIN IMMEDIATE")
                 return change(connection)
 
-        return self._use(commit)
+        return self._use(commit, writes=True)
 
-    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    def _use(
+        self, work: Callable[[sqlite3.Connection], T], *, writes: bool
+    ) -> T | None:
         """Do work on the file.
 
-        After an error of SQLite or of the system, the file is neither read nor written
-        any more, and a warning says so.
+        After an error of SQLite or of the system a warning says so: a change that fails
+        is the last one, and after a failed look the file is not used any more.
         """
         with _lock:
-            if self.trouble is not None:
+            if not self._is_readable or (writes and self.trouble is not None):
                 return None
             try:
                 if self._connection is None:
                     self._connection = connect(self.path)
                 return work(self._connection)
             except _TROUBLE as error:
-                self.close()
-                self.trouble = error
+                if not writes or self._connection is None:
+                    self._is_readable = False
+                    self.close()
                 _logger.warning(
-                    "new replies are kept in memory only: %s; make room or name another"
-                    " file",
+                    "%s: %s; make room or name another file",
+                    "new replies are kept in memory only"
+                    if self.trouble is None
+                    else "stored replies are not read any more",
                     reason_without_texts(error, self.path),
                 )
+                self.trouble = error
                 return None
 
     def close(self) -> None:

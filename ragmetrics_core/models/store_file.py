@@ -46,7 +46,7 @@ def check(path: Path) -> None:
             a file that is gone.
     """
     # Looked at before the file: another process may be making both, the file first.
-    journal = Path(f"{os.path.realpath(path)}-wal")
+    journal = _journal(path)
     has_journal = journal.exists()
     try:
         n_bytes = path.stat().st_size
@@ -103,6 +103,10 @@ def _header(path: Path) -> tuple[int, int]:
         with contextlib.closing(
             sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
         ) as connection:
+            # A checkpoint that is cut, or under way, leaves a first page that speaks of
+            # more pages than the file has; the rest stands in the journal. SQLite then
+            # reads the header nonetheless, where this is on.
+            connection.execute("PRAGMA writable_schema=ON")
             return (
                 _number(connection, "application_id"),
                 _number(connection, "user_version"),
@@ -117,12 +121,22 @@ def _number(connection: sqlite3.Connection, name: str) -> int:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a file that is ours, making it as needed, for the owner alone."""
+    """Open a file that is ours, making it as needed, for the owner alone.
+
+    A file in a folder that cannot be written is opened for reading.
+    """
     check(path)
     path = path.resolve()
     _make(path)
+    # Without a journal, a file that nobody can write is whole as it stands; SQLite would
+    # make a journal to read it.
+    is_sealed = not os.access(path.parent, os.W_OK) and not _journal(path).exists()
     connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        f"{path.as_uri()}?immutable=1" if is_sealed else path,
+        uri=is_sealed,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         _make_table(connection)
@@ -136,6 +150,11 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _journal(path: Path) -> Path:
+    """Return the path of the journal beside a file; a link is followed."""
+    return Path(f"{os.path.realpath(path)}-wal")
 
 
 def _make(path: Path) -> None:
