@@ -13,7 +13,6 @@ from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     Supports,
-    SupportsAlone,
 )
 
 _ATOM = re.compile(r"\b[A-Z]{2}\b")
@@ -26,17 +25,6 @@ def atoms(*texts: str) -> set[str]:
 def support(question: Any) -> dict[str, Any]:
     return {
         "supported": int(atoms(question["statement"]) <= atoms(*question["passages"]))
-    }
-
-
-def support_alone(question: Any) -> dict[str, Any]:
-    wanted = atoms(question["statement"])
-    part = question.parts["passages"]
-    return {
-        "passages": [
-            {"label": label, "supported": int(wanted <= atoms(text))}
-            for label, text in zip(part.labels, part.texts, strict=True)
-        ]
     }
 
 
@@ -53,7 +41,6 @@ def claims(question: Any) -> dict[str, Any]:
 
 ORACLE: dict[type, Any] = {
     Supports: support,
-    SupportsAlone: support_alone,
     MakesClaim: claims,
 }
 

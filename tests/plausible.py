@@ -102,16 +102,6 @@ def _sentences(prompt: str) -> object:
     return {"question": f"What is known of this: {words}?", "sentences": sentences}
 
 
-def _supported_by_each(prompt: str) -> object:
-    """A verdict on each passage."""
-    labels = [label for label, _ in fenced(prompt, "Passage")]
-    return {
-        "passages": [
-            {"label": label, "supported": _bit(prompt, label)} for label in labels
-        ]
-    }
-
-
 def _claims(prompt: str) -> object:
     """A verdict on each sentence."""
     labels = _LINE.findall(prompt)
@@ -120,7 +110,6 @@ def _claims(prompt: str) -> object:
 
 
 _REPLIES: dict[str, Callable[[str], object]] = {
-    "passages": _supported_by_each,
     "supported": lambda prompt: {"supported": _bit(prompt), "reason": "By digest."},
     "grade": _judged(
         "grade",

@@ -14,7 +14,6 @@ from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     Supports,
-    SupportsAlone,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
@@ -113,7 +112,7 @@ def listener() -> ScriptedJudge:
     unknown = QuestionNotSupported("it only listens")
     kinds = (
         Adherent, Addresses, ExtractFacts, FactInContext, MakesClaim, RateRecall,
-        RestsOn, SufficientContexts, Supports, SupportsAlone, Useful,
+        RestsOn, SufficientContexts, Supports, Useful,
     )  # fmt: skip
     return ScriptedJudge(dict.fromkeys(kinds, unknown))
 

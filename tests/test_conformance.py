@@ -20,7 +20,6 @@ from ragmetrics_core.metrics.answer_relevance import Addresses, RelevanceGrade
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     Supports,
-    SupportsAlone,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
@@ -103,16 +102,6 @@ def supports(question, reply):
     return Asked(tuple(map(question.read, said)), weights=tuple(weights))
 
 
-def supports_alone(question, reply):
-    by_text = dict(zip(reply["about"]["passages"], reply["says"], strict=True))
-    part = question.parts["passages"]
-    verdicts = [
-        {"label": label, "supported": by_text[text]}
-        for label, text in zip(part.labels, part.texts, strict=True)
-    ]
-    return question.read({"passages": verdicts})
-
-
 def makes_claim(question, reply):
     labels = question.parts["sentences"].labels
     verdicts = [
@@ -133,7 +122,6 @@ READERS = {
     Declined: lambda question, reply: DeclinedJudgement(**reply["says"]),
     Addresses: addresses,
     Supports: supports,
-    SupportsAlone: supports_alone,
     MakesClaim: makes_claim,
     Useful: useful,
     Adherent: adherent,

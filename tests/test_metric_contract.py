@@ -44,7 +44,7 @@ from ragmetrics_core.metrics.citation_quality import (
     JudgedCitation,
     JudgedStatement,
 )
-from ragmetrics_core.metrics.citation_support import Supports, SupportsAlone
+from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,
@@ -267,14 +267,7 @@ class TestCitationQuality(MetricContract):
         return CITING, ScriptedJudge({Supports: {"supported": 1}})
 
     def bad(self):
-        return CITING, ScriptedJudge(
-            {Supports: {"supported": 0}, SupportsAlone: _none_supported}
-        )
-
-
-def _none_supported(question):
-    labels = question.parts["passages"].labels
-    return {"passages": [{"label": label, "supported": 0} for label in labels]}
+        return CITING, ScriptedJudge({Supports: {"supported": 0}})
 
 
 NEEDS = {

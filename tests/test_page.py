@@ -1118,7 +1118,7 @@ def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
     )
     assert lines == [
         ["AA.", "#1, #2 (irrelevant)", "supported"],
-        ["BB.", "#1", "misattributed: supported by #2"],
+        ["BB.", "#1", "unsupported"],
         ["CC.", "nothing", "uncited"],
         ["Bye.", "nothing", "makes no claim"],
         ["DD.", "9 (dangling)", "unsupported"],

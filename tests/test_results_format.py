@@ -17,6 +17,7 @@ import pytest
 from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import SampleResult, Signature, Undefined
+from ragmetrics_core.metrics.citation_quality import CitationEvidence
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -275,7 +276,7 @@ FIELDS_GONE = {
         ["order_range", "changed_verdicts", "audit", "vital", "grade", "ndcg"],
         [0.5, None],
     ),
-    "4": (["grade", "ndcg", "control"], [0.5]),
+    "4": (["grade", "ndcg", "control", "misattributed", "supporting"], [0.5]),
 }
 
 
@@ -292,6 +293,14 @@ def test_fields_that_are_gone_are_skipped(number: str, tmp_path: Path) -> None:
         assert f'"{field}": ' not in written, field
     assert report.scores("context_utilization") == scores
     assert Report.from_jsonl(tmp_path / "again.jsonl") == report
+
+
+def test_a_misattributed_sentence_of_an_old_file_is_unsupported() -> None:
+    (row,) = Report.from_jsonl(GOLDEN / "fields_gone_4.jsonl").results
+    evidence = row.results["citation_quality"].evidence
+    assert isinstance(evidence, CitationEvidence)
+    assert evidence.unsupported == 1
+    assert [one.fault for one in evidence.statements] == ["unsupported"]
 
 
 def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(

@@ -35,7 +35,6 @@ from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     Supports,
-    SupportsAlone,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
@@ -183,7 +182,6 @@ ANSWERED = (
     Declined,
     Addresses,
     Supports,
-    SupportsAlone,
     MakesClaim,
 )
 GOLDEN = Path(__file__).with_name("golden") / "asked"

@@ -48,7 +48,6 @@ from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     SupportReply,
     Supports,
-    SupportsAlone,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -548,13 +547,6 @@ def _judge_support(question: Supports) -> Asked[SupportReply]:
     return Asked((reply,), weights=(Weight(probability, "lexical"),))
 
 
-def _judge_support_by_each(question: SupportsAlone) -> Asked[Any]:
-    def look(text: str) -> tuple[Features, str]:
-        return _look_at_fact(text, parse(text), question["statement"])
-
-    return _judge_each_text(question, "passage", FACT, look)
-
-
 def _judge_claims(question: MakesClaim) -> Asked[EachSentence]:
     """Judge which sentences claim something: all but those with known empty phrases."""
     part = question.parts["sentences"]
@@ -571,7 +563,6 @@ _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
     Declined: _judge_declining,
     MakesClaim: _judge_claims,
     Supports: _judge_support,
-    SupportsAlone: _judge_support_by_each,
     Useful: _judge_usefulness,
     FactInContext: _judge_facts_in_context,
     RateRecall: _rate_recall,

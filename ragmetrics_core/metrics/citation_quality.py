@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data import (
     Batch,
@@ -48,7 +48,6 @@ from ragmetrics_core.metrics.citation_support import (
     CitedSupport,
     Support,
     SupportOfStatement,
-    SupportPrompts,
     ask_for_claims,
 )
 from ragmetrics_core.metrics.declined import standalone_question_part
@@ -65,12 +64,17 @@ _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
 
 _StatementsByIndex = dict[int, "JudgedStatement"]
 
-Fault = Literal["uncited", "misattributed", "unsupported"]
+
+def _read_fault(fault: object) -> object:
+    """Read "misattributed" of earlier results: unsupported by what is cited."""
+    return "unsupported" if fault == "misattributed" else fault
+
+
+Fault = Annotated[Literal["uncited", "unsupported"], BeforeValidator(_read_fault)]
 """What is wrong with a sentence that makes a claim.
 
 - ``uncited``: it cites nothing;
-- ``misattributed``: what it cites does not support it, and another context does alone;
-- ``unsupported``: what it cites does not support it, and no other context is known to.
+- ``unsupported``: what it cites does not support it.
 """
 
 
@@ -124,13 +128,6 @@ class JudgedStatement(SilentData, extra="ignore"):
             "p(supports) of all that it cites together; None where that was not asked."
         ),
     )
-    supporting: tuple[int, ...] | None = Field(
-        default=None,
-        description=(
-            "Ranks of contexts that it does not cite and that alone support it; None"
-            " where nobody looked, or the judge did not answer."
-        ),
-    )
     fault: Fault | None = Field(default=None, description="What is wrong with it.")
 
     @property
@@ -163,17 +160,23 @@ class CitationEvidence(Evidence, extra="ignore"):
     uncited: int = Field(
         description="Number of sentences with a claim and no citation."
     )
-    misattributed: int = Field(
-        description="Number of sentences that a context supports which is not cited."
-    )
     unsupported: int = Field(
-        description="Number of sentences that cite, and that no context supports."
+        description="Number of sentences that cite, and that this does not support."
     )
     dangling: int = Field(description="Number of citations of what nobody was shown.")
     irrelevant: int = Field(description="Number of citations that are not needed.")
     statements: tuple[JudgedStatement, ...] = Field(
         description="The sentences of the answer, in order."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_counts(cls, fields: Any) -> Any:
+        """Count the misattributed sentences of earlier results as unsupported."""
+        if not isinstance(fields, dict) or "misattributed" not in fields:
+            return fields
+        n_unsupported = fields["unsupported"] + fields["misattributed"]
+        return {**fields, "unsupported": n_unsupported}
 
     def verdicts(self) -> list[str]:
         """Return lines with recall and precision as fractions, then each fault.
@@ -208,15 +211,10 @@ class CitationEvidence(Evidence, extra="ignore"):
 def _faults(statement: JudgedStatement) -> list[str]:
     """Return what is wrong with a sentence and its citations, a line each.
 
-    Example: "misattributed; supported by context 3", "context 1 is irrelevant",
-    "dangling 9", where no context 9 was shown.
+    Example: "unsupported", "context 1 is irrelevant", "dangling 9", where no context 9
+    was shown.
     """
-    faults: list[str] = []
-    if statement.fault == "misattributed":
-        ranks = ", ".join(str(rank) for rank in statement.supporting or ())
-        faults.append(f"misattributed; supported by context {ranks}")
-    elif statement.fault is not None:
-        faults.append(statement.fault)
+    faults: list[str] = [statement.fault] if statement.fault is not None else []
     faults += [
         f"context {citation.rank} is irrelevant"
         for citation in statement.citations
@@ -349,7 +347,7 @@ class CitationQuality(Metric):
     )
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """Return the instructions: for support, for support alone and for claims."""
+        """Return the instructions: for support and for claims."""
         return (
             instructions_for_judge(
                 "supports",
@@ -358,13 +356,6 @@ class CitationQuality(Metric):
                 "question before",
                 self.examples,
                 self.language,
-            ),
-            instructions_for_judge(
-                "supports_alone",
-                None,
-                "statement passages",
-                "question before",
-                language=self.language,
             ),
             instructions_for_judge(
                 "makes_claim", None, "question sentences", language=self.language
@@ -471,7 +462,7 @@ class CitationQuality(Metric):
             for index in range(len(statements))
             if index not in answer.indices_of_citing_sentences
         ]
-        _, _, instructions_on_claims = self.instructions()
+        _, instructions_on_claims = self.instructions()
         claims = yield from ask_for_claims(
             [statements[index].text for index in indices],
             standalone_question_part(answer.sample),
@@ -492,8 +483,7 @@ class CitationQuality(Metric):
     ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
         """Judge a sentence that cites: do the cited contexts support it?
 
-        "It fell [1]." and context 1 says nothing of it: unsupported. Other contexts are
-        tried then; if context 3 says it, the fault is "misattributed".
+        "It fell [1]." and context 1 says nothing of it: the fault is "unsupported".
 
         Returns:
             The judged sentence, by its index; ``NotAnswered`` if the judge gave no
@@ -502,8 +492,7 @@ class CitationQuality(Metric):
         statement = answer.statements[index]
         cited_indices = answer.not_blank(statement.contexts)
         cited_texts = answer.texts_at(cited_indices)
-        support = self._support_of(answer, index)
-        cited = yield from support.of_cited(cited_texts)
+        cited = yield from self._support_of(answer, index).of_cited(cited_texts)
         if isinstance(cited, NotAnswered):
             return cited
         judged = JudgedStatement(
@@ -513,20 +502,13 @@ class CitationQuality(Metric):
             citations=_judged_citations(answer, statement, cited),
             dangling=statement.dangling,  # "[9]" where there are 3 contexts
             together=cited.together,  # the probability that all cited texts support it
+            fault=None if cited.supported else "unsupported",
         )
-        if cited.supported:
-            return {index: judged}
-        # (3,): context 3, which the sentence does not cite, supports it
-        supporting_ranks = yield from _ranks_of_supporting_contexts(
-            answer, support, without=cited_texts
-        )
-        fault = "misattributed" if supporting_ranks else "unsupported"
-        update = {"supporting": supporting_ranks, "fault": fault}
-        return {index: judged.model_copy(update=update)}
+        return {index: judged}
 
     def _support_of(self, answer: _Answer, index: int) -> SupportOfStatement:
         """Return what asks about a sentence; the sentences before it are shown, too."""
-        together, alone, _ = self.instructions()
+        instructions, _ = self.instructions()
         first_before = max(0, index - _SENTENCES_BEFORE)
         return SupportOfStatement(
             answer.statements[index].text,
@@ -534,12 +516,9 @@ class CitationQuality(Metric):
                 statement.text for statement in answer.statements[first_before:index]
             ],
             question=standalone_question_part(answer.sample),
-            prompts=SupportPrompts(
-                together=together,
-                alone=alone,
-                polls=self.polls,
-                has_typed_form=self.template is None,
-            ),
+            instructions=instructions,
+            polls=self.polls,
+            has_typed_form=self.template is None,
         )
 
     def _outcome(self, statements: Sequence[JudgedStatement]) -> Outcome:
@@ -641,42 +620,10 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
         citations=n_cited,
         precise=n_precise,
         uncited=count_by_fault["uncited"],
-        misattributed=count_by_fault["misattributed"],
         unsupported=count_by_fault["unsupported"],
         dangling=n_dangling,
         irrelevant=sum(1 for citation in citations if citation.irrelevant),
         statements=tuple(statements),
-    )
-
-
-def _ranks_of_supporting_contexts(
-    answer: _Answer, support: SupportOfStatement, *, without: Sequence[str]
-) -> Generator[Batch, Replies, tuple[int, ...] | None]:
-    """Find contexts that a sentence does not cite, and that each alone support it.
-
-    Example: the sentence cites context 1. Contexts 2 and 3 are asked about, and 3
-    supports it: (3,).
-
-    Args:
-        answer: The answer with its contexts.
-        support: Asks the judge about the sentence.
-        without: The texts of the cited contexts, which have been judged already.
-
-    Returns:
-        Their ranks, from 1; None if the judge did not answer.
-    """
-    other_indices = [
-        index
-        for index in answer.not_blank(range(len(answer.contexts)))
-        if answer.contexts[index].text not in without
-    ]
-    supporting_texts = yield from support.by_each_alone(answer.texts_at(other_indices))
-    if isinstance(supporting_texts, NotAnswered):
-        return None
-    return tuple(
-        index + 1
-        for index in other_indices
-        if answer.contexts[index].text in supporting_texts
     )
 
 
@@ -746,7 +693,6 @@ def _reason(evidence: CitationEvidence) -> str:
         reason += f", {evidence.precise} of {evidence.citations} citations are precise"
     counts = {
         "uncited": evidence.uncited,
-        "misattributed": evidence.misattributed,
         "unsupported": evidence.unsupported,
         "dangling": evidence.dangling,
         "irrelevant": evidence.irrelevant,

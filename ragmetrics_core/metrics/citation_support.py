@@ -26,7 +26,6 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.asking import weight_of_each_verdict
-from ragmetrics_core.data.frozen import PrivateRepr
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
 from ragmetrics_core.metrics.typed_states import (
@@ -57,23 +56,6 @@ class Supports(Question[SupportReply]):
     """
 
 
-class _LabelledSupport(Labelled):
-    supported: Bit
-
-
-class EachPassage(SilentData, extra="ignore"):
-    """A verdict on each of several passages."""
-
-    passages: EachOnce[_LabelledSupport]
-
-
-class SupportsAlone(Question[EachPassage]):
-    """Which of these passages support the whole of the statement by themselves?
-
-    Parts: question, before, statement, passages.
-    """
-
-
 class _LabelledClaim(Labelled):
     claims: Bit
 
@@ -91,7 +73,7 @@ class MakesClaim(Question[EachSentence]):
     """
 
 
-def _state(question: Supports | SupportsAlone) -> State:
+def _state(question: Supports) -> State:
     """What a judge of typed questions sees: lettered passages, and the statement."""
     part = question.parts["passages"]
     state = {
@@ -119,12 +101,6 @@ _TYPED_FORM_ON_GROUP = predicate_of_each(
     "supported",
     _state,
 )
-_TYPED_FORM_ON_EACH = predicate_of_each(
-    "passages",
-    f"`{{name}}` alone says or implies all that `statement` claims; {_NOT_ENOUGH}.",
-    "supported",
-    _state,
-)
 _TYPED_FORM_ON_CLAIMS = predicate_of_each(
     "sentences",
     "`{name}` makes a claim or gives advice; a greeting, a heading, a lead-in, an offer,"
@@ -143,17 +119,6 @@ _SUPPORT_EXAMPLES = (
 )
 
 _WINDOWS = Windows("passages", "supported")
-# a list of verdicts looks for a better source only: one reply will do
-_PROBABILITY_OF_EACH = LabelProbability(
-    "supported", item_id_field="label", fallback_polls=1
-)
-
-
-def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
-    """Return the reply that calls every passage a support, for dry runs."""
-    verdicts = [{"supported": 1}] * len(question["passages"])
-    reply = reply_on_each(question, "passages", verdicts)
-    return reply, reply
 
 
 def _all_claims(question: MakesClaim) -> tuple[EachSentence, EachSentence]:
@@ -209,23 +174,6 @@ BLANK = Support(0.0, "The context is empty.")
 _NOTHING = Support(0.0, "Nothing that was shown is cited.")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SupportPrompts(PrivateRepr):
-    """How a judge is asked what supports a statement.
-
-    Args:
-        together: The instructions on passages together.
-        alone: The instructions on passages by themselves.
-        polls: Judgements where no token gives the probability.
-        has_typed_form: Whether it can be asked as typed questions.
-    """
-
-    together: Instructions
-    alone: Instructions
-    polls: int
-    has_typed_form: bool
-
-
 class SupportOfStatement:
     """Asks what supports one statement, and asks about equal texts only once.
 
@@ -233,7 +181,9 @@ class SupportOfStatement:
         statement: The statement.
         before: The sentences before it.
         question: The part that shows the user's question.
-        prompts: How a judge is asked.
+        instructions: What the judge is told.
+        polls: Judgements where no token gives the probability.
+        has_typed_form: Whether it can be asked as typed questions.
     """
 
     def __init__(
@@ -242,10 +192,14 @@ class SupportOfStatement:
         *,
         before: Sequence[str],
         question: Part,
-        prompts: SupportPrompts,
+        instructions: Instructions,
+        polls: int,
+        has_typed_form: bool,
     ) -> None:
         self._statement = statement
-        self._prompts = prompts
+        self._instructions = instructions
+        self._polls = polls
+        self._has_typed_form = has_typed_form
         self._parts = {
             "question": question,
             "before": Part("Before the statement", " ".join(before) or None),
@@ -334,57 +288,16 @@ class SupportOfStatement:
             self._support_by_texts[passages] = support_in_replies(reply)
         return [self._support_by_texts[passages] for passages in passages_of_groups]
 
-    def by_each_alone(
-        self, texts: Sequence[str]
-    ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
-        """Ask in one question which of some texts each alone support the statement.
-
-        Returns:
-            The texts that support it; ``NotAnswered`` if the judge did not answer.
-        """
-        if not texts:
-            return frozenset()
-        question = self._question_on_each(texts)
-        (reply,) = yield from ask([question])
-        if isinstance(reply, NotAnswered):
-            return reply
-        # For each passage how probable "supported" is: by the tokens of the reply, else
-        # the share of replies that say so. .9 and .2: the first passage supports it.
-        probabilities = weight_of_each_verdict(reply, _PROBABILITY_OF_EACH)
-        supporting: set[str] = set()
-        for passage, probability in zip(
-            question["passages"], probabilities, strict=True
-        ):
-            if is_yes(probability.p):
-                supporting.add(passage)
-        return frozenset(supporting)
-
     def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
         """Return the question whether these passages together support the statement."""
         is_single = len(passages) == 1
         return _question_on_support(
             {**self._parts, "passages": Part("Passage", passages, "letters")},
-            self._prompts.together,
-            self._prompts.polls,
+            self._instructions,
+            self._polls,
             # What passages say together, no part of them says alone.
             in_windows=is_single,
-            has_typed_form=self._prompts.has_typed_form,
-        )
-
-    def _question_on_each(self, texts: Sequence[str]) -> SupportsAlone:
-        """Return the question which of some texts alone support the statement.
-
-        Its passages are the texts in an order that does not tell their ranks.
-        """
-        passages = order_of_digest(self._statement, texts)
-        return SupportsAlone(
-            parts={**self._parts, "passages": Part("Passage", passages, "letters")},
-            instructions=self._prompts.alone,
-            Reply=EachPassage,
-            wanted_probability=_PROBABILITY_OF_EACH,
-            if_too_long=_WINDOWS,
-            typed_form=_TYPED_FORM_ON_EACH,
-            example=_all_supported,
+            has_typed_form=self._has_typed_form,
         )
 
 

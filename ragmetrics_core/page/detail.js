@@ -161,9 +161,7 @@ function citationsOf(evidence) {
   const nameOf = (citation) => "#" + citation.rank + (citation.irrelevant ? " (irrelevant)" : "");
   const verdictOf = (statement) => {
     if (!statement.claims) return "makes no claim";
-    if (statement.supported) return "supported";
-    const elsewhere = (statement.supporting || []).map((rank) => "#" + rank).join(", ");
-    return statement.fault + (elsewhere ? ": supported by " + elsewhere : "");
+    return statement.supported ? "supported" : statement.fault;
   };
   const rows = evidence.statements.map((statement) => {
     const cited = [...(statement.citations || []).map(nameOf), ...(statement.dangling || []).map((label) => label + " (dangling)")];
