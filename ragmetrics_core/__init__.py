@@ -36,8 +36,11 @@ def names_of_stub(
     def import_on_use(name: str) -> Any:
         if name not in module_and_name_by_public_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from ragmetrics_core.data.higher_rooms import whole_installation_for
+
         module, name_in_module = module_and_name_by_public_name[name]
-        value = getattr(import_module(module), name_in_module)
+        with whole_installation_for(name):
+            value = getattr(import_module(module), name_in_module)
         setattr(import_module(package), name, value)  # found at once from now on
         return value
 

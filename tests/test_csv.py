@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Sample
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.csv_rows import csv_rows
 from ragmetrics_core.data.errors import InputError, RowError
-from ragmetrics_core.labelling.csv_rows import csv_rows
 
 SEPARATORS = st.sampled_from([(".csv", ","), (".tsv", "\t")])
 Rows = list[list[str]]

@@ -19,10 +19,10 @@ from pyarrow import parquet
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.engine.columns_read import ColumnsRead
+from ragmetrics_core.engine.row_files import read_samples, reason_of_part
 from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.facts import read_facts
 from ragmetrics_core.labelling.labels import read_labels
-from ragmetrics_core.labelling.row_files import read_samples, reason_of_part
 from ragmetrics_core.metrics.registry import metrics_with_settings
 
 

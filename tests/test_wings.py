@@ -1,4 +1,4 @@
-"""A wing can be removed: the core is imported and judges without it, and says what needs it."""
+"""A wing can be removed: core and command judge, report and compare without it, and say what needs it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ CORE = frozenset(
         "engine",
         "statistics",
         "reporting",
+        "page",
         "lexical",
     ]
 )
@@ -31,17 +32,25 @@ WINGS = sorted(
     if (room / "__init__.py").is_file() and room.name not in CORE
 )
 NEEDED_BY = {
-    "page": "report.to_html('page.html')",
+    "encoders": "ragmetrics_core.EncoderJudge",
     "scale": "evaluate(rows, judge='lexical', batch=True)",
     "sequential": "evaluate(rows, judge='lexical', until='decided', gates='adherence=0.5')",
     "traces": "report.write_to('otel')",
 }
 """What a user may ask of the core that needs a wing."""
+COMMAND_NEEDING = {
+    "demo": "demo",
+    "labelling": "card --judge lexical --data rows.csv",
+    "scale": "store show",
+    "traces": "evaluate spans.jsonl --traces",
+}
+"""A command that needs a wing."""
 
 WITHOUT = """
 import importlib, pkgutil, sys
+from pathlib import Path
 
-wing, needed_by, *core = sys.argv[1:]
+wing, needed_by, command_needing, *core = sys.argv[1:]
 
 
 class Removed:
@@ -54,14 +63,20 @@ sys.meta_path.insert(0, Removed())
 import ragmetrics_core
 from ragmetrics_core import ContextAdherence, Report, evaluate
 from ragmetrics_core.data import MissingDependency
+from ragmetrics_core.engine.row_files import read_rows
+
+Path("rows.csv").write_text(
+    "question,contexts,answer\\n"
+    'Who?,"[""Anna lit the lamp.""]",Anna.\\n'
+    'Who lit it?,"[""Anna lit the lamp.""]",Berta.\\n'
+)
 
 for room in core:
     package = importlib.import_module(f"ragmetrics_core.{room}")
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
 
-rows = [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Anna."}]
-rows += [{"question": "Who lit it?", "contexts": ["Anna lit the lamp."], "answer": "Berta."}]
+rows = [row for _, row in read_rows(Path("rows.csv"))]
 report = evaluate(rows, judge="lexical", progress=False)
 assert len(report.scores("context_adherence")) == 2
 assert "context_adherence" in report.table()
@@ -76,13 +91,26 @@ if needed_by:
         assert f"needs {wing}, which is not installed" in str(error), error
     else:
         raise AssertionError(f"{needed_by} does without {wing}")
+
+if wing != "ragmetrics_core.cli":
+    from ragmetrics_core.cli.main import main
+
+    asked = ["evaluate", "rows.csv", "--judge", "lexical"]
+    assert main([*asked, "--out", "a.jsonl", "--fail-under", "adherence=0.99"]) == 1
+    assert main([*asked, "--out", "b.jsonl", "--report", "b.html"]) == 0
+    assert main(["report", "a.jsonl", "--fail-under", "adherence=0.1"]) == 0
+    assert main(["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]) == 0
+    if command_needing:
+        assert main(command_needing.split()) == 2
 assert not [name for name in sys.modules if name.startswith(wing)]
 """
 
 
 @pytest.mark.parametrize("wing", WINGS)
-def test_the_core_stands_without_a_wing(wing: str, tmp_path: Path) -> None:
-    arguments = [f"ragmetrics_core.{wing}", NEEDED_BY.get(wing, ""), *sorted(CORE)]
+def test_core_and_command_stand_without_a_wing(wing: str, tmp_path: Path) -> None:
+    command = COMMAND_NEEDING.get(wing, "")
+    needed_by = NEEDED_BY.get(wing, "")
+    arguments = [f"ragmetrics_core.{wing}", needed_by, command, *sorted(CORE)]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, *arguments],
         capture_output=True,
@@ -91,6 +119,8 @@ def test_the_core_stands_without_a_wing(wing: str, tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
+    sentence = f"the command needs ragmetrics_core.{wing}, which is not installed"
+    assert (sentence in done.stderr) == bool(command)
 
 
 def imported_in(file: Path) -> list[str]:

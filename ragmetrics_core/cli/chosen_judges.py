@@ -6,14 +6,12 @@ They stand apart from ``options``: a help shows options, and loads no judge.
 import argparse
 from collections.abc import Callable
 
-from ragmetrics_core.cli.options import store
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.engine.counting_judge import count_work
 from ragmetrics_core.engine.dry_run import Estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.labelling.making import Maker
 
 
 def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
@@ -38,17 +36,6 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
                 " no endpoint"
             )
     return judge
-
-
-def maker(judge: Judge, options: argparse.Namespace) -> Maker:
-    """Return the object by which a model writes and labels, as the options say."""
-    return Maker(
-        judge,
-        store=store(options),
-        concurrency=options.concurrency,
-        language=getattr(options, "language", None),
-        progress=options.progress,
-    )
 
 
 def dry_run(

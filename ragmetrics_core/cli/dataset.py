@@ -15,6 +15,7 @@ from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.row_files import read_objects
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling import judge_scores
@@ -35,7 +36,6 @@ from ragmetrics_core.labelling.reviews import (
     review,
     review_summary,
 )
-from ragmetrics_core.labelling.row_files import read_objects
 from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import metrics_with_settings
@@ -74,7 +74,7 @@ def discrete(options: argparse.Namespace) -> int:
             return chosen_judges.dry_run(
                 judge, settings.questions, "questions", write_with
             )
-        maker = chosen_judges.maker(judge, options)
+        maker = _maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
     dataset = build_discrete(
         documents, pairs, settings, retriever=retriever, source=source, maker=maker
@@ -94,7 +94,7 @@ def continuous(options: argparse.Namespace) -> int:
             "documents",
             lambda counter: build_continuous(documents, settings, Maker(counter)),
         )
-    maker = chosen_judges.maker(judge, options)
+    maker = _maker(judge, options)
     return _finish(
         build_continuous(documents, settings, maker, source=source), maker, options
     )
@@ -327,7 +327,7 @@ def extract(options: argparse.Namespace) -> int:
             return extract_facts(rows, Maker(counting_judge), extraction=extraction)
 
         return chosen_judges.dry_run(judge, len(rows), "references", extract_with)
-    maker = chosen_judges.maker(judge, options)  # asks the model, and adds up the cost
+    maker = _maker(judge, options)  # asks the model, and adds up the cost
     facts_file = extract_facts(rows, maker, extraction=extraction)
     write_facts(options.out, facts_file)
     show(
@@ -347,3 +347,14 @@ def freeze(options: argparse.Namespace) -> int:
     write_facts(options.file, file)
     show(f"{options.file}: {file.count} facts frozen as {file.frozen}")
     return 0
+
+
+def _maker(judge: Judge, options: argparse.Namespace) -> Maker:
+    """Return the object by which a model writes and labels, as the options say."""
+    return Maker(
+        judge,
+        store=shared.store(options),
+        concurrency=options.concurrency,
+        language=getattr(options, "language", None),
+        progress=options.progress,
+    )

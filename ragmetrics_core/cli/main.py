@@ -45,6 +45,7 @@ def _run(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     from ragmetrics_core.data import RagMetricsError
+    from ragmetrics_core.data.higher_rooms import whole_installation_for
 
     empty = _empty_argument(arguments)
     if empty is not None:
@@ -57,15 +58,16 @@ def _run(arguments: Sequence[str]) -> int:
     from ragmetrics_core.cli.parsers import COMMANDS, check_needed_options, parse
 
     try:
-        options = parse(arguments)
-        from ragmetrics_core.cli.paths import check_paths  # not needed for --help
+        with whole_installation_for("the command"):
+            options = parse(arguments)
+            from ragmetrics_core.cli.paths import check_paths  # not needed for --help
 
-        command = COMMANDS[options.command]
-        if "fill_in" in command:  # takes what was not typed from the settings file
-            _function(command["fill_in"])(options)
-        check_needed_options(options)
-        check_paths(options)
-        exit_code = int(_function(command["run"])(options))
+            command = COMMANDS[options.command]
+            if "fill_in" in command:  # takes what was not typed from the settings file
+                _function(command["fill_in"])(options)
+            check_needed_options(options)
+            check_paths(options)
+            exit_code = int(_function(command["run"])(options))
         sys.stdout.flush()  # a pipe that is closed shows only now
     except RagMetricsError as error:
         from ragmetrics_core.data.display import as_line

@@ -10,10 +10,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-# a name of it is loaded at its first use
-from ragmetrics_core import traces as recorded
 from ragmetrics_core.cli.parsers import COLUMNS
 from ragmetrics_core.data import (
     AmbiguousColumns,
@@ -26,13 +24,16 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import as_line
 from ragmetrics_core.engine.columns_read import ColumnsRead
-from ragmetrics_core.labelling.row_files import (
+from ragmetrics_core.engine.row_files import (
     check_readable,
     read_samples,
     reason_of_part,
 )
 from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
+
+if TYPE_CHECKING:
+    from ragmetrics_core.traces import SpanSamples
 
 _SHOWN_PROBLEMS = 5
 _SHOWN_COLUMNS = 12
@@ -66,7 +67,7 @@ class _File:
     is_read_to_its_end: bool = False
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(default_factory=list)
-    traces: "recorded.SpanSamples | None" = None
+    traces: "SpanSamples | None" = None
 
     @cached_property
     def sha256(self) -> str:
@@ -151,10 +152,12 @@ class Source:
                     f"{path} is a table, and --traces reads recorded traces (OTLP"
                     " JSON, Phoenix, MLflow, Langfuse, LangSmith): leave out --traces"
                 )
+        from ragmetrics_core.traces import samples_from_spans  # a table does without
+
         resolve = import_named_object(options.resolve) if options.resolve else None
         context_tools = options.context_tools and options.context_tools.split(",")
         for file in self._files:
-            file.traces = recorded.samples_from_spans(
+            file.traces = samples_from_spans(
                 file.path,
                 resolve=resolve,
                 dialect=options.dialect,

@@ -14,7 +14,6 @@ from ragmetrics_core.cli.run_folders import (
 )
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
-from ragmetrics_core.demo.answers import demo
 from ragmetrics_core.reporting.screen import screen_lines
 
 
@@ -71,6 +70,8 @@ def trust_file(options: argparse.Namespace) -> int:
 
 def demonstrate(options: argparse.Namespace) -> int:
     """Run the demonstration and print its report."""
+    from ragmetrics_core.demo.answers import demo  # the other commands do without
+
     report = demo()
     summary = report.summary()
     glance = report.glance()

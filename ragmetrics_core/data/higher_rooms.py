@@ -1,9 +1,11 @@
 """The one table of what a room uses of those above it, each imported when it is used.
 
-Rooms that nobody needs may be left out of an installation: pages, scale, sequential
-runs, traces. Then what needs one says so, and everything else works.
+Rooms that nobody needs may be left out of an installation, such as scale, traces and
+data sets. Then what needs one says so, and everything else works.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -38,6 +40,8 @@ _DEFERRED_NAMES = {
     "target_named": _DeferredName(
         "traces.targets", "target_named", "writing onto traces"
     ),
+    # a file of facts as rows
+    "read_facts": _DeferredName("labelling.facts", "read_facts", "a file of facts"),
     # which answers claim nothing, by the words that the embedded judge reads
     "only_declines": _DeferredName(
         "lexical.declining", "only_declines", "seeing which answers decline"
@@ -56,14 +60,28 @@ def import_deferred(name: str) -> Any:
         MissingDependency: If its room was left out of this installation.
     """
     place = _DEFERRED_NAMES[name]
-    room = f"ragmetrics_core.{place.module.partition('.')[0]}"
-    try:
+    with whole_installation_for(place.needed_for):
         module = import_module(f"ragmetrics_core.{place.module}")
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith(room):
-            raise  # something that the room itself needs
-        raise MissingDependency(
-            f"{place.needed_for} needs {room}, which is not installed: install"
-            " ragmetrics-core again, with all of its packages"
-        ) from error
     return getattr(module, place.attribute)
+
+
+@contextmanager
+def whole_installation_for(purpose: str) -> Iterator[None]:
+    """Say what to do where a package of ours was left out of this installation.
+
+    Args:
+        purpose: What needs it, which begins the sentence, such as "a page of results".
+
+    Raises:
+        MissingDependency: If the block imports a package of ours that is not there.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        first, _, rest = (error.name or "").partition(".")
+        if first != "ragmetrics_core":
+            raise  # something that a package of ours needs
+        raise MissingDependency(
+            f"{purpose} needs ragmetrics_core.{rest.partition('.')[0]}, which is not"
+            " installed: install ragmetrics-core again, with all of its packages"
+        ) from error

@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.cells import read_context, read_contexts
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.labelling.row_files import read_objects
+from ragmetrics_core.engine.row_files import read_objects
 
 CHUNK_SIZE = 2000
 

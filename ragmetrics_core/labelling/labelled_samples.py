@@ -14,8 +14,8 @@ from typing import Any
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usage
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.citations import Citation
+from ragmetrics_core.engine.row_files import READERS, read_objects
 from ragmetrics_core.labelling.labels import votes_of
-from ragmetrics_core.labelling.row_files import READERS, read_objects
 from ragmetrics_core.reporting.run_facts import Input
 from ragmetrics_core.statistics.rater_agreement import Labelled
 

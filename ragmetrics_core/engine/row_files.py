@@ -12,17 +12,18 @@ from ragmetrics_core.data import (
     Sample,
     as_input_error,
     find_repeated_names,
+    import_deferred,
     import_extra,
     json_lines,
     open_text,
     read_text,
 )
 from ragmetrics_core.data.arrow import arrow_rows
+from ragmetrics_core.data.csv_rows import csv_rows
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
-from ragmetrics_core.labelling.csv_rows import csv_rows
 from ragmetrics_core.reporting.jsonl import is_line_of_results
 from ragmetrics_core.reporting.report import Report
 
@@ -195,10 +196,7 @@ def _rows_of_json(path: Path) -> Any:
     if not isinstance(data, Mapping):
         return data
     if "ragmetrics_facts" in data:
-        # that module reads rows with this one: an import at the top would be a circle
-        from ragmetrics_core.labelling.facts import read_facts
-
-        return list(read_facts(path).rows)
+        return list(import_deferred("read_facts")(path).rows)
     return _find_rows(data, path)
 
 
