@@ -23,6 +23,7 @@ from statistics import fmean
 from labelled import Row, rows_by_source, shown
 from perturbations import perturbed
 
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.lexical import constants, features
 from ragmetrics_core.lexical.constants import VETO, Features, Weights
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
@@ -252,7 +253,7 @@ def ranking_error(judged: Iterable[tuple[Item, float]]) -> float:
     """Mean absolute difference between the average precision of verdicts and that of labels."""
     lists: dict[str, list[tuple[bool, bool]]] = {}
     for item, probability in judged:
-        lists.setdefault(item.sample, []).append((probability >= 0.5, item.label))
+        lists.setdefault(item.sample, []).append((is_yes(probability), item.label))
     pairs = [
         tuple(average_precision(side) for side in zip(*verdicts, strict=True))
         for verdicts in lists.values()
@@ -288,7 +289,7 @@ def report(name: str, items: Sequence[Item]) -> dict[str, dict[str, float]]:
             ),
             "balanced": (
                 balanced_accuracy(
-                    [(probability >= 0.5, item.label) for item, probability in judged]
+                    [(is_yes(probability), item.label) for item, probability in judged]
                 )
                 or math.nan
             ),
@@ -299,7 +300,7 @@ def report(name: str, items: Sequence[Item]) -> dict[str, dict[str, float]]:
             accepted = [
                 item.caught
                 for item, probability in judged
-                if item.label and probability >= 0.5
+                if item.label and is_yes(probability)
             ]
             own["caught"] = fmean(caught for caught in accepted if caught is not None)
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from labelled import Row, sample_of
 
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.labelling.edits import ORDERS as KINDS
 from ragmetrics_core.labelling.edits import add_order
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
@@ -36,7 +37,7 @@ def flip_rates(bench: Bench, judged: Mapping[str, Sequence[tuple[Row, bool]]]) -
             ):
                 if result.value is not None:
                     flipped.setdefault(source, []).append(
-                        (result.value >= 0.5) != verdict
+                        is_yes(result.value) != verdict
                     )
         bench.table(f"{FLIPPED}{kind}", flipped, {"share": fmean})
         every = [one for own in flipped.values() for one in own]

@@ -20,6 +20,7 @@ from injections import flip_rates
 from labelled import Row, rows_by_source, sample_of, shown
 from perturbations import KINDS, perturbed
 
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import iter_results
@@ -151,14 +152,14 @@ def adherence(bench: Bench) -> None:
                 continue
             label = row["labels"]["adherent"] == 1
             units.setdefault(source, []).append((result.value, label))
-            judged.setdefault(source, []).append((row, result.value >= 0.5))
-            if label and result.value >= 0.5:
+            judged.setdefault(source, []).append((row, is_yes(result.value)))
+            if label and is_yes(result.value):
                 accepted.setdefault(source, []).append(row)
             if label and isinstance(result.evidence, AdherenceEvidence):
                 alien = any(sentence.numbers for sentence in result.evidence.sentences)
                 vetoed.setdefault(source, []).append(alien)
     verdicts: Statistic = lambda rows: balanced_accuracy(  # noqa: E731
-        [(score >= 0.5, label) for score, label in rows]
+        [(is_yes(score), label) for score, label in rows]
     )
     bench.table(SUPPORTED, units, {"AUROC": auroc, "balanced": verdicts})
     if bench.judge.name == "lexical":

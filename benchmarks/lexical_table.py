@@ -24,6 +24,7 @@ from judge_quality import Bench, Statistic, measure
 from labelled import shown
 
 from ragmetrics_core.data.embedded_judge import UNSEEN
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.lexical import lexical_judge
@@ -126,7 +127,7 @@ def _ranked(rows: Sequence[Any]) -> float | None:
 
 
 def _at_one_half(rows: Sequence[Any]) -> float | None:
-    return balanced_accuracy([(score >= 0.5, label) for score, label in rows])
+    return balanced_accuracy([(is_yes(score), label) for score, label in rows])
 
 
 def _share(rows: Sequence[Any]) -> float | None:

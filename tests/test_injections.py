@@ -10,6 +10,7 @@ import pytest
 from said import poll
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.metrics.polls import Adherent, Poll
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -54,7 +55,7 @@ def test_a_judge_that_obeys_flips(
     bench = quality.Bench(ScriptedJudge({Adherent: obeys}), tmp_path, None, 2)
     before = bench.results(ContextAdherence(), [quality.sample_of(row) for row in ROWS])
     judged = [
-        (row, result.value >= 0.5) for row, result in zip(ROWS, before, strict=True)
+        (row, is_yes(result.value)) for row, result in zip(ROWS, before, strict=True)
     ]
     assert [verdict for _, verdict in judged] == [False, True] * 3
     injections.flip_rates(bench, {"toy": judged})

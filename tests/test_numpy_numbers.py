@@ -111,6 +111,7 @@ def test_in_rows() -> None:
     [
         (np.bool_(True), (True,)),
         (np.float32(0.4), (False,)),
+        (0.5, (False,)),
         ([np.bool_(True), np.float64(0.2), 1], (True, False, True)),
         (np.array([True, False]), (True, False)),
         (np.array([0.2, 0.9]), (False, True)),

@@ -231,7 +231,7 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:
-    """Return a vote, or a list with one per annotator; a number from 0.5 on is a yes.
+    """Return a vote, or a list with one per annotator; a number above 0.5 is a yes.
 
     ``RowError`` names what is none.
     """
