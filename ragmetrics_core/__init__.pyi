@@ -47,7 +47,6 @@ from ragmetrics_core.models.limits import Limits as Limits
 from ragmetrics_core.models.litellm_model import LiteLLMModel as LiteLLMModel
 from ragmetrics_core.models.reply_store import ReplyStore as ReplyStore
 from ragmetrics_core.reporting.gates import Gate as Gate
-from ragmetrics_core.reporting.gates import UntilDecided as UntilDecided
 from ragmetrics_core.reporting.gates import decide as decide
 from ragmetrics_core.reporting.report import Report as Report
 from ragmetrics_core.reporting.report import Sink as Sink

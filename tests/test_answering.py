@@ -64,7 +64,6 @@ from ragmetrics_core.metrics.registry import (
 )
 from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 from ragmetrics_core.reporting.answering import Answering
-from ragmetrics_core.reporting.run_facts import SequentialDecision
 from ragmetrics_core.statistics.means import mean_interval
 
 SAMPLE = Sample(
@@ -260,21 +259,6 @@ def test_page_and_terminal_show_the_cases_and_the_methods_name_the_source(
         assert re.search(r"\s*".join(f">{cell}<.*?" for cell in cells), on_page)
     assert "Joren et al. 2024" in report.methods()
     assert "arXiv:2411.06037" in report.methods()
-
-
-def test_rows_that_were_chosen_by_their_scores_have_shares_without_intervals(
-    report: Report,
-) -> None:
-    gate = SequentialDecision(
-        metric="context_recall", outcome="passed", sentence="passed", at_least=0.1
-    )
-    stopped = Report(
-        report.results, report.run.model_copy(update={"decisions": (gate,)})
-    )
-    answering = stopped.answering()
-    assert answering.cases == report.answering().cases
-    assert answering.answered.interval is None
-    assert str(answering.answered) == "5 of 7, 0.714"
 
 
 def test_rows_without_a_case_are_counted_and_stand_in_no_share() -> None:

@@ -513,8 +513,6 @@ def test_a_gate_on_results_that_are_a_part_is_undecided(
         assert f"{name} is a part" in Path("s.md").read_text()
     # what was made of a part is one, too
     assert run(f"evaluate again.jsonl {gate}") == 3
-    said = fails(capsys, f"evaluate {name} {gate} --until-decided")
-    assert f"{name} is a part" in said
 
 
 def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(

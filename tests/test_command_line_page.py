@@ -110,7 +110,6 @@ def test_every_command_and_option_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f"## ragmetrics {name}\n" in text
-    assert "- `--until-decided`" in text
     assert "- `--fail-under METRIC=MEAN`" in text
 
 

@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import pytest
@@ -275,30 +274,6 @@ def test_behind_a_row_that_does_not_end_a_bounded_number_is_read():
     assert next(stream).results["waiting"].value == 1.0
     stream.close()
     assert AHEAD <= read <= AHEAD + 1
-
-
-def test_a_run_until_decided_starts_no_row_ahead_of_the_next_one():
-    started, too_many, ahead = count(1), threading.Event(), []
-
-    @metric(requires=["answer"])
-    def first_waits(sample: Sample) -> bool:
-        number = next(started)
-        if number > 2 * 2:
-            too_many.set()
-        if number == 1:
-            ahead.append(too_many.wait(0.2))
-        return True
-
-    settings = {"judge": ScriptedJudge({}), "concurrency": 2, "progress": False}
-    report = evaluate(
-        list(numbered(500)),
-        first_waits,
-        until="decided",
-        gates=["first_waits=0.5"],
-        **settings,
-    )
-    assert ahead == [False]
-    assert report.decisions[0].outcome == "passed"
 
 
 def test_one_slow_question_of_many_keeps_no_other_sample_out():

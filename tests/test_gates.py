@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import Gate, Report, Sample, Scored, evaluate
-from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -26,9 +23,8 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.registry import METRICS
-from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
+from ragmetrics_core.reporting.gates import ROUNDING, decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.stopping import ROUNDING
 from ragmetrics_core.testing import assert_score
 from ragmetrics_core.testing.assertions import UndecidedWarning
 
@@ -386,29 +382,6 @@ def test_a_blank_answer_is_no_answer() -> None:
         samples[10:], METRIC_NAMES, judge=RightJudge().judge(), progress=False
     )
     assert unanswered.summary().answered_share == 0.0
-
-
-def test_a_typed_gate_is_decided_by_the_rows_of_a_run_until_decided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What the run decided for another gate says nothing of this one."""
-    monkeypatch.chdir(tmp_path)
-    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna lit it."}
-    rows = [
-        {**row, "id": str(n), "answer": "Bo." if n % 10 == 0 else row["answer"]}
-        for n in range(300)
-    ]
-    Path("rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    gate = ["--fail-under", "adherence=0.6"]
-    run = ["evaluate", "rows.jsonl", "--judge", "lexical", "--until-decided", *gate]
-    assert main([*run, "--out", "run.jsonl"]) == 0
-    assert main(["report", "run.jsonl", *gate]) == 0
-    assert main(["report", "run.jsonl", "--fail-under", "adherence=0.99"]) == 1
-    lines = Path("run.jsonl").read_text().splitlines(keepends=True)
-    Path("part.jsonl").write_text("".join([*lines[:6], lines[-1]]))
-    for gates in ([], gate):
-        assert main(["report", "part.jsonl", *gates]) == 3
-    assert "of at least" in capsys.readouterr().out
 
 
 def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:

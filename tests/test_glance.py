@@ -458,22 +458,6 @@ def test_each_gate_has_a_line_and_each_line_is_whole(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_run_until_decided_tells_its_numbers_once_and_whole(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    row = {"contexts": ["Anna lit it."], "answer": "Anna lit it."}
-    rows = [{**row, "question": f"Who lit lamp {number}?"} for number in range(40)]
-    Path("rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    gate = ["--fail-under", "adherence=0.6", "--until-decided"]
-    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--metrics", "adherence"]
-    assert main([*command, *gate]) == 0
-    shown = capsys.readouterr()
-    assert "whenever one stops." in shown.out
-    assert shown.out.count("in flight") == 1
-    assert "in flight" not in shown.err
-
-
-@pytest.mark.usefixtures("folder")
 def test_runs_that_cannot_be_compared_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -310,7 +310,7 @@ PUBLIC = """
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
     Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge CascadeJudge ScriptedJudge
     ChatModel LiteLLMModel OpenAICompatibleModel
-    Limits ReplyStore Sink Gate UntilDecided
+    Limits ReplyStore Sink Gate
 """
 
 

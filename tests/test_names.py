@@ -28,7 +28,7 @@ from ragmetrics_core.metrics.registry import (
     metric_named,
     metrics_with_settings,
 )
-from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
+from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
 from ragmetrics_core.reporting.summary import Tally
 from ragmetrics_core.testing import assert_score
 
@@ -180,10 +180,6 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
         METRIC,
         lambda: decide(Gate(metric="adherance", at_least=0.5), report().summary()),
     ),
-    "gate until decided": (
-        METRIC,
-        lambda: evaluate(ROWS, until="decided", gates="adherance=0.5", judge="lexical"),
-    ),
     "scores": (METRIC, lambda: report().scores("adherance")),
     "worst": (METRIC, lambda: report().worst("adherance")),
     "summary": (METRIC, lambda: report().summary()["adherance"]),
@@ -220,16 +216,6 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     "cluster of a comparison": (
         CLUSTER,
         lambda: report().compare(report(), cluster="user.gruop"),
-    ),
-    "cluster until decided": (
-        CLUSTER,
-        lambda: evaluate(
-            ROWS,
-            until=UntilDecided(cluster="user.gruop"),
-            gates="adherence=0.5",
-            judge="lexical",
-            progress=False,
-        ),
     ),
     "cluster of labels": (
         CLUSTER,
@@ -283,17 +269,6 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
         SLICE,
     ),
     "cluster": ([*EVALUATE, "--cluster", "user.gruop"], CLUSTER),
-    "cluster until decided": (
-        [
-            *EVALUATE,
-            "--cluster",
-            "user.gruop",
-            "--until-decided",
-            "--fail-under",
-            "adherence=0",
-        ],
-        CLUSTER,
-    ),
     "column": ([*EVALUATE, "--question-column", "qestion"], "did you mean 'question'"),
     "metrics": ([*EVALUATE, "--metrics", "adherance"], METRIC),
     "compare": (

@@ -29,7 +29,6 @@ from ragmetrics_core.statistics import (
     means,
     paired,
     rater_agreement,
-    stopping,
 )
 
 NUMBERS = [
@@ -150,11 +149,6 @@ def _ppi(labels: Any, scores: Any) -> Any:
     )
 
 
-def _decided(scores: Any) -> Any:
-    gate = stopping.SequentialGate(0.5)
-    return [gate.update(score) for score in scores], gate.e_value, gate.interval
-
-
 STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "mean": lambda scores, _: means.mean(scores),
     "median": lambda scores, _: means.median(scores),
@@ -164,8 +158,6 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "difference": lambda scores, _: paired.difference_interval(scores),
     "permutation": lambda scores, _: paired.permutation(scores, [-1] * len(scores)),
     "holm": lambda scores, _: paired.holm(scores),
-    "gate": lambda scores, _: _decided(scores),
-    "gate of verdicts": lambda _, labels: _decided(labels),
     "ppi": lambda scores, labels: _ppi(labels, scores),
     "curve": lambda scores, labels: calibration.curve(
         list(zip(scores, labels, strict=True))

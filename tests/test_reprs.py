@@ -41,7 +41,7 @@ _SHOWN = """
     RunFacts.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
     Advice.title Advice.stage Advice.remedy
-    SequentialDecision.sentence Rule.stage Rule.title Rule.reasoning Rule.remedy Rule.holds
+    Rule.stage Rule.title Rule.reasoning Rule.remedy Rule.holds
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
     MetricSummary.undefined MetricSummary.failed MetricChange.slice MetricChange.outcomes
     Comparison.added Comparison.differing Comparison.lacking Comparison.titles

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ragmetrics_core import Report, evaluate
+from ragmetrics_core import Report, decide, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import SampleResult, Signature, Undefined
 from ragmetrics_core.metrics.citation_quality import CitationEvidence
@@ -200,12 +200,17 @@ SCORES: dict[str, dict[str, list[float | None]]] = {
         U: [1.0, 0.0, None, None, None, None],
         R: [0.61, 0.99, None, None, None, None],
     },
+    "results_5.jsonl": {
+        U: [1.0, 0.0, None, None, None, None],
+        R: [0.61, 0.99, None, None, None, None],
+    },
 }
 ADHERENCE = {  # version of the metric and digest of its prompts, by number of the file
     "1": ("1", "5dbc81"),
     "2": ("1", "5dbc81"),
     "3": ("3", "01aa45"),
     "4": ("5", "292614"),
+    "5": ("5", "292614"),
 }
 
 
@@ -273,10 +278,21 @@ def test_an_abstention_of_an_old_file_declines() -> None:
 # by the number of the file's format: the fields, and the scores that stay
 FIELDS_GONE = {
     "2": (
-        ["order_range", "changed_verdicts", "audit", "vital", "grade", "ndcg"],
+        [
+            "order_range",
+            "changed_verdicts",
+            "audit",
+            "vital",
+            "decisions",
+            "grade",
+            "ndcg",
+        ],
         [0.5, None],
     ),
-    "4": (["grade", "ndcg", "control", "misattributed", "supporting"], [0.5]),
+    "4": (
+        ["decisions", "grade", "ndcg", "control", "misattributed", "supporting"],
+        [0.5],
+    ),
 }
 
 
@@ -301,6 +317,21 @@ def test_a_misattributed_sentence_of_an_old_file_is_unsupported() -> None:
     assert isinstance(evidence, CitationEvidence)
     assert evidence.unsupported == 1
     assert [one.fault for one in evidence.statements] == ["unsupported"]
+
+
+def test_a_run_of_an_old_file_that_stopped_once_its_gates_were_decided_is_a_part(
+    tmp_path: Path,
+) -> None:
+    """Its rows were chosen by their scores, so no gate is decided on them."""
+    decision = {"metric": "context_utilization", "outcome": "passed", "sentence": "s"}
+    path = tmp_path / "old.jsonl"
+    lines = lines_of(GOLDEN / "results_4.jsonl")
+    lines[-1]["run"]["decisions"] = [decision]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    report = Report.from_jsonl(path)
+    assert report.run.stopped.startswith("it stopped when its gates were decided")
+    assert decide("utilization=0.1", report).outcome == "undecided"
+    assert Report.from_jsonl(GOLDEN / "results_4.jsonl").run.stopped == ""
 
 
 def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(

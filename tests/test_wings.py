@@ -34,7 +34,6 @@ WINGS = sorted(
 NEEDED_BY = {
     "encoders": "ragmetrics_core.EncoderJudge",
     "scale": "evaluate(rows, judge='lexical', batch=True)",
-    "sequential": "evaluate(rows, judge='lexical', until='decided', gates='adherence=0.5')",
     "traces": "report.write_to('otel')",
 }
 """What a user may ask of the core that needs a wing."""

@@ -1,4 +1,4 @@
-// Lets a search for an option of the command line, such as --until-decided, find it by its words.
+// Lets a search for an option of the command line, such as --fail-under, find it by its words.
 // The search engine reads a hyphen before a word as "without this word".
 (() => {
   const QUERY = 2; // the type of the message that asks the worker for results

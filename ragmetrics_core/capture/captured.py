@@ -13,7 +13,7 @@ from ragmetrics_core.data import Ledger, Sample
 from ragmetrics_core.models.judge_work import as_judge_work
 
 if TYPE_CHECKING:
-    from ragmetrics_core.engine.arguments import EvaluateSettings
+    from ragmetrics_core.engine.evaluation import RunSettings
     from ragmetrics_core.engine.progress import Show
     from ragmetrics_core.engine.resolve import JudgeLike
     from ragmetrics_core.engine.run import Metrics
@@ -289,7 +289,7 @@ class Captured(Generic[Run]):
         *,
         judge: object = None,
         progress: Show = None,
-        **settings: Unpack[EvaluateSettings],
+        **settings: Unpack[RunSettings],
     ) -> Report:
         """Score what was captured, as ``ragmetrics_core.evaluate`` does.
 
@@ -314,7 +314,7 @@ class Captured(Generic[Run]):
         *,
         judge: object = None,
         progress: Show = False,
-        **settings: Unpack[EvaluateSettings],
+        **settings: Unpack[RunSettings],
     ) -> Report:
         """Score what was captured, without blocking the event loop.
 

@@ -41,7 +41,7 @@ from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.gates import Gate, UntilDecided, parse_gate
+from ragmetrics_core.reporting.gates import Gate, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.report import JsonlWriter, Report
@@ -65,8 +65,6 @@ class _Plan:
         options: What was typed.
         metrics: The metrics.
         gates: Means that must be reached, e.g. adherence=0.8.
-        until: How the run stops once its gates are decided; None for a run over all
-            rows.
         source: The samples.
         judge: The judge of all metrics; None for each metric's own, else the usual one.
     """
@@ -74,7 +72,6 @@ class _Plan:
     options: argparse.Namespace
     metrics: tuple[Metric, ...]
     gates: list[Gate]
-    until: UntilDecided | None
     source: Source
     judge: Judge | None
 
@@ -193,7 +190,6 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     metrics = metrics_with_settings(names, options.settings)
     metric_names = [metric.name for metric in metrics]
     gates = [parse_gate(text, metric_names) for text in options.fail_under]
-    stopping_rule = _stopping_rule(options)
     # A gate such as adherence=0.8@language is decided for each language by itself: its
     # ``by`` is "language", a key of the metadata. The source refuses a key that no
     # sample has.
@@ -202,7 +198,7 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     judge = None  # each metric's own
     if options.judge or options.api_base or options.api_key_env:
         judge = chosen_judges.judge_from(options.judge, options)
-    return _Plan(options, tuple(metrics), gates, stopping_rule, source, judge)
+    return _Plan(options, tuple(metrics), gates, source, judge)
 
 
 def _dry_run(plan: _Plan) -> int:
@@ -261,9 +257,6 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
         concurrency=options.concurrency,
         store=shared.store(options),
         limits=budget,
-        until=plan.until,
-        # Only with --until-decided do the gates end the run early.
-        gates=plan.gates if plan.until else (),
         batch=options.batch or options.wait,  # --wait is --batch that waits
     )
     run.check_prices()
@@ -356,8 +349,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     run, options = measured.run, plan.options
     facts = _facts(plan, run)
     summary = measured.score_tally.summary(run=facts)
-    # with --until-decided the run itself has decided the gates
-    decisions = facts.decisions or shared.decide_gates(plan.gates, summary, options)
+    decisions = shared.decide_gates(plan.gates, summary, options)
     exit_code = _exit_code(run, summary, decisions)
     if not run.interrupted:  # else the numbers are of a part of the samples
         text = markdown(summary, facts, decisions, exit_code)
@@ -435,20 +427,6 @@ def _lines_on_answering(measured: _Measured, summary: Summary) -> list[str]:
     for answering in answerings_of(measured.kept_results or (), summary):
         lines += str(answering).splitlines()
     return lines
-
-
-def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
-    """Return how the run stops once its gates are decided; None if it judges every row."""
-    if not options.until_decided:
-        return None
-    return UntilDecided(
-        alpha=options.alpha,
-        seed=options.seed,
-        max_samples=options.max_samples,
-        margin=options.margin,
-        min_scored=options.min_scored,
-        cluster=options.cluster,
-    )
 
 
 def fill_in(options: argparse.Namespace) -> None:

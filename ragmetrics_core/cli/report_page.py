@@ -17,9 +17,7 @@ from ragmetrics_core.reporting.gates import parse_gate
 from ragmetrics_core.reporting.glance import glance_of
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.screen import screen_lines
-from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import markdown
 
 _NAMELESS = ("", "..")  # the name of the working folder, and of the one above
@@ -72,7 +70,10 @@ def run(options: argparse.Namespace) -> int:
     reports = [results_at(path) for path in options.files]
     report, warnings = _report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
-    summary, decisions = _summary_and_decisions(report, options)
+    gates = [parse_gate(text, report.metrics) for text in options.fail_under]
+    keys_of_slices = {gate.by for gate in gates if gate.by}
+    summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
+    decisions = shared.decide_gates(gates, summary, options)
     exit_code = shared.exit_code_of_run(summary, decisions)
     text = markdown(summary, report.run, decisions, exit_code)
     shared.write_job_summary(options, text)
@@ -97,23 +98,6 @@ def run(options: argparse.Namespace) -> int:
         lines += explain_lines(glance, summary, report.run, remarks)
     show_screen([*lines, *pushed])
     return exit_code
-
-
-def _summary_and_decisions(
-    report: Report, options: argparse.Namespace
-) -> tuple[Summary, Sequence[Decision]]:
-    """Return the numbers of a report, and what its gates decide.
-
-    The gates of ``--fail-under`` are decided by the numbers. Example: a mean of .75 fails
-    a gate of .8. Without any, a run that stopped when its gates were decided keeps those
-    decisions.
-    """
-    gates = [parse_gate(text, report.metrics) for text in options.fail_under]
-    keys_of_slices = {gate.by for gate in gates if gate.by}
-    summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
-    if not gates:
-        return summary, report.decisions
-    return summary, shared.decide_gates(gates, summary, options)
 
 
 def _report(

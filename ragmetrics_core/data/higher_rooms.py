@@ -34,8 +34,6 @@ _DEFERRED_NAMES = {
     "ParquetReport": _DeferredName(
         "scale.parquet_report", "ParquetReport", "reading results of a Scorer"
     ),
-    # evaluate(until=)
-    "Decider": _DeferredName("sequential.until", "Decider", "a run until decided"),
     # Report.write_to a target by its name
     "target_named": _DeferredName(
         "traces.targets", "target_named", "writing onto traces"

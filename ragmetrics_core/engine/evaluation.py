@@ -1,11 +1,10 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Literal, Unpack
 
 from ragmetrics_core.data import (
     Columns,
-    Sample,
     SampleResult,
     SettingError,
     columns_by_field,
@@ -16,9 +15,16 @@ from ragmetrics_core.engine.run import Metrics, Run, astream, stream
 from ragmetrics_core.engine.sample_sources import Samples
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
-from ragmetrics_core.reporting.gates import Gate, Until
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Input
+
+
+class RunSettings(Columns, total=False):
+    """Arguments of ``evaluate`` that others hand on, for editors and type checkers."""
+
+    concurrency: int
+    store: StoreLike
+    limits: Limits | None
 
 
 def iter_results(
@@ -29,21 +35,18 @@ def iter_results(
     concurrency: int = 32,
     store: StoreLike = None,
     limits: Limits | None = None,
-    until: Until = None,
-    gates: Sequence[Gate | str] | str = (),
     progress: Show = False,
     **columns: Unpack[Columns],  # all their names: editors complete them
 ) -> Iterator[SampleResult]:
     """Evaluate samples and yield their results in input order, in bounded memory.
 
     Arguments and errors are those of ``evaluate``. Samples are read while the caller
-    consumes results, a bounded number ahead. With ``until`` the samples of a list are
-    judged in a random order, and the log says what was decided. What an iterator of
+    consumes results, a bounded number ahead. What an iterator of
     samples raises comes at the end, behind the results of the rows before it. Example:
     a million rows of a generator: once the first row is judged, its result comes before
     one more row is read, and the rows are never all in memory.
     """
-    run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
+    run = Run(metrics, judge, concurrency, store, limits)
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=iter_results.__annotations__)
     results = stream(run, samples, progress=progress, columns=column_by_field)
@@ -67,8 +70,6 @@ def evaluate(
     concurrency: int = 32,
     store: StoreLike = None,
     limits: Limits | None = None,
-    until: Until = None,
-    gates: Sequence[Gate | str] | str = (),
     progress: Show = None,
     batch: bool | Literal["wait"] = False,
     **columns: Unpack[Columns],  # all their names: editors complete them
@@ -90,11 +91,6 @@ def evaluate(
         limits: Caps on calls, money and time, and calls and tokens per minute. A cap
             that is reached ends the run with everything done until then; what it cut
             off counts as not judged.
-        until: ``"decided"``, or its settings. Rows are then judged in a drawn order
-            until the gates are decided. What has started by then is finished and
-            included. Iterators are taken in their own order, which must be random.
-        gates: With ``until``, the mean scores that metrics are to reach, e.g.
-            ``["adherence=0.8"]``; see ``report.decisions``.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a
             callable gets the progress.
         batch: Ask in batches, which services such as OpenAI's answer within a day at
@@ -139,8 +135,6 @@ def evaluate(
             concurrency,
             store,
             budget,
-            until=until,
-            gates=gates,
             batch=bool(batch),
         )
         results = list(stream(run, samples, progress=progress, columns=column_by_field))
@@ -157,8 +151,6 @@ async def aevaluate(
     concurrency: int = 32,
     store: StoreLike = None,
     limits: Limits | None = None,
-    until: Until = None,
-    gates: Sequence[Gate | str] | str = (),
     progress: Show = False,
     **columns: Unpack[Columns],  # all their names: editors complete them
 ) -> Report:
@@ -170,7 +162,7 @@ async def aevaluate(
     """
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=aevaluate.__annotations__)
-    run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
+    run = Run(metrics, judge, concurrency, store, limits)
     results = [
         result
         async for result in astream(
@@ -182,22 +174,6 @@ async def aevaluate(
 
 def report_of(run: Run, results: Sequence[SampleResult]) -> Report:
     """Return the report of a run that has ended, with its results in input order."""
-    run_input = Input.of_samples(_samples_of_input(run, results))
+    run_input = Input.of_samples(row.sample for row in results)
     facts = run.facts.model_copy(update={"inputs": (run_input,)})
     return Report(results=results, run=facts)
-
-
-def _samples_of_input(
-    run: Run, results: Iterable[SampleResult]
-) -> Iterable[Sample | None]:
-    """Return the samples that a run was given, as far as they are known.
-
-    A run with gates may stop before it has judged all samples. Example: it stops after
-    40 of 1,000 samples. If the samples came as a list, all 1,000 are returned. If they
-    came from an iterator, nothing is known of the others: the 40 are returned.
-    """
-    if run.decider is not None:  # it stops the run once the gates are decided
-        listed_samples = run.decider.samples  # None: they came from an iterator
-        if listed_samples is not None:
-            return listed_samples
-    return (row.sample for row in results)

@@ -15,14 +15,13 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
     Sized,
 )
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import (
     LimitReached,
@@ -56,12 +55,10 @@ from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike, resolve_store
-from ragmetrics_core.reporting.gates import Gate, Until, UntilDecided
-from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
+from ragmetrics_core.reporting.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from ragmetrics_core.scale.batches import ParkingStore
-    from ragmetrics_core.sequential.until import Decider
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -96,8 +93,6 @@ class Run:
             report whose run ended early; "" if they are complete.
         batch_store: The store of a run in batches. It holds requests back, to send many
             of them at once. None in a run that sends each by itself.
-        decider: Ends the run as soon as its gates are decided; None for a run over all
-            rows.
     """
 
     def __init__(
@@ -108,8 +103,6 @@ class Run:
         store: StoreLike,
         limits: Limits | Budget | None = None,
         *,
-        until: Until = None,
-        gates: Sequence[Gate | str] | str = (),
         batch: bool = False,
     ) -> None:
         """Check the settings, and open the judges' sessions; nothing is judged yet.
@@ -122,15 +115,13 @@ class Run:
             limits: What the run may spend. A run in batches goes through its samples
                 several times, a ``Run`` each time: each later one is given the budget
                 of the first, and so cannot spend more than is left.
-            until: Ends the run as soon as its gates are decided; None for a run over
-                all rows.
-            gates: What the metrics' means are to reach, such as "adherence=0.8".
             batch: Whether requests are held back, and sent many at once.
         """
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
-        _check_settings(
-            self._budget.limits, concurrency, batch=batch, until=until, gates=gates
-        )
+        if concurrency < 1:
+            raise SettingError(f"concurrency must be at least 1, got {concurrency}")
+        if batch and self._budget.limits.requests_per_minute:
+            raise SettingError("batches know no limits per minute: leave them out")
         self._started_at = time.monotonic()
         self._date = _now()
         self.metrics = choose_metrics(metrics)
@@ -152,9 +143,6 @@ class Run:
         # By the row's index in the input: the results that the run's caller has not
         # got yet. An interrupt finds them here, whatever it interrupted.
         self._results: dict[int, SampleResult] = {}
-        self.decider = (
-            None if until is None else _make_decider(until, gates, self.metrics)
-        )
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
         """Open the judges' sessions for this run."""
@@ -219,12 +207,6 @@ class Run:
         details_by_judge = {
             judge.session.name: judge.session.details for judge in self._judging.judges
         }
-        # only of a run that ends as soon as its gates are decided
-        notes: tuple[str, ...] = ()
-        decisions: tuple[SequentialDecision, ...] = ()
-        if self.decider is not None:
-            notes = (self.decider.note,)
-            decisions = self.decider.decisions
         addresses_by_judge: dict[str, tuple[str, ...]] = {}
         for judge in self.judges:
             addresses = addresses_of(judge)
@@ -246,8 +228,6 @@ class Run:
             concurrency=self.concurrency,
             interrupted=self.interrupted,
             stopped=self.stopped,
-            notes=notes,
-            decisions=decisions,
         )
 
     @property
@@ -274,20 +254,16 @@ class Run:
             columns: For rows, by field of the sample: the column that holds it, or a
                 function that returns it.
         """
-        self._note_part(samples)  # why they are only a part of all samples, if they are
+        # samples of a report whose run ended early are only a part; the report says so
+        self.why_part = self.why_part or getattr(samples, "why_part", "")
         # what an earlier evaluation by this run left, if its caller went before its end
         self._started.clear()
         self._results.clear()
         rows = self._until_source_fails(
             warn_of_doubles(iterate_samples(samples, columns))
         )
-        # each row with its index in the input, in the order of judging
-        numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
-        if self.decider is not None:  # it draws the rows of a list at random
-            is_list = isinstance(samples, Sized)
-            numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
         self._judging.check_signatures(self.metrics)
-        for index, row in numbered_rows:
+        for index, row in enumerate(rows):
             if self._is_over():
                 break
             self._started.append(submit(self._judge(index, row)))
@@ -306,20 +282,12 @@ class Run:
     def _results_to_take(self) -> Iterator[Future[SampleResult]]:
         """Yield the results that are taken before one more row starts.
 
-        A slow row delays all behind it, and many of these are judged meanwhile. A run
-        with gates judges only a few meanwhile, since the slow row may decide the gates.
-        It takes no result early: so equal runs decide after equal rows, whatever their
-        timing.
+        A slow row delays all behind it, and many of these are judged meanwhile.
         """
-        most_not_taken = self.most_rows
-        n_early = 0
-        if self.decider is None:
-            most_not_taken = max(AHEAD, self.most_rows)
-            n_early = _RESULTS_BEFORE_A_ROW
-        for _ in range(n_early):
+        for _ in range(_RESULTS_BEFORE_A_ROW):
             if self._started and self._started[0].done():
                 yield self._started[0]
-        while len(self._started) >= most_not_taken:
+        while len(self._started) >= max(AHEAD, self.most_rows):
             yield self._started[0]
 
     def _until_source_fails(
@@ -343,35 +311,19 @@ class Run:
             self.source_error = error
             logger.error("%s", self.stopped)  # its words may hold texts
 
-    def _note_part(self, samples: Samples) -> None:
-        """Note why the samples are only a part of all, if they are.
-
-        Raises:
-            SettingError: If they are, and the run is to decide gates.
-        """
-        # The samples of a report whose run ended early are a part; the report says so.
-        self.why_part = self.why_part or getattr(samples, "why_part", "")
-        if self.why_part and self.decider is not None:
-            raise SettingError(
-                "no gate can be decided on a part of the samples while the run goes on:"
-                f" {self.why_part}; give the rows that it was made of"
-            )
-
     def _is_over(self) -> bool:
         """Whether the run ends here: no further row shall start.
 
-        It ends once its gates are decided, a limit is reached, or a judge that never
-        answered says that it never will.
+        It ends once a limit is reached, or a judge that never answered says that it
+        never will.
         """
-        if self.decider is not None and self.decider.done:
-            return True
         is_past_deadline = self._budget.remaining == 0.0
         if is_past_deadline:
             self._budget.expire()
         return self._budget.reached is not None or self._judging.refused is not None
 
     def take(self, result: SampleResult) -> SampleResult:
-        """Take the next row's result, which may decide the gates of the run.
+        """Take the next row's result.
 
         Raises:
             JudgeUnavailable: If a judge has never answered and says that it never will.
@@ -382,8 +334,6 @@ class Run:
         refusal = self._judging.refused
         if refusal is not None and not self._judging.was_paid:
             raise refusal
-        if self.decider is not None:
-            self.decider.take(result)
         return result
 
     def hand_on(self, result: SampleResult) -> SampleResult:
@@ -475,41 +425,6 @@ def _is_judge_chosen_for_all(judge: JudgeLike, metrics: Iterable[Metric]) -> boo
     return all(
         is_judge_chosen(judge, metric.model) for metric in metrics if metric.asks_judge
     )
-
-
-def _check_settings(
-    limits: Limits,
-    concurrency: int,
-    *,
-    batch: bool,
-    until: Until,
-    gates: Sequence[Gate | str] | str,
-) -> None:
-    """Refuse, by ``SettingError``, settings that are too low or do not go together."""
-    if concurrency < 1:
-        raise SettingError(f"concurrency must be at least 1, got {concurrency}")
-    if batch and (until is not None or limits.requests_per_minute):
-        raise SettingError(
-            "batches know neither until= nor limits per minute: leave them out"
-        )
-    if gates and until is None:
-        raise SettingError(
-            'gates= end a run until="decided"; of a run over all rows ask'
-            ' ragmetrics_core.decide("adherence=0.8", report)'
-        )
-
-
-def _make_decider(
-    until: UntilDecided | Literal["decided"],
-    gates: Sequence[Gate | str] | str,
-    metrics: Sequence[Metric],
-) -> "Decider":
-    """Make the decider, which ends a run as soon as its gates are decided.
-
-    Its package is optional, and so imported only here.
-    """
-    decider: Decider = import_deferred("Decider")(until, gates, metrics)
-    return decider
 
 
 def stream(

@@ -488,7 +488,6 @@ def draw(report: Report, metric: str, count: int, *, seed: int) -> list[dict[str
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    _refuse_run_until_decided(report)
     scored_samples = list(_ScoredRun(report, metric).scored.values())
     n_scored = len(scored_samples)
     if not 1 <= count <= n_scored:
@@ -509,18 +508,6 @@ def draw(report: Report, metric: str, count: int, *, seed: int) -> list[dict[str
         }
         for drawn in scored_samples[:count]
     ]
-
-
-def _refuse_run_until_decided(report: Report) -> None:
-    """Raise ``InputError`` for a run that stopped once its gates were decided.
-
-    It stopped where its scores were clear, so its rows are no random sample.
-    """
-    if report.decisions:  # no other run has any
-        raise InputError(
-            "a run until decided cannot be labelled for calibration, nor be calibrated:"
-            " which rows it judged depends on their scores; judge all of its rows"
-        )
 
 
 def calibrate(
@@ -552,7 +539,6 @@ def calibrate(
     Source:
         PPI++: Angelopoulos, Duchi & Zrnic (2023), arXiv:2311.01453.
     """
-    _refuse_run_until_decided(report)
     run = _ScoredRun(report, metric)
     _refuse_labels_of_others(run, report, metric, labels)
     label_by_id = _labels_with_votes(labels)

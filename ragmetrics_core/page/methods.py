@@ -240,8 +240,7 @@ def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
         numbers.interval.method for numbers in summary.metrics if numbers.interval
     )
     if methods:
-        kind = _kind_of_intervals(summary)
-        yield f"{kind} for the {summary.caption}; method: {'; '.join(methods)}."
+        yield f"Intervals are at 95 % for the {summary.caption}; method: {'; '.join(methods)}."
     for numbers in summary.metrics:
         if numbers.uncertain:
             yield (
@@ -257,13 +256,6 @@ def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
             f"Undefined and failed results ({n_without_score}) stand outside the means"
             " and are counted."
         )
-
-
-def _kind_of_intervals(summary: Summary) -> str:
-    """Name the intervals; the bounds of a run that stopped early hold at each look."""
-    if summary.decisions:
-        return "Bounds (Waudby-Smith & Ramdas 2024) are"
-    return "Intervals are at 95 %"
 
 
 def quotes_of_cards(run: RunFacts) -> list[str]:

@@ -46,8 +46,7 @@ class AnsweringShare(Frozen):
     interval: Interval | None = Field(
         default=None,
         description=(
-            "95 % interval of the share: Wilson, over clusters t; None without samples,"
-            " and of a run until decided"
+            "95 % interval of the share: Wilson, over clusters t; None without samples"
         ),
     )
 
@@ -133,12 +132,7 @@ class Answering(Frozen):
         return element("pre", [str(self)])
 
 
-def count_answering(
-    results: Iterable[SampleResult],
-    metric: str,
-    *,
-    has_intervals: bool = True,
-) -> Answering:
+def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
     """Count the cases of answering over the rows of a report.
 
     The case of a row says whether its contexts were enough, and whether the application
@@ -148,8 +142,6 @@ def count_answering(
     Args:
         results: The rows.
         metric: Full name of the metric of sufficiency.
-        has_intervals: False for a run that stopped early because of its scores: its rows
-            are no random sample.
 
     Raises:
         SettingError: If a result of the metric says nothing of sufficiency.
@@ -171,23 +163,19 @@ def count_answering(
         metric=metric,
         cases=n_by_case,
         without_case=n_rows - sum(n_by_case.values()),
-        answered=_share(clusters["answered"], clusters["over_declined"], has_intervals),
-        rightly_declined=_share(
-            clusters["rightly_declined"], clusters["unbacked"], has_intervals
-        ),
+        answered=_share(clusters["answered"], clusters["over_declined"]),
+        rightly_declined=_share(clusters["rightly_declined"], clusters["unbacked"]),
     )
 
 
-def _share(
-    held: Sequence[int], others: Sequence[int], has_interval: bool
-) -> AnsweringShare:
+def _share(held: Sequence[int], others: Sequence[int]) -> AnsweringShare:
     """Compute the share of one case among two, given by the clusters of their rows."""
     values = [1.0] * len(held) + [0.0] * len(others)
     return AnsweringShare(
         count=len(held),
         total=len(values),
         share=mean(values),
-        interval=mean_interval(values, [*held, *others]) if has_interval else None,
+        interval=mean_interval(values, [*held, *others]),
     )
 
 
@@ -200,7 +188,7 @@ def answerings_of(results: Sequence[SampleResult], summary: Summary) -> list[Ans
         if isinstance(result.evidence, Sufficed)
     }
     return [
-        count_answering(results, numbers.metric, has_intervals=not summary.decisions)
+        count_answering(results, numbers.metric)
         for numbers in summary.metrics
         if numbers.metric in names
     ]

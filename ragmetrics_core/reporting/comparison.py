@@ -27,6 +27,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.diagnosis import STAGES, Stage, diagnose
+from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought
 from ragmetrics_core.reporting.metric_change import (
     VERDICTS,
@@ -41,8 +42,7 @@ from ragmetrics_core.reporting.pairing import (
     differences,
     match,
 )
-from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.stopping import MIN_SCORED, ROUNDING, Outcome
+from ragmetrics_core.reporting.run_facts import Decision, Outcome
 
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
@@ -458,11 +458,6 @@ def _differing(
         names: The metrics that are compared.
     """
     phrases = _differing_rows(matched)
-    if before.decisions or after.decisions:
-        phrases.append(
-            "a run stopped when its gates were decided, so its rows were chosen by their"
-            " scores"
-        )
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
     phrases += _differing_addresses(before, after)
@@ -542,8 +537,6 @@ def _why_stopped(before: Report, after: Report) -> str:
     reasons = []
     for which, report in (("first", before), ("second", after)):
         why = report.run.ended_early
-        if not why and report.decisions:
-            why = "its gates were decided"
         if why:
             reasons.append(f"the {which} run ended early: {why}")
     return "; ".join(reasons)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ragmetrics_core.data import (
     Frozen,
     SettingError,
-    Settings,
     Share,
     did_you_mean,
     find_metric,
@@ -24,21 +23,20 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.reporting.groups import GroupBy
-from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.run_facts import Decision, Outcome
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.stopping import (
-    MIN_ANSWERED,
-    MIN_SCORED,
-    ROUNDING,
-    On,
-    Outcome,
-    SequentialGate,
-    check_share,
-)
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
+
+MIN_SCORED = 0.95
+"""Share of all rows that must be scored for a gate to be decided."""
+
+MIN_ANSWERED = 0.5
+"""Share of the answers that must not decline for a gate to be decided."""
+
+ROUNDING = 1e-9
+"""Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
 
 ANSWERED = "answered"
 """The name of the gate on the share of answers that do not decline."""
@@ -85,11 +83,6 @@ class Gate(Frozen):
     )
 
     @property
-    def is_mean(self) -> bool:
-        """Whether it is held against the mean of a metric."""
-        return self.above is None and self.metric != ANSWERED
-
-    @property
     def name(self) -> str:
         """What is held, e.g. "context_adherence" or "share(context_adherence>0.5)"."""
         if self.above is None:
@@ -100,75 +93,6 @@ class Gate(Frozen):
         return f"{self.name}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
 
 
-class UntilDecided(Settings):
-    """How a run stops as soon as its gates are decided."""
-
-    on: On = Field(
-        default="interval",
-        description=(
-            "the gates speak of samples like these; or ``point``: of these rows"
-        ),
-    )
-    alpha: float = Field(default=0.05, description="risk of a wrong decision")
-    margin: Share = Field(
-        default=0.0,
-        description="a mean so far below its threshold may pass",
-    )
-    min_samples: int = Field(default=10, description="samples scored before a decision")
-    max_samples: int | None = Field(
-        default=None, ge=1, description="end undecided after so many rows"
-    )
-    min_scored: Share = Field(
-        default=MIN_SCORED,
-        description="share of the rows looked at that must be scored",
-    )
-    seed: int = Field(
-        default=0,
-        description="of the order in which rows are taken; another one is another look",
-    )
-    cluster: GroupBy = Field(
-        default="auto",
-        repr=False,
-        description="which samples belong together; with ``point`` each stands alone",
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        self.gate(0.5)  # any threshold: the test refuses settings that do not fit
-        return self
-
-    def gate(
-        self,
-        at_least: float,
-        *,
-        rows: int = 1,
-        gates: int = 1,
-        largest_cluster: int = 1,
-    ) -> SequentialGate:
-        """Make the test of one gate.
-
-        Args:
-            at_least: The mean to reach.
-            rows: Rows of the run.
-            gates: How many gates decide the run together.
-            largest_cluster: Rows of the largest cluster.
-        """
-        return SequentialGate(
-            at_least,
-            margin=self.margin,
-            alpha=self.alpha,
-            population=rows if self.on == "point" else None,
-            largest_cluster=largest_cluster,
-            gates=gates,
-            min_samples=self.min_samples,
-            min_scored=self.min_scored,
-        )
-
-
-Until = UntilDecided | Literal["decided"] | None
-"""Whether a run stops as soon as its gates are decided, and how; None judges all."""
-
-
 class _Measure(NamedTuple):
     """What is held against a threshold, with what it may be for samples like these."""
 
@@ -177,7 +101,6 @@ class _Measure(NamedTuple):
     high: float
     rows: str  # how many rows it is of, in words
     noun: str  # "mean" or "share"
-    interval: str = "95 % interval"  # of a run that stopped early: "bounds"
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
@@ -263,8 +186,10 @@ def decide(
             'decide() takes a gate, then a report: decide("adherence=0.8", report); got'
             f" {type(gate).__name__}, then {type(measured).__name__}"
         )
-    check_share("min_scored", min_scored)
-    check_share("min_answered", min_answered)
+    shares = {"min_scored": min_scored, "min_answered": min_answered}
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise SettingError(f"{name} is a share from 0 to 1; got {share}")
     names: Sequence[str]
     if isinstance(measured, Summary):
         names = [numbers.metric for numbers in measured.metrics]
@@ -311,11 +236,10 @@ class _Rule(NamedTuple):
         outcome: Outcome = "passed"
         if measure.value < threshold - ROUNDING:
             outcome = "failed"
-        # a run that stopped early chose its rows by their scores: its bounds decide
         decider = measure.noun
-        if self.strict or summary.decisions:
+        if self.strict:
             outcome = by_bounds
-            decider = "interval" if self.strict else measure.interval
+            decider = "interval"
         words = f"{_words(measure, outcome, threshold)}; the {decider} decides"
         if by_bounds == "undecided":
             words += f", {measure.rows} cannot tell it from {threshold:g}"
@@ -328,11 +252,7 @@ class _Rule(NamedTuple):
         if self.gate.metric == ANSWERED:
             return self._why_not_asked(summary)
         numbers = summary[self.gate.metric]
-        return (
-            self._why_too_few(numbers, summary)
-            or self._why_declined(summary)
-            or _why_without_bounds(numbers, summary, self.gate)
-        )
+        return self._why_too_few(numbers, summary) or self._why_declined(summary)
 
     def _why_not_asked(self, summary: Summary) -> str:
         """Why the answered share says too little; "" if it is known of enough rows."""
@@ -384,9 +304,7 @@ class _Rule(NamedTuple):
             low = min(numbers.interval.low, (numbers.worst or numbers.interval).low)
             high = max(numbers.interval.high, (numbers.best or numbers.interval).high)
         rows = count_in_words(numbers.count, "row")
-        # bounds hold at whatever row a run stops; a 95 % interval does not
-        kind = "bounds" if summary.decisions else "95 % interval"
-        return _Measure(mean, low, high, rows, "mean", kind)
+        return _Measure(mean, low, high, rows, "mean")
 
 
 def _share_of(n_held: int, n_rows: int) -> _Measure:
@@ -396,20 +314,6 @@ def _share_of(n_held: int, n_rows: int) -> _Measure:
     return _Measure(n_held / n_rows, low, high, rows, "share")
 
 
-def _why_without_bounds(numbers: MetricSummary, summary: Summary, gate: Gate) -> str:
-    """Why a run that stopped early says nothing of a gate; "" if it does."""
-    if not summary.decisions:
-        return ""
-    has_bounds = numbers.interval is not None and gate.is_mean
-    is_of_samples = summary.decisions[0].on == "interval"
-    if has_bounds and is_of_samples:
-        return ""
-    return (
-        "this run stopped when its gates were decided, and has no bounds that answer"
-        " this"
-    )
-
-
 def _words(measure: _Measure, outcome: Outcome, threshold: float) -> str:
     """Say what a gate came to, e.g. "reaches 0.8: mean 0.854 of 60 rows, …"."""
     value = number_in_words(measure.value, threshold)
@@ -417,7 +321,7 @@ def _words(measure: _Measure, outcome: Outcome, threshold: float) -> str:
     high = number_in_words(measure.high, threshold)
     return (
         f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of {measure.rows},"
-        f" {measure.interval} {low}–{high}"
+        f" 95 % interval {low}–{high}"
     )
 
 

@@ -22,9 +22,8 @@ from ragmetrics_core.reporting.diagnosis import (
     Stage,
     diagnose,
 )
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.run_facts import Decision, Outcome, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.stopping import Outcome
 
 FEW_ROWS = 30
 """Fewer rows than this show faults, and decide little."""

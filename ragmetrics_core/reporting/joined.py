@@ -39,9 +39,7 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         names: What each is called in a message, e.g. its file.
 
     Raises:
-        SettingError: If a metric was not measured in the same way in all of them. Or if
-            a run stopped early, as soon as it was clear whether its mean scores reach
-            their gates: the bounds of such a mean hold for the rows of that run alone.
+        SettingError: If a metric was not measured in the same way in all of them.
     """
     _refuse_what_cannot_be_joined(reports, names)
     all_rows = chain.from_iterable(report.results for report in reports)
@@ -80,9 +78,7 @@ def _refuse_what_cannot_be_joined(
 ) -> None:
     """Raise ``SettingError`` for reports that one page cannot show together.
 
-    There are two kinds. A run stopped early, as soon as its gates (means to reach) were
-    decided. Or two runs measured a metric in different ways, such as with a prompt of
-    another version.
+    They measured a metric in different ways, such as with a prompt of another version.
 
     Args:
         reports: The reports.
@@ -91,11 +87,6 @@ def _refuse_what_cannot_be_joined(
     # the metric's signature, and the name of the report that had it first
     first_by_metric: dict[str, tuple[object, str]] = {}
     for report, name in zip(reports, names, strict=True):
-        if report.decisions:
-            raise SettingError(
-                f"{name} stopped when its gates were decided, and its bounds speak for"
-                " its own rows alone; make a page of it alone"
-            )
         for metric, signature in report.run.metrics.items():
             first_signature, first_name = first_by_metric.setdefault(
                 metric, (signature, name)

@@ -32,7 +32,7 @@ from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.results import Signature
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
-FORMAT = 4
+FORMAT = 5
 _KNOWS_MISSING = 4
 """From this number on ``[]`` says that nothing was found; before it also said nothing."""
 _MAGIC = "ragmetrics_report"
@@ -188,7 +188,7 @@ class _ReportContent:
                 self._run = header.model_copy(update=_UNFINISHED)
                 self._tells_missing = value[_MAGIC] >= _KNOWS_MISSING
             elif isinstance(value, Mapping) and self._run and _is_closing_line(value):
-                self._run = validate_data(RunFacts, value["run"], place)
+                self._run = _run_facts(value["run"], place)
                 self._number_of_closing_line = line_number
             else:
                 self._take_row(place, value)
@@ -249,10 +249,6 @@ class _ReportContent:
         changes: dict[str, object] = {"notes": tuple(notes)}
         if reason:
             changes["stopped"] = run.stopped or reason
-            # what was decided on all rows does not hold for a part of them
-            changes["decisions"] = tuple(
-                decision.undecided(reason) for decision in run.decisions
-            )
         return run.model_copy(update=changes), rows
 
 
@@ -272,8 +268,7 @@ class _BrokenLine(Exception):
 def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -> str:
     """Say why rows are not all those of their run; "" if they are.
 
-    Rows and their numbers are held against the rows of the run's inputs. A run that
-    stopped when its gates were decided has judged at least the rows that decided them.
+    Rows and their numbers are held against the rows of the run's inputs.
 
     Args:
         rows: The rows, each once.
@@ -283,11 +278,6 @@ def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -
     numbers_of_rows = {row.index for row in rows}
     if len(numbers_of_rows) < len(rows):
         return "different rows of its file have the same index"
-    if run.decisions:
-        n_rows = max(decision.decided_at or 0 for decision in run.decisions)
-        if len(rows) + n_broken < n_rows:
-            return f"only {len(rows):,} of at least {n_rows:,} rows are in the file"
-        return ""
     highest = max(numbers_of_rows, default=-1)
     n_rows = highest + 1
     rows_of_inputs = [source.rows for source in run.inputs if source.rows is not None]
@@ -384,7 +374,16 @@ def _run_of_header(header: Mapping[str, object], place: str) -> RunFacts:
             f"{place}: this version reads formats 1 to {FORMAT}; read the report with a"
             " newer ragmetrics"
         )
-    return validate_data(RunFacts, header.get("run", {}), place)
+    return _run_facts(header.get("run", {}), place)
+
+
+def _run_facts(value: Any, place: str) -> RunFacts:
+    """The facts of a run; up to number 4 a run could stop once its gates were decided."""
+    run = validate_data(RunFacts, value, place)
+    if not value.get("decisions") or run.stopped:
+        return run
+    why = "it stopped when its gates were decided, so its rows were chosen by scores"
+    return run.model_copy(update={"stopped": why})
 
 
 def validate_data(model: type[M], value: Any, place: str) -> M:

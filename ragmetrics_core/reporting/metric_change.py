@@ -11,11 +11,11 @@ from pydantic import Field
 
 from ragmetrics_core.data import Frozen, MetricResult
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.reporting.gates import ROUNDING
 from ragmetrics_core.reporting.groups import GroupBy, group_of, numbering
 from ragmetrics_core.reporting.pairing import Pair, Part
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.stopping import ROUNDING
 
 Bounds = tuple[float, float]
 Verdict = Literal["worse", "cannot tell", "better", "same", "identical"]

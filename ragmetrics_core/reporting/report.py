@@ -28,7 +28,7 @@ from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
 from ragmetrics_core.reporting.groups import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import (
     MetricSummary,
     Summary,
@@ -150,14 +150,6 @@ class Report:
         )
 
     @property
-    def decisions(self) -> tuple[SequentialDecision, ...]:
-        """What was decided of each gate while the run went on.
-
-        Empty for a run that was not until decided.
-        """
-        return self.run.decisions
-
-    @property
     def usage(self) -> Usage:
         """What all results cost together.
 
@@ -222,16 +214,13 @@ class Report:
 
         Returns:
             The four cases, the uncertain beside them, and two shares with intervals;
-            ``print`` shows them as a table. Of a run until decided the shares have no
-            intervals.
+            ``print`` shows them as a table.
 
         Raises:
             SettingError: If the metric was not measured, or says nothing of
                 sufficiency.
         """
-        return count_answering(
-            self.results, self._full_name(metric), has_intervals=not self.decisions
-        )
+        return count_answering(self.results, self._full_name(metric))
 
     def what_if(self, metric: str = "context_utilization") -> WhatIf:
         """Work out what fewer chunks, or a perfect order, would have scored.
@@ -365,13 +354,11 @@ class Report:
             path: The file to write; an existing one is replaced. Texts over 20 kB are
                 cut with a note.
             cluster: Which samples belong together, as in ``summary``.
-            decisions: What gates decide of this report; the page begins with it. A run
-                until decided has its own.
+            decisions: What gates decide of this report; the page begins with it.
         """
         from ragmetrics_core.reporting.glance import glance_of
 
         summary = self.summary(cluster=cluster)
-        decisions = decisions or self.decisions
         glance = glance_of(self.results, summary, self.run, decisions)
         shown = self.shown()
         import_deferred("write_page")(path, shown.results, summary, shown.run, glance)
@@ -410,7 +397,6 @@ class Report:
         # few runs ask for it, and an import of the core shall be cheap
         from ragmetrics_core.reporting.glance import glance_of
 
-        decisions = decisions or self.decisions
         return glance_of(self.results, self.summary(), self.run, decisions)
 
     def __str__(self) -> str:

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field
 
 from ragmetrics_core.data import Frozen, Sample, Share, Signature
-from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.stopping import On, Outcome
+
+Outcome = Literal["passed", "failed", "undecided"]
 
 
 def texts_of(sample: Sample | None) -> str:
@@ -74,48 +74,6 @@ class Decision(Frozen):
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.sentence}"
-
-
-class SequentialDecision(Decision):
-    """What a run until decided found out about one metric, so that it could stop."""
-
-    on: On = Field(
-        default="interval", description="mean of samples like these, or of these rows"
-    )
-    alpha: Share = Field(default=0.05, description="risk that the decision is wrong")
-    decided_at: int | None = Field(
-        default=None, description="samples looked at then; None while undecided"
-    )
-    e_value: float | None = Field(
-        default=None,
-        description="evidence when it was decided; None if no other is possible",
-    )
-    bounds: tuple[float, float] = Field(
-        default=(0.0, 1.0),
-        description=(
-            "of the mean, or of the difference; each holds with 1 − alpha whenever one"
-            " stops"
-        ),
-    )
-    saved: int | None = Field(
-        default=None,
-        description="calls that the rows not judged would have made; None if not known",
-    )
-
-    def undecided(self, reason: str) -> Self:
-        """Return the same gate as undecided, because not all rows are there."""
-        sentence = f"{self.metric} cannot be decided: {reason}."
-        return self.model_copy(update={"outcome": "undecided", "sentence": sentence})
-
-    @property
-    def interval(self) -> Interval:
-        """The bounds, with the words that a report puts beside them."""
-        low, high = self.bounds
-        percent_valid = 100 * (1 - self.alpha)
-        method = (
-            f"betting, each bound valid with {percent_valid:g} % whenever one stops"
-        )
-        return Interval(low, high, method)
 
 
 def kind_of_judge(details: Mapping[str, str]) -> str:
@@ -188,9 +146,6 @@ class RunFacts(Frozen):
         default=(),
         description="what else the reader should know, e.g. that a metric was left out",
     )
-    decisions: tuple[SequentialDecision, ...] = Field(
-        default=(), description="of the gates of a run until decided"
-    )
 
     @property
     def ended_early(self) -> str:
@@ -207,9 +162,4 @@ class RunFacts(Frozen):
         """
         if self.ended_early:
             return f"the run that judged these samples before ended early: {self.ended_early}"
-        if self.decisions:
-            return (
-                "the run that judged these samples before stopped when its gates were"
-                " decided, so its rows were chosen by their scores"
-            )
         return ""

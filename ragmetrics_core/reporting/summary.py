@@ -29,7 +29,7 @@ from ragmetrics_core.reporting.diagnosis import (
     lacks_wanted_answer,
 )
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of, numbering
-from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
+from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
     Interval,
@@ -46,16 +46,6 @@ CAPTION = (
     "mean score of this judge on rows like these; poll noise included, judge bias not"
 )
 """What an interval means; it stands beside every interval."""
-
-_UNTIL_DECIDED = (
-    "The mean is that of the scored: stopping early pushes it away from the threshold"
-)
-
-
-def _caption(run: RunFacts) -> str:
-    """What the intervals of a run mean."""
-    return f"{CAPTION}. {_UNTIL_DECIDED}" if run.decisions else CAPTION
-
 
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
@@ -216,9 +206,6 @@ class Summary(Frozen):
         description=(
             'why the run ended before all rows of its input were read; "" if it did not'
         ),
-    )
-    decisions: tuple[SequentialDecision, ...] = Field(
-        default=(), description="of a run until decided"
     )
     caption: str = Field(default=CAPTION, description="what the intervals mean")
     slices: dict[str, dict[str, "Summary"]] = Field(
@@ -429,12 +416,7 @@ class Tally:
         run = run or RunFacts()
         metric_summaries = []
         for name, metric_tally in self.metrics.items():
-            numbers = metric_tally.summary(name)
-            # A run that stopped once its gates were decided has bounds in place of
-            # intervals.
-            if run.decisions:
-                numbers = _with_bounds(numbers, run.decisions)
-            metric_summaries.append(numbers)
+            metric_summaries.append(metric_tally.summary(name))
         row_counts = Counter(self.row_counts)
         if not self._n_asked_whether_declined and (
             self._n_without_answer < row_counts["judged"]
@@ -449,8 +431,6 @@ class Tally:
             usage=self.usage,
             stopped=run.ended_early,
             judges=run.judges,
-            decisions=run.decisions,
-            caption=_caption(run),
             slices=self._summaries_of_slices(run),
         )
 
@@ -463,25 +443,6 @@ class Tally:
                 for slice_name, tally in slices.items()
             }
         return summaries_by_key
-
-
-def _with_bounds(
-    numbers: MetricSummary, decisions: Iterable[SequentialDecision]
-) -> MetricSummary:
-    """The numbers of a metric with the bounds of its gate in place of intervals."""
-    bounds_by_metric = {
-        decision.metric: decision.interval
-        for decision in decisions
-        if decision.at_least is not None
-    }
-    bounds = bounds_by_metric.get(numbers.metric)
-    return numbers.model_copy(
-        update={
-            "interval": bounds,
-            "worst": bounds,
-            "best": bounds,
-        }
-    )
 
 
 class MetricTally:

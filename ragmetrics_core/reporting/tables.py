@@ -45,15 +45,6 @@ _HEADINGS = (
 )
 
 
-def _headings(summary: Summary) -> tuple[str, ...]:
-    """What the columns hold: the bounds of a run until decided are no intervals."""
-    if not summary.decisions:
-        return _HEADINGS
-    return tuple(
-        "bounds" if heading == "95 % interval" else heading for heading in _HEADINGS
-    )
-
-
 def _number(value: float | None, digits: int) -> str:
     """A number with so many digits; a dash where there is none."""
     return "-" if value is None else f"{value:.{digits}f}"
@@ -194,7 +185,7 @@ def text_grid(summary: Summary) -> str:
     Example: two metrics: a line of headings, a rule, and two lines of numbers. A long
     name has a line of its own.
     """
-    rows = [_headings(summary), *map(_cells, summary.metrics)]
+    rows = [_HEADINGS, *map(_cells, summary.metrics)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     width_of_name = min(widths[0], _LONGEST_NAME)
     lines: list[str] = []
@@ -235,7 +226,7 @@ def markdown(
     ]
     lines += [
         "",
-        _markdown_row(_headings(summary)),
+        _markdown_row(_HEADINGS),
         _markdown_row(["---"] * len(_HEADINGS)),
     ]
     lines += [_markdown_row(_cells(numbers)) for numbers in summary.metrics]
@@ -262,7 +253,7 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     worst = table(rows, ("row", "group", "what shows it")) if rows else ""
     metrics = ""
     if summary.metrics:
-        metrics = table(map(_cells, summary.metrics), _headings(summary))
+        metrics = table(map(_cells, summary.metrics), _HEADINGS)
     notes = element("p", footnotes(summary, run))
     return f"<div>{verdicts}{headline}{worst}{metrics}{notes}</div>"
 

@@ -17,17 +17,18 @@ import pytest
 if TYPE_CHECKING:
     from typing import Protocol, Unpack
 
-    from ragmetrics_core.engine.arguments import EvaluateSettings
+    from ragmetrics_core.engine.evaluation import RunSettings
     from ragmetrics_core.engine.resolve import JudgeLike
     from ragmetrics_core.engine.run import Metrics
     from ragmetrics_core.engine.sample_sources import Samples
+    from ragmetrics_core.reporting.gates import Gate
     from ragmetrics_core.reporting.report import Report
-    from ragmetrics_core.reporting.run_facts import Decision
 
-    class MeasureSettings(EvaluateSettings, total=False):
-        """Arguments of ``evaluate``, and ``strict``: see ``decide``."""
+    class MeasureSettings(RunSettings, total=False):
+        """Arguments of ``evaluate``, the gates, and ``strict``: see ``decide``."""
 
         judge: JudgeLike
+        gates: Sequence[Gate | str] | str
         strict: bool
 
     class Measure(Protocol):
@@ -118,29 +119,18 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
         test: The test that measures.
         samples: What holds the samples.
         arguments: Arguments of ``evaluate``; beside them ``gates``, and ``strict``,
-            which leaves a gate undecided whose interval holds the threshold. With
-            ``until`` the evaluation decides the gates itself, and ends once it has.
+            which leaves a gate undecided whose interval holds the threshold.
     """
     from ragmetrics_core.engine.evaluation import evaluate
-    from ragmetrics_core.reporting.gates import UntilDecided, decide
+    from ragmetrics_core.reporting.gates import decide
     from ragmetrics_core.reporting.screen import reason_lines
 
     gates = arguments.pop("gates")
     gates = [gates] if isinstance(gates, str) else list(gates)
     strict = arguments.pop("strict")
-    until = arguments.pop("until", None)
     test.stash[_MEASURED] = True
-    decisions: Sequence[Decision]
-    if until is None:
-        report = evaluate(samples, progress=False, **arguments)
-        decisions = [decide(gate, report, strict=strict) for gate in gates]
-    else:
-        if until == "decided":
-            until = UntilDecided()
-        report = evaluate(
-            samples, progress=False, until=until, gates=gates, **arguments
-        )
-        decisions = report.decisions
+    report = evaluate(samples, progress=False, **arguments)
+    decisions = [decide(gate, report, strict=strict) for gate in gates]
     sentences_of_not_passed = [
         decision.sentence for decision in decisions if decision.outcome != "passed"
     ]

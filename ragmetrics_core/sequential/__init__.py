@@ -1,1 +1,0 @@
-"""Runs until decided: a run ends as soon as nothing is left to decide."""
