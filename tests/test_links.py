@@ -19,6 +19,7 @@ PAGES = [README, *DOCS, *ADAPTERS, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_NAME = re.compile(r"`([^`]+)`")
 _PATH_OF_A_MACHINE = re.compile(
     r"(?<![\w.])(?:~|/(?:etc|home|mnt|opt|root|tmp|Users|usr|var|work))/"
 )
@@ -113,3 +114,28 @@ def test_the_first_release_settles_address_and_install_lines(tmp_path: Path) -> 
             assert "holds a clone" not in text, file
     gates = (tmp_path / "docs" / "gates.md").read_text("utf-8")
     assert "- uses: anna/ragmetrics@v" in gates
+
+
+def test_contributing_names_what_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    names = re.findall(r"[\w./-]+/[\w./-]*\w|[\w-]+\.(?:py|toml|md)\b", text)
+    paths = [name for name in names if "NAME" not in name]
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_how_it_works_names_modules_that_exist() -> None:
+    text = (ROOT / "docs" / "how_it_works.md").read_text("utf-8")
+    sections = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    assert len(sections) > 8
+    for section in sections:
+        title, _, table = section.partition("\n")
+        packages = [ROOT / "ragmetrics_core" / name for name in _NAME.findall(title)]
+        modules = {
+            name
+            for package in packages
+            for file in package.iterdir()
+            for name in (file.name, file.stem)
+        }
+        for row in re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE):
+            assert set(_NAME.findall(row)) <= modules, row
