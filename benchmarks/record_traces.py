@@ -37,11 +37,9 @@ OPENINFERENCE = {
 TRACELOOP = {
     "langchain": "opentelemetry.instrumentation.langchain:LangchainInstrumentor",
     "llamaindex": "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
-    "haystack": "opentelemetry.instrumentation.haystack:HaystackInstrumentor",
 }
 OTEL = {
     "langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
-    "haystack": "",
 }
 INSTRUMENTORS = {"openinference": OPENINFERENCE, "traceloop": TRACELOOP, "otel": OTEL}
 
@@ -171,14 +169,6 @@ def otlp_recorder(instrumentor: str) -> Callable[[], str]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     module, _, name = instrumentor.partition(":")
-    if not name:  # Haystack traces by itself
-        tracing = importlib.import_module("haystack.tracing")
-        own = importlib.import_module(
-            "haystack_integrations.tracing.opentelemetry"
-        ).OpenTelemetryTracer
-        tracing.tracer.is_content_tracing_enabled = True
-        tracing.enable_tracing(own(provider.get_tracer("haystack")))
-        return recorded_by(exporter)
     getattr(importlib.import_module(module), name)().instrument(
         tracer_provider=provider
     )

@@ -45,7 +45,7 @@ ALL = [
         "otel:langchain",
         "otel:langchain:resolve",
     ),
-    *("openinference:haystack", "mlflow:haystack", "otel:haystack"),
+    *("openinference:haystack", "mlflow:haystack"),
     *("openinference:llamaindex", "mlflow:llamaindex", "traceloop:llamaindex"),
 ]
 _HIDE = "leave `OPENINFERENCE_HIDE_…` unset"
@@ -66,24 +66,16 @@ RECORDED = {
     "otel:langchain:resolve": ("texts by `resolve=`; often no input", "the same"),
     "openinference:haystack": (
         "answers and messages as Python writes them",
-        "Haystack's own tracing",
-    ),
-    "mlflow:haystack": (
-        "Haystack's own tracing; windows and memories are not read",
-        "MLflow sets it",
-    ),
-    "otel:haystack": (
-        "Haystack's own tracing, as above",
-        "`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
-    ),
-    "openinference:llamaindex": (
-        "engines; histories of chats, events of agents and workflows as Python writes"
-        " them",
         _HIDE,
     ),
-    "mlflow:llamaindex": ("engines and chats; no streamed answers", "none needed"),
+    "mlflow:haystack": ("all, by component", "MLflow sets it"),
+    "openinference:llamaindex": (
+        "histories of chats, events of agents and workflows as Python writes them",
+        _HIDE,
+    ),
+    "mlflow:llamaindex": ("all but streamed answers", "none needed"),
     "traceloop:llamaindex": (
-        "engines and chats; events of agents and workflows as Python writes them",
+        "events of agents and workflows as Python writes them",
         _CONTENT,
     ),
 }

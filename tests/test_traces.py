@@ -975,12 +975,29 @@ def test_a_gate_counts_what_stands_beside_good_traces(
     assert decision.outcome == ("undecided" if bad_rows else "passed")
 
 
-def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
-    run = conventions(traceloop=True)
-    run[0]["name"] = "Pipeline.run"
-    read = samples_from_spans([otlp(*run)])
-    assert list(read) == []
-    assert read.notes.without_sample == [("a" * 32, "framework")]
+OF_FRAMEWORKS = [
+    ("Pipeline.run", "", {}),
+    ("RetrieverQueryEngine._aquery", "", {}),
+    ("chain", "openinference.instrumentation.llama_index", {}),
+    ("chain", "openinference.instrumentation.haystack", {}),
+    ("chain", "", {"mlflow.message.format": "llamaindex"}),
+]
+
+
+@pytest.mark.parametrize(("name", "scope", "attributes"), OF_FRAMEWORKS)
+def test_a_run_of_llamaindex_or_haystack_is_never_exact(
+    name: str, scope: str, attributes: Told
+) -> None:
+    """Their spans do not tell whether a user or an evaluator asked; the adapters do."""
+    run = openinference()
+    [sample] = samples_from_spans([otlp(*run)])
+    assert seen(sample)[3] == "exact"
+    run[0]["name"] = name
+    run[0]["attributes"] += span("", **attributes)["attributes"]
+    [of_framework] = samples_from_spans([otlp(*run, scope=scope)])
+    assert seen(of_framework) == (*seen(sample)[:3], "inferred")
+    assert of_framework.capture is not None
+    assert "the adapter's capture()" in of_framework.capture.doubts["provider"]
 
 
 LEAST = dict.fromkeys(("otel:langchain", "otel:haystack", "traceloop:llamaindex"), 0.8)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
-from ragmetrics_core.data import Turn, number_as_text
+from ragmetrics_core.data import number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.found_texts import found_texts
@@ -55,11 +55,9 @@ class Reading:
         tool: The name of a tool.
         call_id: The id of the tool call that a tool answers.
         model: The name of a model.
-        history: Earlier turns that a component of the run brought back.
         user_fields: What the application said for us: ``metadata={"ragmetrics": …}``.
         has_unread_output: Whether an object as Python writes it stood in the output,
             which is not read.
-        remarks: What is uncertain about the call, in words.
     """
 
     kind: Kind | None = None
@@ -74,10 +72,8 @@ class Reading:
     tool: str | None = None
     call_id: str | None = None
     model: str | None = None
-    history: tuple[Turn, ...] = ()
     user_fields: Mapping[str, Any] = field(default_factory=dict)
     has_unread_output: bool = False
-    remarks: tuple[str, ...] = ()
 
     @property
     def says_nothing(self) -> bool:
@@ -235,7 +231,7 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     return Reading(
         kind=_kind(attributes, names["mark"]),
         kind_word=_kind_word(attributes, names["mark"]),
-        input=input_value or _messages_given(fields) or None,
+        input=without_written_objects(input_value) or _messages_given(fields) or None,
         output=readable_output,
         has_unread_output=readable_output != output,
         documents=fields.documents("documents"),

@@ -1,18 +1,19 @@
-"""The spans of files, trace by trace, in bounded memory.
+"""The spans of files, trace by trace.
 
-An index on disk says in which lines the spans of a trace stand.
+The files are read twice: once to learn in which lines the spans of each trace stand, and
+then the lines of one trace after the other. Only these places are held of all traces.
 """
 
 import gzip
 import json
-import sqlite3
 import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -47,18 +48,6 @@ _NO_FORM = (
     "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse,"
     " LangSmith); keys seen: {}"
 )
-_CREATE_INDEX = (
-    "CREATE TABLE lines"
-    " (trace TEXT, ended INT, size INT, file INT, position INT, length INT)"
-)
-_TRACES_AS_THEY_ENDED = (
-    "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
-)
-_LINES_OF_TRACE = (
-    "SELECT DISTINCT file, position, length FROM lines WHERE trace = ?"
-    " ORDER BY file, position"
-)
-
 Source = str | Path | Iterable[Any]
 
 
@@ -189,6 +178,21 @@ class UnreadableSpan(RowError):
         self.trace = trace
 
 
+@dataclass
+class _PlacesOfTrace:
+    """Where the spans of a trace stand.
+
+    Attributes:
+        ended: When its latest span ended, in nanoseconds since 1970.
+        size: How many bytes its spans take in the files, about.
+        lines: The lines that hold them, in their order; the values say nothing.
+    """
+
+    ended: int = 0
+    size: int = 0
+    lines: dict[Place, None] = field(default_factory=dict)
+
+
 class TooLarge(Exception):
     """A line would take more memory than it may."""
 
@@ -306,34 +310,29 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
     Raises:
         InputError: If nothing has a known form.
     """
-    # The index notes in which lines of the files each trace has spans. Its empty name
-    # keeps it in memory, and in a temporary file once it is large.
-    with closing(sqlite3.connect("")) as index, lines.open_files():
-        _write_index(index, lines)
-        for trace, _ended, n_bytes in index.execute(_TRACES_AS_THEY_ENDED):
-            if n_bytes > lines.max_bytes:
+    with lines.open_files():
+        places_by_trace = _places_by_trace(lines)
+        by_end = sorted(
+            places_by_trace, key=lambda trace: (places_by_trace[trace].ended, trace)
+        )
+        for trace in by_end:
+            places = places_by_trace[trace]
+            if places.size > lines.max_bytes:
                 yield trace, None
             else:
-                rows = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
-                places = [Place(*row) for row in rows]  # file, position, length
-                yield trace, _spans_of_trace(trace, lines, places)
+                yield trace, _spans_of_trace(trace, lines, places.lines)
 
 
-def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
-    """Read all lines, and write into an index, by trace, the lines that hold its spans.
+def _places_by_trace(lines: Lines) -> dict[str, _PlacesOfTrace]:
+    """Read all lines, and return where the spans of each trace stand.
 
-    Example: line 3 holds spans of the traces "a" and "b": the index gets line 3 under
-    "a" and under "b". Lines without a span are noted in ``lines.unreadable``, which is
-    emptied first.
-
-    Args:
-        index: An empty database.
-        lines: The lines of the files.
+    Example: line 3 holds spans of the traces "a" and "b": it is a place of both. Lines
+    without a span are noted in ``lines.unreadable``, which is emptied first.
 
     Raises:
         InputError: If no line holds a span, and some cannot be read.
     """
-    index.execute(_CREATE_INDEX)
+    places_by_trace: defaultdict[str, _PlacesOfTrace] = defaultdict(_PlacesOfTrace)
     lines.unreadable.clear()
     keys_of_first_unknown_form = ""
     for number, place in enumerate(lines.places(), start=1):
@@ -341,6 +340,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
             spans = lines.parse(place)
         except TooLarge as error:
             lines.unreadable.append(RowError(f"line {number} {error}"))
+            continue
         except (UnknownForm, *ERRORS_OF_OTHER_FORMS) as error:
             # an ``UnknownForm`` names the line's keys; an error at the end shows them
             if isinstance(error, UnknownForm) and not keys_of_first_unknown_form:
@@ -348,15 +348,20 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
             lines.unreadable.append(
                 RowError(f"line {number} holds no span: {_reason(error)}")
             )
-        else:
-            _index_line(index, place, spans)
-            for span in spans:
-                if not _is_readable(span):
-                    lines.unreadable.append(UnreadableSpan(number, span.trace))
-    has_spans = index.execute("SELECT 1 FROM lines LIMIT 1").fetchone() is not None
-    if lines.unreadable and not has_spans:
+            continue
+        for span in spans:
+            # a span that cannot be read counts as well: it makes its trace unreadable
+            if span.trace:
+                places = places_by_trace[span.trace]
+                places.ended = max(places.ended, span.end)
+                # each span of a line has an equal share of the line's length
+                places.size += place.length // len(spans)
+                places.lines[place] = None
+            if not span.id:
+                lines.unreadable.append(UnreadableSpan(number, span.trace))
+    if lines.unreadable and not places_by_trace:
         _refuse_all(lines, keys_of_first_unknown_form)
-    index.execute("CREATE INDEX by_trace ON lines (trace)")
+    return places_by_trace
 
 
 def _refuse_all(lines: Lines, unknown_keys: str) -> NoReturn:
@@ -372,41 +377,7 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, RowError) else type(error).__name__
 
 
-def _index_line(index: sqlite3.Connection, place: Place, spans: Sequence[Span]) -> None:
-    """Write the spans of a line into the index.
-
-    Each span counts with an equal share of the line's length, so that the size of a
-    trace is known. Example: four spans in a line of 4000 bytes count 1000 each. A span
-    that cannot be read is indexed as well: it makes its whole trace unreadable.
-
-    Args:
-        index: The index.
-        place: Where the line stands.
-        spans: The spans that it holds.
-    """
-    length_per_span = place.length // max(1, len(spans))
-    rows_of_lines = []
-    for span in spans:
-        if span.trace and _can_be_stored(span.trace):
-            rows_of_lines.append((span.trace, span.end, length_per_span, *place))
-    index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows_of_lines)
-
-
-def _is_readable(span: Span) -> bool:
-    """Whether a span could be read, which gives it an id, and its trace can be stored."""
-    return bool(span.id) and _can_be_stored(span.trace)
-
-
-def _can_be_stored(name: str) -> bool:
-    """False for a name with half a character, which JSON can hold and no index can."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[Span]:
+def _spans_of_trace(trace: str, lines: Lines, places: Iterable[Place]) -> list[Span]:
     """Read the spans of a trace, each id once.
 
     Several records may tell of one span, and are merged into one. Example: the span

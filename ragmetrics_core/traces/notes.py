@@ -12,8 +12,6 @@ Code = Literal[
     "no_retrieval",
     "incomplete",
     "no_content",
-    "judge",
-    "framework",
     "too_large",
     "unreadable",
 ]
@@ -48,11 +46,7 @@ _MENDS_TRACE: Mapping[Code, str] = {
         " span around both"
     ),
     "incomplete": "the run broke off, or waits for a person; nothing mends that",
-    "no_content": "no text was recorded",
-    "framework": (
-        "Traceloop's spans of Haystack are not read; use Haystack's own tracing or"
-        " OpenInference"
-    ),
+    "no_content": "no text was recorded under a name that is read",
     "too_large": "give samples_from_spans a larger max_trace_mb=",
     "unreadable": (
         "its spans stand inside each other in a circle or too deep, two of them have one"

@@ -15,7 +15,6 @@ from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.dialects import (
     DIALECTS,
     Reading,
@@ -30,17 +29,20 @@ from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
 from ragmetrics_core.traces.span_trees import trees_of
 from ragmetrics_core.traces.spans import ERRORS_OF_OTHER_FORMS, MLFLOW_SIZES, Span
 from ragmetrics_core.traces.values import mapping, plain
-from ragmetrics_core.traces.written_questions import WrittenQuestions
 
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
-_LLAMAINDEX_METHOD = lazy_pattern(
-    r"\w+\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$"
+# What the spans of LlamaIndex and of Haystack bear: the scope of an instrumentation, or
+# the name of a method or component.
+_FRAMEWORK_SPAN = lazy_pattern(
+    r"(?i:llama_?index|haystack[._ ])"
+    r"|\w\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$"
+    r"|\b((Async)?Pipeline|SuperComponent|Agent)\.run"
 )
-_HAYSTACK_SPAN = lazy_pattern(
-    r"haystack[._]|((Async)?Pipeline|SuperComponent|Agent)\.run"
+_OF_FRAMEWORK = (
+    "spans of LlamaIndex and Haystack do not tell which calls were made for a user, and"
+    " what reached the model: the adapter's capture() does"
 )
-_OPENINFERENCE_MARK = "openinference.span.kind"
 _MAX_KEYS = 12  # of attributes, in a message
 _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
@@ -93,7 +95,6 @@ class TraceReader:
             )
         self._dialect = dialect
         self._resolve = resolve
-        self._written_questions = WrittenQuestions()
         # Makes the samples: one for each turn (question and answer) of a conversation.
         overrides = Overrides(context_tools=context_tools)
         self._turns: Turns[Call] = Turns(_trees_of, samples_of, overrides)
@@ -165,48 +166,32 @@ class TraceReader:
             spans: Its spans.
         """
         calls = self._read_calls(trace, spans)
-        if calls is None:
-            return []
         has_missing_spans = _has_missing_spans(calls, spans)
+        is_of_framework = any(map(_is_framework_span, spans))
         samples: list[Sample] = []
         for call in calls:
             call.lacks_spans = has_missing_spans
+            call.is_of_framework = is_of_framework
             samples += self._turns.add(call)
         samples += self._turns.finish_trace()
-        if _is_llamaindex(spans):
-            samples = self._leave_out_written_questions(trace, samples, calls)
         if not samples and self.reason_by_trace_without_sample[trace] == "no_retrieval":
             # a tool that returned text may have retrieved: ``context_tools`` names it
             self.tools.update(_tools_with_text(calls))
             self.kinds.update(_kinds_with_documents(calls))
         return samples
 
-    def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
+    def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call]:
         """Make calls of the spans of a trace, and return the outermost ones.
 
         Each call has a **reading**: what its span says. Example: the spans "answer" and,
         inside it, "retrieve" make one outermost call.
-
-        Returns:
-            The calls. None for a trace of Haystack whose instrumentation does not
-            record what components were given and returned.
         """
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
         self._note_dialects(spans, readings)
-        is_haystack = _is_haystack(spans)
-        if is_haystack and not any(map(_holds_inputs_and_outputs, spans)):
-            # the user is told: "Traceloop's spans of Haystack are not read; …"
-            self.reason_by_trace_without_sample[trace] = "framework"
-            return None
         # of use only if the trace gives no sample; ``read`` removes it if it gives one
         self.reason_by_trace_without_sample[trace] = _why_no_sample(readings)
-        # the rules of a framework tell in the readings what is question, document, answer
-        if is_haystack:
-            haystack.read(calls)
-        if _is_llamaindex(spans):
-            llamaindex.read(calls)
         return calls
 
     def _note_dialects(
@@ -226,27 +211,14 @@ class TraceReader:
         for span in spans:
             self.attributes_without_mark.update(span.attributes)
 
-    def _leave_out_written_questions(
-        self, trace: str, samples: Sequence[Sample], calls: Sequence[Call]
-    ) -> list[Sample]:
-        """Leave out what evaluators asked; doubt what a model may have asked."""
-        of_users = []
-        for sample in samples:
-            # before the sample's own answer is remembered
-            doubted_sample = self._written_questions.with_doubt(sample)
-            if self._written_questions.is_of_evaluator(sample):
-                self.reason_by_trace_without_sample[trace] = "judge"
-            else:
-                of_users.append(doubted_sample)
-        self._written_questions.note_tools(calls, has_samples=bool(samples))
-        return of_users
-
 
 def _trees_of(call: Call) -> Iterator[Tree]:
-    """Make the trees of the turns of a call; those of a trace that lacks spans say so."""
+    """Make the trees of the turns of a call; those of a trace in doubt say so."""
     for tree in trees_of(call):
         if call.lacks_spans:
             tree.root.evidence_not_recorded += (SPANS_ARE_MISSING,)
+        if call.is_of_framework:
+            tree.root.remarks += (_OF_FRAMEWORK,)
         yield tree
 
 
@@ -286,33 +258,11 @@ def _has_content(reading: Reading) -> bool:
     )
 
 
-def _is_haystack(spans: Sequence[Span]) -> bool:
-    """Whether a trace is one of Haystack."""
-    return any(_is_haystack_span(span) for span in spans)
-
-
-def _is_haystack_span(span: Span) -> bool:
-    """Whether Haystack's own tracing or an instrumentation of Haystack wrote a span."""
-    return "haystack" in span.scope or _HAYSTACK_SPAN.match(span.name) is not None
-
-
-def _holds_inputs_and_outputs(span: Span) -> bool:
-    """Whether a span of Haystack says what went into a component and came out."""
-    return (
-        haystack.is_traced_by_haystack(span) or _OPENINFERENCE_MARK in span.attributes
-    )
-
-
-def _is_llamaindex(spans: Sequence[Span]) -> bool:
-    """Whether a trace is one of LlamaIndex."""
-    return any(_is_llamaindex_span(span) for span in spans)
-
-
-def _is_llamaindex_span(span: Span) -> bool:
-    """Whether an instrumentation of LlamaIndex wrote a span, or its name is a method's."""
+def _is_framework_span(span: Span) -> bool:
+    """Whether a span is one of LlamaIndex or Haystack."""
     message_format = span.attributes.get("mlflow.message.format")
-    mark = f"{span.scope} {message_format}".replace("_", "")
-    return "llamaindex" in mark or bool(_LLAMAINDEX_METHOD.match(span.name))
+    words = f"{span.scope} {message_format} {span.name}"
+    return _FRAMEWORK_SPAN.search(words) is not None
 
 
 def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:

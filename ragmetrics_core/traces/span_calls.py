@@ -39,6 +39,8 @@ class Call:
         inside: The calls inside it, in the order in which they began.
         is_cut: Whether values of the span were cut at a limit of their length.
         lacks_spans: Of an outermost call: whether spans of its trace are missing.
+        is_of_framework: Of an outermost call: whether its trace is one of LlamaIndex or
+            Haystack, whose spans leave open who asked, and what a model was shown.
     """
 
     span: Span
@@ -46,6 +48,7 @@ class Call:
     inside: list[Call] = field(default_factory=list)
     is_cut: bool = False
     lacks_spans: bool = False
+    is_of_framework: bool = False
 
     def walk(self) -> Iterator[Call]:
         """Yield the call and all below it, in the order in which they began."""

@@ -45,7 +45,6 @@ def node_of(call: Call, reading: Reading) -> Node:
         ended=call.span.end,
         children=_children(call),
         error=call.span.error,
-        remarks=reading.remarks,
     )
     match node.kind:
         case "model":
@@ -55,7 +54,7 @@ def node_of(call: Call, reading: Reading) -> Node:
             _fill_retriever(node, reading)
         case "tool":
             _fill_tool(node, reading)
-        case "step" | "agent":
+        case "step":
             _fill_step(node, reading)
     if node.error:
         node.documents = None
@@ -212,12 +211,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
 
 
 def _fill_step(node: Node, reading: Reading) -> None:
-    """Write into a step's node what it was asked, answered, was given and brought."""
-    node.query = reading.query
-    # an engine or a synthesizer; what other steps return is no answer
-    is_asked = reading.query is not None
-    if is_asked and isinstance(reading.output, str):
-        node.text = reading.output
+    """Write into a step's node the documents that it was given and brought."""
     node.input_documents = reading.input_documents
     node.documents_among_inputs = tuple(documents_in(reading.input))
     note_documents_of_step(node, reading.input, reading.output)

@@ -34,7 +34,7 @@ def add_question(tree: Tree, reading: Reading) -> None:
         tree: The calls of one run, whose outermost is the root; it is changed.
         reading: What the span of the root says.
     """
-    is_run = tree.root.kind in ("step", "agent")
+    is_run = tree.root.kind == "step"
     tree.continues = is_run and _continues_a_run(reading.input)
     tree.question = _question(tree, reading)
     if tree.question is None and is_run and reading.says_nothing:
@@ -49,9 +49,9 @@ def add_question(tree: Tree, reading: Reading) -> None:
 def _add_history(tree: Tree, reading: Reading) -> None:
     """Write the earlier turns into a tree: those handed in, returned, or in a prompt."""
     tree.lookup_inputs = (reading.input,)
-    tree.history = history_in(reading.input) or reading.history
-    if not tree.history:
-        tree.history = history_in(reading.output, tree.question)
+    tree.history = history_in(reading.input) or history_in(
+        reading.output, tree.question
+    )
     if not tree.history:
         _add_history_of_first_prompt(tree)
 
@@ -86,7 +86,7 @@ def _question(tree: Tree, reading: Reading) -> str | None:
     question: str | None = reading.user_fields.get("question")
     if question is not None:
         return question
-    is_run = tree.root.kind in ("step", "agent")
+    is_run = tree.root.kind == "step"
     if not is_run or tree.continues:  # a run that goes on is asked nothing anew
         return None
     return _question_in_input(reading.input)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.plain_values import answer_in, question_in
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
@@ -33,10 +32,6 @@ from ragmetrics_core.traces.unread import (
 
 _ASKED_UNLIKE = (
     "runs beside each other under one span may be steps of one turn, or several turns"
-)
-_DOCUMENTS_WERE_GIVEN = (
-    "a synthesizer was given documents that no span retrieved: building an index or test"
-    " data may have asked the question"
 )
 _ANSWER_NOT_READ = (
     "the answer stands in an object that the instrumentation writes as Python writes it"
@@ -99,10 +94,9 @@ def _doubt(trees: Sequence[Tree]) -> None:
 def _has_own_question(reading: Reading) -> bool:
     """Whether a call was asked a single question itself.
 
-    A call that is no step, such as an engine or a model, counts as asked.
+    A call that is no step, such as a retriever or a model, counts as asked.
     """
-    is_step = reading.kind in (None, "step")
-    if not is_step or reading.query is not None:
+    if reading.kind not in (None, "step"):
         return True
     if holds_several_texts(reading.input):
         return False
@@ -143,16 +137,13 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     reading = call.reading or Reading()
     root = node_of(call, reading)
     models = [node for node in root.walk() if node.kind == "model"]
-    synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     tree = _tree_of_calls(root, call, session or _session_inside(call))
     tree.output = reading.output
     # The order counts: each step reads what those before it have written into the calls.
     add_question(tree, reading)
-    # A document may be what another query engine inside answered: a model wrote it.
-    _mark_documents_that_are_answers(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
-    _add_answers(tree, reading, models, synthesizers)
+    _add_answers(tree, reading, models)
     _note_search_of_provider(tree, call, models)
     if reading.has_unread_output and not tree.answers:
         # the reply of the only model is likely to be the answer
@@ -161,8 +152,6 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
             tree.doubts += (_ANSWER_NOT_READ,)
         else:
             root.evidence_not_recorded += (_ANSWER_NOT_READ,)
-    if _is_synthesizer(root) and root.input_documents:
-        tree.doubts += (_DOCUMENTS_WERE_GIVEN,)
     if reading.says_nothing:
         tree.resumption_key = None  # what it was given, or returned, is not known
     return tree
@@ -187,40 +176,20 @@ def _note_search_of_provider(tree: Tree, call: Call, models: Sequence[Node]) -> 
         tree.is_always_a_sample = True
 
 
-def _mark_documents_that_are_answers(root: Node, synthesizers: Sequence[Node]) -> None:
-    """Mark what an engine inside another one wrote, since it is no retrieved text.
-
-    Example: an engine asked two others, and wrote its answer from theirs. Their answers,
-    such as "Response: In 1874.", are recorded as its documents: they get the inner
-    engines as authors. The retriever that chose these engines found no contexts.
-
-    Args:
-        root: The outermost call of the turn; calls inside it are changed.
-        synthesizers: The calls inside it that wrote answers from documents.
-    """
-    _ignore_choices_of_indices(root, synthesizers)
-
-
-def _add_answers(
-    tree: Tree,
-    reading: Reading,
-    models: Sequence[Node],
-    synthesizers: Sequence[Node],
-) -> None:
+def _add_answers(tree: Tree, reading: Reading, models: Sequence[Node]) -> None:
     """Write into a tree what its run answered, and whether that makes it a sample.
 
     Args:
         tree: The tree, which is changed.
         reading: What the span of its outermost call says.
         models: The calls of models inside it.
-        synthesizers: Calls of LlamaIndex inside it that answer from documents.
     """
     tree.answers = _answers(tree.root, reading.output)
-    # a chat or agent that did not retrieve is a sample all the same
+    # an agent that did not retrieve is a sample all the same
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(tree.root, reading.output)
-    if _shows_no_documents(reading, synthesizers):
-        tree.flow_documents = ()
+    if reading.documents == ():
+        tree.flow_documents = ()  # the framework says that none reached the model
 
 
 def _session_inside(call: Call) -> str | None:
@@ -246,43 +215,6 @@ def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:
         resumption_key=None if session is None else f"{root.name}/{session}",
         conversation_id=session,
         given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
-    )
-
-
-def _is_synthesizer(node: Node) -> bool:
-    """Whether it is LlamaIndex's step that answers a query from the nodes it is given."""
-    return node.kind == "step" and node.query is not None
-
-
-def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None:
-    """Ignore retrievers that only chose which other indices of LlamaIndex were asked.
-
-    Example: a retriever found the names "cities" and "rivers", both indices were asked,
-    and the last synthesizer was given their two answers and no document. The names
-    reached no synthesizer: they are no contexts.
-
-    Args:
-        root: The outermost call of the turn; retrievers inside it are changed.
-        synthesizers: The calls inside it that wrote answers from documents.
-    """
-    if not synthesizers or not _takes_only_answers(root, synthesizers[-1]):
-        return
-    used_ids: set[str | None] = set()
-    for synthesizer in synthesizers:
-        used_ids.update(document.id for document in synthesizer.input_documents)
-    for node in root.walk():
-        if node.kind == "retriever":
-            retrieved_ids = {document.id for document in node.documents or ()}
-            if used_ids.isdisjoint(retrieved_ids):
-                node.kind = "ignored"
-
-
-def _takes_only_answers(root: Node, synthesizer: Node) -> bool:
-    """Whether all documents that a synthesizer was given are texts by models."""
-    taken = synthesizer.input_documents
-    writers = Calls(Tree(root)).writers
-    return bool(taken) and all(
-        writers.of(document, synthesizer.began) for document in taken
     )
 
 
@@ -431,25 +363,13 @@ def _is_abandoned(call: Call) -> bool:
     return False
 
 
-def _shows_no_documents(reading: Reading, synthesizers: Sequence[Node]) -> bool:
-    """Whether the framework says that no document reached the answering model."""
-    if reading.documents == ():
-        return True
-    if reading.output is None or not synthesizers:
-        return False
-    return not synthesizers[-1].input_documents
-
-
 def _is_turn_without_retrieval(
     tree: Tree, reading: Reading, models: Sequence[Node]
 ) -> bool:
     """Whether a run is a turn even if it retrieved nothing.
 
-    An engine or workflow of LlamaIndex or Haystack is a turn if it was asked something.
-    A step is a turn if a tool was called, and a model answered.
+    It is one if a tool was called, and a model answered.
     """
-    if tree.root.kind == "agent":
-        return bool(models) or reading.query is not None
     if tree.root.kind != "step" or not _has_reply(reading, models):
         return False
     is_answered = bool(tree.answers) or reading.says_nothing
@@ -465,16 +385,13 @@ def _has_reply(reading: Reading, models: Sequence[Node]) -> bool:
 
 def _gives_only_documents(root: Node, output: Any) -> bool:
     """Whether a run returns only documents: another one may answer from them."""
-    return root.kind == "reranker" or _holds_only(output, Document)
-
-
-def _holds_only(output: Any, kind: type) -> bool:
-    """Whether an output is a tuple of objects of one kind, and not empty."""
-    return isinstance(output, tuple) and set(map(type, output)) == {kind}
+    if root.kind == "reranker":
+        return True
+    return isinstance(output, tuple) and set(map(type, output)) == {Document}
 
 
 def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
-    """Find the answers of a turn; () if there is none. Only Haystack gives several.
+    """Find the answer of a turn; () if there is none.
 
     Example: the output {"result": "Anna"} gives "Anna", with the place "output result".
     A model that was called alone answers by its reply.
@@ -487,9 +404,6 @@ def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
         if root.reply is None or not root.reply.text:
             return ()
         return (Answer(root.reply.text, "the model call", writing_call=root),)
-    # the rules of Haystack (``haystack.read``) have found the answers already
-    if _holds_only(output, Answer):
-        return tuple(output)
     text, key = _answer_and_key(output)
     if text is None:
         return ()

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture import Document, Message, ToolCall
-from ragmetrics_core.capture.tree import SCORE_KEYS, Answer
+from ragmetrics_core.capture.tree import SCORE_KEYS
 from ragmetrics_core.data import json_value
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import (
@@ -93,12 +93,7 @@ def _plain(value: object, depth: int) -> Any:
     if isinstance(value, list):
         return _pair(value) or _plain_elements(value, depth)
     if isinstance(value, Mapping):
-        return (
-            _document(value)
-            or _message(value)
-            or _answer(value)
-            or _plain_fields(value, depth)
-        )
+        return _document(value) or _message(value) or _plain_fields(value, depth)
     return value
 
 
@@ -227,15 +222,6 @@ def _document(value: object) -> Document | None:
     if isinstance(text, str):  # LangChain
         return recorded_document(text, document_id, score, fields.get("metadata"))
     return None
-
-
-def _answer(fields: Mapping[str, Any]) -> Answer | None:
-    """Read an answer of Haystack's; None for any other mapping."""
-    if not {"data", "query", "meta"} <= set(fields):
-        return None
-    text = str(fields["data"] or "")
-    # an extracted answer, which a reader cut out of one document, has no "documents"
-    return Answer(text, "answers", is_extracted="documents" not in fields)
 
 
 def _fields_beside_those_of_haystack(fields: Mapping[str, Any]) -> dict[str, Any]:
