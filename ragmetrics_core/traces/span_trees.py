@@ -188,8 +188,6 @@ def _add_answers(tree: Tree, reading: Reading, models: Sequence[Node]) -> None:
     # an agent that did not retrieve is a sample all the same
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(tree.root, reading.output)
-    if reading.documents == ():
-        tree.flow_documents = ()  # the framework says that none reached the model
 
 
 def _session_inside(call: Call) -> str | None:
