@@ -50,8 +50,7 @@ from ragmetrics_core.metrics.polls import (
     Adherent,
 )
 from ragmetrics_core.models.reply_store import MemoryStore
-from ragmetrics_core.page.methods import quotes_of_cards
-from ragmetrics_core.reporting.judge_card import Card
+from ragmetrics_core.reporting.judge_card import Card, quotes_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.deciding import (
     LOSSES,
@@ -881,10 +880,11 @@ def test_reports_quote_a_card_of_ones_own(
     assert main(*GIVEN, *more) == 0
     report = evaluate(rows()[:1], "adherence", judge=judge)
     unknown = "mine, against labels of people: how well it agrees with people is not"
-    assert unknown in report.methods()
+    assert quotes_of_cards(report.run)[0].startswith(unknown)
     for place in ("cards/mine.json", "cards"):
         monkeypatch.setenv("RAGMETRICS_CARDS", place)
-        assert f"mine, against labels of people: {QUOTE}" in report.methods()
+        (quote,) = quotes_of_cards(report.run)
+        assert f"mine, against labels of people: {QUOTE}" in quote
     report.to_html("page.html")
     assert QUOTE in Path("page.html").read_text()
 
@@ -900,7 +900,7 @@ def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_n
     cases = (("narrow", asks(), True), ("wide", asks(), False))
     for name, metric, is_quoted in (*cases, ("narrow", asks(polls=3), False)):
         report = evaluate(rows()[:1], metric, judge=f"my_carded_judges:{name}")
-        assert (QUOTE in report.methods()) is is_quoted
+        assert (QUOTE in quotes_of_cards(report.run)[0]) is is_quoted
         report.to_html("page.html")
         quoted_too = (
             "after a change that must not matter" in Path("page.html").read_text()
@@ -921,7 +921,9 @@ def test_reports_quote_the_shipped_card_of_the_metric_as_it_is() -> None:
     assert quote in quotes_of_cards(facts("lexical"))[0]
     own = ASKING["adherent"](template="{contexts}\n{answer}\nIs it so? verdict:")
     report = evaluate(rows()[:1], own, judge="lexical")
-    assert "lexical, against labels of people: how well" in report.methods()
+    assert (
+        "lexical, against labels of people: how well" in quotes_of_cards(report.run)[0]
+    )
 
 
 def test_cards_that_are_none_are_said_once(

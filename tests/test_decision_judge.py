@@ -30,7 +30,6 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    LexicalJudge,
     Limits,
     LLMJudge,
     Metric,
@@ -520,19 +519,6 @@ def test_law_rounded_probabilities_are_accepted(
         TypedQuestion("choice", "?", options), Choice(json.dumps(rounded)), "tiny"
     )
     assert read == tuple(rounded)
-
-
-def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
-    with DecisionServer() as server:
-        judge = judge_at(server)
-        strong = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
-        for asked, others in ((judge, ()), (strong, ("By words, Context Adherence",))):
-            methods = judged(asked, [ContextAdherence()]).methods()
-            expected = ("By a judge of typed questions, Context Adherence is", *others)
-            for words in expected:
-                assert words in methods
-            assert "share of polls" not in methods
-            assert "ChainPoll" not in methods
 
 
 def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:

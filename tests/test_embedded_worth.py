@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from ragmetrics_core import (
-    ContextUtilization,
-    LexicalJudge,
-    Sample,
     evaluate,
 )
 from ragmetrics_core.data import adherence_worth, unseen_worth
@@ -89,39 +86,16 @@ def page(report: Report, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_terminal_page_and_methods_say_what_it_is_worth(
-    report: Report, page: str
-) -> None:
+def test_terminal_and_page_say_what_it_is_worth(report: Report, page: str) -> None:
     for shown in (" ".join(report.table().split()), page):
         assert adherence_worth() in shown
-    assert unseen_worth() in report.methods()
     assert unseen_worth() in adherence_worth()
     assert f"{UNSEEN.auroc:.3f}" in unseen_worth()
 
 
-def test_methods_speak_of_words_where_words_judged(report: Report) -> None:
-    methods = report.methods()
-    assert "ChainPoll" not in methods
-    assert "share of polls" not in methods
-    assert "By words, Context Adherence is a score of how much" in methods
-    assert "it is no probability" in methods
-
-
-def test_methods_call_no_words_a_probability() -> None:
-    metric = ContextUtilization(relevance="probability")
-    sample = Sample(
-        question="Who?", contexts=["Anna lit it."], answer="Anna.", reference="Anna."
-    )
-    report = evaluate([sample], [metric], judge=LexicalJudge(), progress=False)
-    methods = report.methods()
-    assert "(no probability)" in methods
-    assert "p the probability" not in methods
-    assert "that share enough words" not in methods
-
-
 def test_nothing_calls_its_score_a_probability(report: Report, page: str) -> None:
     texts = [path.read_text(encoding="utf-8") for path in PAGES]
-    texts += [report.table(), page, report.methods()]
+    texts += [report.table(), page]
     evidence = report.results[0].results["context_adherence"].evidence
     assert evidence is not None
     texts += evidence.verdicts()

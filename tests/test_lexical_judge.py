@@ -155,4 +155,4 @@ def test_a_report_counts_the_scores_of_which_it_is_uncertain(tmp_path: Path) -> 
     path = tmp_path / "report.html"
     report.to_html(path)
     page = path.read_text(encoding="utf-8")
-    assert "The judge is uncertain of 1 of 2 scores of context_adherence." in page
+    assert "The judge is uncertain of 1 of 2 scores." in page

@@ -11,6 +11,7 @@ import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from ragmetrics_core import CitationQuality, evaluate
+from ragmetrics_core import CitationQuality, evaluate, metric
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import (
@@ -58,6 +59,7 @@ from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
+from ragmetrics_core.metrics.registry import NAMED_METRICS
 from ragmetrics_core.page.sample_rows import (
     LONGEST,
     cut,
@@ -67,6 +69,7 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
+from ragmetrics_core.page.wordings import EXPLANATIONS, FORMULAS
 from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -260,12 +263,35 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
         "2.5 s, calls at a time: 1",
-        "Buckley, C.",
     ):
         assert words in page, words
     # names of namespaces are no addresses
     assert "http://" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)
     assert "https://" not in page
+
+
+def test_how_judged_names_judge_version_prompts_and_formula(tmp_path: Path) -> None:
+    @metric(name="short", version="7")
+    def short(sample: Sample) -> bool:
+        return len(sample.answer or "") < 99
+
+    rows = [{"question": "q", "contexts": ["Anna."], "answer": "Anna."}]
+    report = evaluate(rows, ["adherence", "utilization", short], judge="lexical")
+    page = unescape(page_of(report, tmp_path))
+    (section,) = re.findall(r'<section id="judge".*?</section>', page, re.DOTALL)
+    lines = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", section)
+    assert [name for name, _ in lines] == [*report.run.metrics]
+    for name, line in lines[:2]:
+        signature = report.run.metrics[name]
+        told = (
+            f"Judge: lexical. Version {signature.version}, prompts {signature.prompt}."
+        )
+        assert line == f"{told}<br>{FORMULAS[name]}"
+    assert lines[2] == ("short", "Judge: none. Version 7.")
+
+
+def test_every_metric_that_ships_has_its_sentence_and_its_formula() -> None:
+    assert set(FORMULAS) == set(EXPLANATIONS) == set(NAMED_METRICS)
 
 
 def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(

@@ -25,7 +25,6 @@ from ragmetrics_core.data.results import (
     Failed,
     SampleResult,
     Scored,
-    Signature,
     Undefined,
 )
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
@@ -502,7 +501,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         Report([]).to_jsonl(tmp_path / "none" / "r.jsonl")
 
 
-# Parquet, methods
+# Parquet
 # ------------------------------------------------------------------------------
 
 
@@ -514,28 +513,6 @@ def test_to_parquet(tmp_path: Path) -> None:
     assert list(frame.columns) == list(full_report().to_pandas().columns)
     with pytest.raises(InputError, match="cannot be written"):
         full_report().to_parquet(tmp_path / "none" / "r.parquet")
-
-
-def test_methods() -> None:
-    signature = Signature.model_validate("context_adherence|v1|polls:5|T:1.0")
-    run = RUN.model_copy(
-        update={"metrics": {"context_adherence": signature}, "judges": ("large",)}
-    )
-    text = Report([a_row(0, 0.25), a_row(1, 0.5), a_row(2, 1.0)], run).methods()
-    for words in (
-        (
-            "3 samples were evaluated with ragmetrics 0.1.0; the judge was large"
-            " (returned as gpt)."
-        ),
-        "ChainPoll, Friel & Sanyal 2023), 5 polls at most",
-        "Context Recall is a rating from 0 to 1",
-        "t with 2 added at 0 and 2 at 1",
-        "Signatures: context_adherence|v1|polls:5|T:1.0.",
-        "arXiv:2310.18344",
-        "Agresti, A. & Coull",
-    ):
-        assert words in text, words
-    assert SECRET not in text
 
 
 def test_grades_of_captured_samples_are_counted() -> None:

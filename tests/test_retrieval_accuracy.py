@@ -15,7 +15,6 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
-    evaluate,
 )
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked
@@ -117,13 +116,6 @@ def test_laws_of_subsets(matrix):
         alone, _ = score([[row[column]] for row in matrix])
         assert evidence.combine([column]) == alone.value
     assert len(judge.asked) == asked
-
-
-def test_the_methods_paragraph_says_how_contexts_are_combined():
-    sample = Sample(facts=["f0"], contexts=["c0"])
-    judge = matrix_judge([[0.5]])
-    report = evaluate([sample], RetrievalAccuracy(), judge=judge, progress=False)
-    assert "at least one context fully discusses" in report.methods()
 
 
 def test_unanswered_cells_fail():

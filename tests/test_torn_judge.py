@@ -26,6 +26,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data import Usage
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
@@ -106,7 +107,7 @@ class Torn(ChatModel):
 
 def of_citation(result: Any) -> float:
     ((citation,),) = [one.citations for one in result.evidence.statements]
-    assert result.evidence.probabilities_from()
+    assert citation.mode != "verdict"
     return float(citation.probability)
 
 
@@ -151,6 +152,13 @@ def test_the_mean_score_of_a_torn_judge_is_its_probability(
     assert n_torn / len(probabilities) >= 0.5
 
 
+def modes_of(evidence: Any) -> set[str]:
+    """How each probability was obtained, of citations or of facts in contexts."""
+    if isinstance(evidence, AccuracyEvidence):
+        return {cell.mode for row in evidence.cells for cell in row}
+    return {one.mode for each in evidence.statements for one in each.citations}
+
+
 @pytest.mark.parametrize(
     "metric", [CitationQuality(numbered_from=1, polls=1), RetrievalAccuracy()]
 )
@@ -159,4 +167,4 @@ def test_a_single_verdict_claims_no_probability(metric: Metric) -> None:
     report = evaluate(ROWS[:5], [metric], judge=judge, progress=False, store=False)
     for row in report.results:
         evidence: Any = row.results[metric.name].evidence
-        assert evidence.probabilities_from() == []
+        assert modes_of(evidence) == {"verdict"}

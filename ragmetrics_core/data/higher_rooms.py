@@ -26,9 +26,6 @@ _DEFERRED_NAMES = {
     "write_comparison": _DeferredName(
         "page.comparison_page", "write_comparison", "a page of a comparison"
     ),
-    "method_paragraphs": _DeferredName(
-        "page.methods", "paragraphs", "the methods paragraph"
-    ),
     # evaluate(batch=) and Report.from_parquet
     "ParkingStore": _DeferredName("scale.batches", "ParkingStore", "a run in batches"),
     "ParquetReport": _DeferredName(

@@ -8,7 +8,6 @@ else plain fields: a report needs no metric to be read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -50,19 +49,6 @@ CASES_IN_WORDS: dict[AnsweringCase, str] = {
 }
 """What each case means."""
 
-ProbabilityFrom = Literal["tokens", "polls", "typed questions"]
-"""Where a model's probability comes from.
-
-From the verdict's token, the share of polls, or the answer to a typed question.
-"""
-SOURCE_BY_MODE: dict[Mode, ProbabilityFrom] = {
-    "logprobs": "tokens",
-    "conditional": "tokens",
-    "sequential": "tokens",
-    "polls": "polls",
-    "decision": "typed questions",
-}
-
 
 class Evidence(SilentData):
     """What a score rests on: any fields."""
@@ -84,10 +70,6 @@ class Evidence(SilentData):
 
     def verdicts(self) -> list[str]:
         """Return the judge's verdicts for people, a line each."""
-        return []
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Where each probability comes from that a model gave; none of other judges."""
         return []
 
 
@@ -178,14 +160,6 @@ class JudgedChunks(Evidence):
         """
         verdicts = [chunk.useful for chunk in self.chunks if chunk.useful is not None]
         return sum(verdicts) if self.useful is None and verdicts else self.useful
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Where the probability of each chunk comes from."""
-        return [
-            SOURCE_BY_MODE[chunk.mode]
-            for chunk in self.chunks
-            if chunk.mode in SOURCE_BY_MODE
-        ]
 
     def verdicts(self) -> list[str]:
         """Return a line for each chunk: is it useful, how probably, and why."""
@@ -280,16 +254,6 @@ class Polled(Evidence):
         default=None, description="Where an answer may rest on earlier turns."
     )
 
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Tell whether a token gave the score, or polls; nothing of words and encoders.
-
-        Also where the evidence was read from a file, without the class of its metric.
-        """
-        fields = dict(self)
-        if fields.get("sentences") or fields.get("claims"):
-            return []
-        return ["polls" if fields.get("probability") is None else "tokens"]
-
 
 class Cell(SilentData, extra="ignore"):
     """One fact × context: the probability that the context fully discusses the fact."""
@@ -358,13 +322,6 @@ class FactMatrix(Evidence):
     ledger: tuple[CallGain, ...] | None = Field(
         default=None, description="The curve by call of a ledger."
     )
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Where the probability of each cell comes from."""
-        cells = chain.from_iterable(self.cells)
-        return [
-            SOURCE_BY_MODE[cell.mode] for cell in cells if cell.mode in SOURCE_BY_MODE
-        ]
 
     def verdicts(self) -> list[str]:
         """Return a line for each fact: the context that most probably holds it."""

@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
     SilentData,
     ask,
 )
-from ragmetrics_core.data.metric_evidence import DECLINED, ProbabilityFrom
+from ragmetrics_core.data.metric_evidence import DECLINED
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Points
 from ragmetrics_core.data.typed import TypedQuestion
@@ -111,10 +111,6 @@ class RelevanceEvidence(Evidence, extra="ignore"):
         if self.grade is not None:
             return [f"grade {self.grade} of 3: {_GRADES_IN_WORDS[self.grade]}"]
         return []
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Where the probability comes from, of a judge of typed questions."""
-        return [] if self.probability is None else ["typed questions"]
 
 
 class AnswerRelevance(Metric):

@@ -41,7 +41,6 @@ from ragmetrics_core.data.citations import (
     read_citations,
 )
 from ragmetrics_core.data.marks import marks_in, may_cite
-from ragmetrics_core.data.metric_evidence import SOURCE_BY_MODE, ProbabilityFrom
 from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
@@ -197,15 +196,6 @@ class CitationEvidence(Evidence, extra="ignore"):
         for number, statement in enumerate(self.statements, start=1):
             lines += [f"sentence {number}: {fault}" for fault in _faults(statement)]
         return lines
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Where the probability of each citation comes from."""
-        sources: list[ProbabilityFrom] = []
-        for statement in self.statements:
-            for citation in statement.citations:
-                if citation.mode in SOURCE_BY_MODE:
-                    sources.append(SOURCE_BY_MODE[citation.mode])
-        return sources
 
 
 def _faults(statement: JudgedStatement) -> list[str]:

@@ -27,9 +27,7 @@ from ragmetrics_core.data.answered import why_contexts_are_unknown
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
-    SOURCE_BY_MODE,
     AnsweringCase,
-    ProbabilityFrom,
     Sufficed,
 )
 from ragmetrics_core.data.one_half import is_yes
@@ -136,10 +134,6 @@ class SufficiencyEvidence(Sufficed, extra="ignore"):
         if self.case is not None:
             lines.append(CASES_IN_WORDS[self.case])
         return lines
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Where the probability comes from that a model gave."""
-        return [SOURCE_BY_MODE[self.mode]] if self.mode in SOURCE_BY_MODE else []
 
 
 class ContextSufficiency(Metric):

@@ -19,7 +19,6 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.data.one_half import ONE_HALF
-from ragmetrics_core.page.methods import paragraphs, quotes_of_cards
 from ragmetrics_core.page.sample_rows import (
     cut,
     detail_lines,
@@ -28,12 +27,12 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
-from ragmetrics_core.page.wordings import EXPLANATIONS
+from ragmetrics_core.page.wordings import EXPLANATIONS, FORMULAS
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import Glance, date_of, question_of
-from ragmetrics_core.reporting.judge_card import figures_of_cards
+from ragmetrics_core.reporting.judge_card import figures_of_cards, quotes_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.what_if import what_if_known
@@ -167,7 +166,7 @@ def page_data(
         "what_if": what_if_known(rows),
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
-        "methods": paragraphs(summary, run, rows),
+        "how_judged": _how_judged(rows, run),
         "columns": script_data,  # what the page's script reads
         "index": table_entries,
         "details": packed_details,
@@ -211,6 +210,27 @@ def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
         scores = [outcome for outcome in outcomes if isinstance(outcome, float)]
         lowest_scores.append(min(scores, default=-1.0))
     return sorted(range(len(index)), key=lowest_scores.__getitem__)
+
+
+def _how_judged(rows: Sequence[SampleResult], run: RunFacts) -> list[dict[str, Any]]:
+    """Say by metric who judged, with which version and prompts, and the formula.
+
+    The formula holds for every kind of judge; a user's own metric states none.
+    """
+    judges_by_metric: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for metric, result in row.results.items():
+            if result.judge:
+                judges_by_metric.setdefault(metric, {})[result.judge] = None
+    return [
+        {
+            "metric": metric,
+            "judges": list(judges_by_metric.get(metric, ())),
+            "signature": signature,
+            "formula": FORMULAS.get(metric, ""),
+        }
+        for metric, signature in run.metrics.items()
+    ]
 
 
 def _figures_on_adherence(run: RunFacts) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""How each metric that ships is scored, in a sentence or two for the page."""
+"""How each metric that ships is scored, for the page: in a sentence, and as a formula."""
 
 EXPLANATIONS = {
     "context_utilization": (
@@ -33,5 +33,37 @@ EXPLANATIONS = {
     "citation_quality": (
         "Each sentence with a claim is held against the texts that it cites. The "
         "score is high where these support it and none of them is needless."
+    ),
+}
+
+# They hold whichever kind of judge answers: one that is polled, one that gives a
+# probability, or one that compares words.
+FORMULAS = {
+    "context_utilization": (
+        "Average precision: sum of P@k over the ranks k of useful texts / number of"
+        " useful texts. With probabilities: its expectation."
+    ),
+    "context_adherence": (
+        "Polls that say yes / polls that say yes or no. Of a judge that is asked once:"
+        " the score that it gives."
+    ),
+    "context_recall": "The judge's rating; of several references the best.",
+    "retrieval_accuracy": (
+        "Covered facts / facts, by weight; a fact is covered if its score in one text is"
+        " above 0.5. Where the embedded judge split the reference: the mean of each"
+        " fact's best score."
+    ),
+    "context_sufficiency": "The judge's score that nothing is missing.",
+    "answer_relevance": (
+        "Grade / 3. Of a judge that gives a probability: the probability that the answer"
+        " addresses the question."
+    ),
+    "retrieval_ranking": (
+        "The measure of the settings: nDCG, hit rate, recall, precision or reciprocal"
+        " rank, with gains of 0 and 1."
+    ),
+    "citation_quality": (
+        "2PR / (P + R); R = supported sentences / sentences with a claim, P = precise"
+        " citations / citations."
     ),
 }

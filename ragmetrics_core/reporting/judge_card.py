@@ -6,7 +6,7 @@ quote.
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
-from ragmetrics_core.data import Frozen, SettingError, Signature, read_text
+from ragmetrics_core.data import (
+    EMBEDDED,
+    Frozen,
+    SettingError,
+    Signature,
+    read_text,
+    unseen_worth,
+)
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 from ragmetrics_core.statistics.deciding import LOSSES, Reach, fewest_rows
 from ragmetrics_core.statistics.rater_agreement import Measured
@@ -28,6 +35,8 @@ of a matrix of facts, and a card each fact.
 
 _UNSCORED = frozenset({"abstained", "undefined", "failed"})
 """The measures that say what share of the rows has no score."""
+
+_QUOTED_MEASURES = ("AUROC", "balanced accuracy")
 
 _warn = cache(logging.getLogger("ragmetrics_core").warning)  # once for each file
 
@@ -221,6 +230,45 @@ def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
                 card_figures = CardFigures(question, figures)
                 figures_by_signature.setdefault(signature, card_figures)
     return figures_by_signature
+
+
+def quotes_of_cards(run: RunFacts) -> list[str]:
+    """Say of each judge of a run how well it agrees with people.
+
+    The figures are those of the judge's card, where its agreement with people's labels
+    was measured.
+    """
+    sentences = []
+    for judge in run.judges:
+        phrases = _measured_agreement(judge, run)
+        if not phrases:
+            phrases.append(
+                "how well it agrees with people is not measured (ragmetrics card)"
+            )
+        sentences.append(f"{judge}, against labels of people: {'; '.join(phrases)}.")
+    return sentences
+
+
+def _measured_agreement(judge: str, run: RunFacts) -> list[str]:
+    """Quote the judge's card for each metric of the run; empty if no card fits."""
+    phrases = []
+    for signature, card_figures in figures_of_cards(judge, run).items():
+        agreement = _means_over_sources(card_figures.figures)
+        phrases.append(f"{signature.metric} {agreement}")
+        if judge == EMBEDDED and signature.metric == "context_adherence":
+            # its weights were fitted on the card's sources: add the worth on others
+            phrases.append(unseen_worth())
+    return phrases
+
+
+def _means_over_sources(figures: Iterable[Measured]) -> str:
+    """The two figures of a card that are quoted, as means over its sources."""
+    cells = [
+        f"{figure.measure} {cell(figure)} sources".replace(" n=", ", mean over ")
+        for figure in figures
+        if figure.source is None and figure.measure in _QUOTED_MEASURES
+    ]
+    return ", ".join(cells) or "one class only"
 
 
 def _cards() -> Iterator[Card]:

@@ -380,14 +380,6 @@ class Report:
         with as_input_error(f"the table cannot be written to {path}"):
             frame.to_parquet(path, engine="pyarrow", index=False)
 
-    def methods(self) -> str:
-        """Return the methods paragraph.
-
-        It says what was measured, how, and by which judge, with references.
-        """
-        paragraphs = import_deferred("method_paragraphs")
-        return "\n\n".join(paragraphs(self.summary(), self.run, self.results))
-
     def glance(self, decisions: Sequence[Decision] = ()) -> Glance:
         """What people see first: the weakest stage, the metrics, the worst rows.
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal, Self
 
 from pydantic import Field
@@ -74,16 +74,6 @@ class Decision(Frozen):
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.sentence}"
-
-
-def kind_of_judge(details: Mapping[str, str]) -> str:
-    """How a judge that is not embedded comes to a verdict: what its settings tell.
-
-    It is an ``encoder``, ``typed`` (asked typed questions) or a ``model``.
-    """
-    if "weights" in details:
-        return "encoder"
-    return "typed" if "typed" in details else "model"
 
 
 class RunFacts(Frozen):

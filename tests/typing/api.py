@@ -105,7 +105,6 @@ def many(samples: list[Sample]) -> Report:
     print(
         verdict,
         comparison.table(),
-        report.methods(),
     )
     assert_score(report, at_least=0.8, undecided="fail")
     return Report.from_jsonl("out.jsonl")
