@@ -1,12 +1,11 @@
 """The lanes of the tests: which are fast, and which run only at night; CONTRIBUTING.md explains them.
 
-A test is *fast* unless its module imports something slow or stands in the table of slow
-modules. A test is *nightly* where its own decorator says so.
+A test is *fast* unless its module imports something slow, itself or through a module in
+``tests/``, or stands in the table of slow modules. A test is *nightly* where its own decorator says so.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -15,8 +14,7 @@ from hypothesis import settings
 
 _ROOT = Path(__file__).parents[1]
 
-# What takes seconds to load, or starts a browser or a terminal: no fast module imports
-# it.
+# What takes seconds to load, or starts a browser or a terminal.
 SLOW_IMPORTS = frozenset(
     {
         "haystack",
@@ -36,16 +34,16 @@ SLOW_IMPORTS = frozenset(
     }
 )
 
-# A line that may import one of them; it may also stand in a text, so that the module is
-# parsed.
-_SLOW_IMPORT_LINE = re.compile(
-    rf"^\s*(?:from|import)\b.*\b(?:{'|'.join(sorted(SLOW_IMPORTS))})\b", re.MULTILINE
+# A line that imports something, also of a program that stands in a text: who writes one
+# runs it.
+_IMPORT = re.compile(
+    r"^\s*(?:from|import)\s+(\w+)|\bimportorskip\(\"(\w+)", re.MULTILINE
 )
 
 # Modules that are slow although they import nothing of that kind, each with the reason.
 SLOW_MODULES = {
     "tests/test_action.py": "runs the command once or more for each test",
-    "tests/test_every_module.py": "loads every adapter, and so every framework",
+    "tests/test_every_module.py": "imports every adapter, and so every framework",
     "tests/test_examples.py": (
         "runs the examples, which build applications of every framework"
     ),
@@ -65,7 +63,6 @@ SLOW_MODULES = {
     "tests/test_simulation.py": "simulates thousands of samples",
     "tests/test_spending.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_store_disk.py": "fills a disk, in processes of its own",
-    "tests/test_store_folder.py": "starts several processes for each test",
     "tests/test_store_processes.py": "starts several processes for each test",
     "tests/test_traces_law.py": (
         "records every shape of the adapters' tests by real instrumentations"
@@ -90,25 +87,19 @@ def examples(count: int) -> int:
 
 @cache
 def is_fast_module(path: Path) -> bool:
-    """Whether the tests of a module are fast: it is none of an adapter's, and it imports nothing slow, at any depth."""
+    """Whether the tests of a module are fast: it is none of an adapter's, and imports nothing slow."""
     name = path.relative_to(_ROOT).as_posix()
     if not name.startswith("tests/") or name in SLOW_MODULES:
         return False
-    return SLOW_IMPORTS.isdisjoint(_imported_roots(path))
+    return not _imports_something_slow(path)
 
 
-def _imported_roots(path: Path) -> set[str]:
-    """The first names of the modules that a module imports, inside functions, too.
-
-    None where none of them is slow.
-    """
+@cache
+def _imports_something_slow(path: Path) -> bool:
+    """Whether a module does, in its functions, too, or one in ``tests/`` that it imports."""
     source = path.read_text(encoding="utf-8")
-    if not _SLOW_IMPORT_LINE.search(source):
-        return set()  # to parse every module would take seconds in each worker
-    roots = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            roots |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            roots.add(node.module.partition(".")[0])
-    return roots
+    roots = {before or within for before, within in _IMPORT.findall(source)}
+    if roots & SLOW_IMPORTS:
+        return True
+    shared = (path.with_name(f"{root}.py") for root in roots - {path.stem})
+    return any(_imports_something_slow(module) for module in shared if module.is_file())
