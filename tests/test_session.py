@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -603,6 +604,49 @@ def test_a_first_reply_that_takes_long_holds_nobody_up(
     assert [outcomes(answer) for answer in answers] == [[1]] * 40
     assert len(server.requests) == 40
     assert server.most_in_flight <= 6
+
+
+@pytest.mark.parametrize("status", [400, 500, 501])
+def test_requests_that_start_together_learn_once_what_is_refused(
+    loopback_server: Serve, status: int
+) -> None:
+    """Also where they ask for different features: the second half asks for more."""
+    server = loopback_server(
+        lambda _: GOOD,
+        **dict.fromkeys(("logprobs", "json_schema", "temperature"), "reject"),
+        status=status,
+    )
+    few = [asked(str(number), schema={"type": "object"}) for number in range(12)]
+    more = [replace(request, top_logprobs=5) for request in few]
+    answers = ask_all(session_of(server), *few, *more)
+    assert [outcomes(answer) for answer in answers] == [[1]] * 24
+    refused = [server.rejection(request.body) for request in server.requests]
+    # a schema is refused as a schema, and as JSON mode
+    assert sorted(filter(None, refused)) == [
+        "logprobs",
+        "response_format",
+        "response_format",
+        "temperature",
+    ]
+
+
+def test_what_is_refused_is_learnt_once_though_the_first_answer_takes_long(
+    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes once all others have been asked, so that they cannot wait for it."""
+    monkeypatch.setattr(endpoint_state, "_PATIENCE_SECONDS", 1.5)
+    others = threading.Event()
+
+    def reply(_: Any) -> str:
+        if len(server.requests) >= 2 + 24:
+            others.set()
+        return GOOD if others.wait(20) else "not all others were asked"
+
+    server = loopback_server(reply, json_schema="reject")
+    requests = [asked(str(number), schema={"type": "object"}) for number in range(24)]
+    answers = ask_all(session_of(server), *requests)
+    assert [outcomes(answer) for answer in answers] == [[1]] * 24
+    assert len(server.requests) == 2 + 24
 
 
 @pytest.mark.parametrize("fault", [Fault(401), Fault(reset=True)])

@@ -2,24 +2,44 @@
 
 Whether it answers at all, which features of requests it takes, and which it refuses.
 What nobody knows yet is tried by one request, and the others wait for it: so a wrong key
-costs one call, and each feature is refused once. They wait two seconds at most.
+costs one call, and each feature is refused once. A refusal comes soon, while an answer
+may take long: after ten seconds the others go on, without what was refused by then.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.models.chat import ChatReply
 
 # How long no call is sent to an endpoint that refuses everything, in seconds.
 _OUTAGE_SECONDS = 30.0
-# How long other requests wait for the one that tries something new.
-_PATIENCE_SECONDS = 2.0
+# How long other requests wait for the one that tries something new. Under load, refusals
+# took more than two seconds.
+_PATIENCE_SECONDS = 10.0
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Trial:
+    """A request that tries what nobody knows yet.
+
+    Attributes:
+        features: What it tries.
+        began_at: When it began.
+        refused: What it was refused so far. Its answer will show whether that was meant.
+        is_over: Set once no other request need wait for it.
+    """
+
+    features: set[str]
+    began_at: float
+    refused: set[str] = field(default_factory=set)
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class EndpointState:
@@ -31,18 +51,20 @@ class EndpointState:
 
     Attributes:
         missing: As given.
+        refused: What a trial was refused; to be among the missing once it is answered.
         taken: The features that it has taken.
         n_answers: How many calls it has answered.
     """
 
     def __init__(self, missing: set[str]) -> None:
         self.missing = missing
+        self.refused: set[str] = set()
         self.taken: set[str] = set()
         self.n_answers = 0
         # Whether a call has reached it since the last outage.
         self._is_reached = False
-        # Held by the request that tries what nobody knows yet.
-        self._trying = asyncio.Lock()
+        # The latest request that tried what nobody knew; None before the first.
+        self._trial: Trial | None = None
         # How many calls were refused since the last answer.
         self._n_refusals = 0
         # The error with which the endpoint refuses everything; None without an outage.
@@ -50,43 +72,49 @@ class EndpointState:
         self._outage_began_at = 0.0
 
     @asynccontextmanager
-    async def first_with(self, features: Collection[str]) -> AsyncIterator[bool]:
+    async def first_with(
+        self, untried: Callable[[], set[str]]
+    ) -> AsyncIterator[Trial | None]:
         """Hold others back while one request tries something that nobody knows yet.
 
-        Yields whether this request does.
+        Yields the trial; None for a request that tries nothing.
 
         Args:
-            features: What the request asks of the endpoint, where nobody has stated if
-                it can do that.
+            untried: Returns what the request would ask of the endpoint now, where
+                nobody has stated or seen if it can do that.
         """
-        is_first = await self._wait_for_turn(features)
-        try:
-            yield is_first
-        finally:
-            if is_first:
-                self._trying.release()
+        while not self._knows(features := untried()):
+            if self._trial is not None and not self._trial.is_over.is_set():
+                await self._wait_for(self._trial)
+                continue
+            self._trial = trial = Trial(features, time.monotonic())
+            try:
+                yield trial
+            finally:
+                self.refused -= trial.refused
+                trial.is_over.set()
+            return
+        yield None
 
-    async def _wait_for_turn(self, features: Collection[str]) -> bool:
-        """Wait until all is known, it is this request's turn, or patience ends.
+    def note_refusal(self, trial: Trial, feature: str) -> None:
+        """Note a feature that a trial was refused: the others do without it meanwhile."""
+        trial.refused.add(feature)
+        self.refused.add(feature)
 
-        Returns:
-            Whether this request tries what is unknown, and holds the lock.
-        """
-        if self._knows(features):
-            return False
+    def _knows(self, untried: set[str]) -> bool:
+        """Whether a call has got through, or none will, and nothing is left to try."""
+        return self._is_in_outage() or (self._is_reached and not untried)
+
+    async def _wait_for(self, trial: Trial) -> None:
+        """Wait until a trial is over, or patience ends: then it is being answered."""
+        waited = time.monotonic() - trial.began_at
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                await self._trying.acquire()
+            async with asyncio.timeout(_PATIENCE_SECONDS - waited):
+                await trial.is_over.wait()
         except TimeoutError:
-            return False
-        if self._knows(features):
-            self._trying.release()
-            return False
-        return True
-
-    def _knows(self, features: Collection[str]) -> bool:
-        """Whether a call has got through, and each feature was taken or refused."""
-        return self._is_reached and (self.taken | self.missing).issuperset(features)
+            self.taken |= trial.features
+            self._is_reached = True
+            trial.is_over.set()
 
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""

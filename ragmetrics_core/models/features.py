@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.models.endpoint_state import EndpointState
+from ragmetrics_core.models.endpoint_state import EndpointState, Trial
 
 T = TypeVar("T")
 Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
@@ -154,19 +154,6 @@ def stated_missing(model: ChatModel) -> set[str]:
     return {name for name in FEATURES if getattr(stated, name, None) is False}
 
 
-def _features_not_stated(model: ChatModel, request: ChatRequest) -> set[str]:
-    """Return the features in a request that the model states nothing of."""
-    stated = model.capabilities()
-    return {
-        name
-        for name, feature in FEATURES.items()
-        if feature.is_used(request)
-        and getattr(stated, name, None) is None
-        # 1 is the default, and nearly never refused
-        and not (name == "temperature" and request.temperature == 1)
-    }
-
-
 def leave_out(
     request: ChatRequest, missing: Iterable[str], model: ChatModel
 ) -> ChatRequest:
@@ -223,9 +210,9 @@ class FittedRequest:
         self._request = request
         self._send = send
         self._stated_missing = stated_missing(model)
-        self._features_not_stated = _features_not_stated(model, request)
-        self._is_first = False  # whether it tries what nobody knows yet
+        self._trial: Trial | None = None  # where it tries what nobody knows yet
         self._left_out: set[str] = set()  # features
+        self._found_missing: set[str] = set()  # those of them that this request found
         self._refused: str | None = None  # the feature that the last calls refused
         self._choices: list[Choice] = []
         self._failures: list[JudgeError] = []
@@ -240,15 +227,41 @@ class FittedRequest:
             The replies. Failures are not raised: they are in ``failures``. The usage
             names the features that the request had to do without.
         """
-        features = self._features_not_stated
-        async with self._endpoint.first_with(features) as self._is_first:
-            self._left_out = self._stated_missing | self._endpoint.missing
+        async with self._endpoint.first_with(self._untried) as self._trial:
+            missing = self._endpoint.missing | self._endpoint.refused
+            self._left_out = self._stated_missing | missing
             await self._ask()
             while self._refused is not None:
-                self._left_out.add(self._refused)
+                self._leave_out(self._refused)
+                if self._trial is not None:
+                    self._endpoint.note_refusal(self._trial, self._refused)
                 await self._ask()
             self._learn()
         return self._reply()
+
+    def _untried(self) -> set[str]:
+        """Return the features it would use now of which nothing is stated or known."""
+        missing = self._stated_missing | self._endpoint.missing
+        return self._unstated_features(missing) - self._endpoint.taken
+
+    def _unstated_features(self, missing: set[str]) -> set[str]:
+        """Return the features it uses without those, of which the model states nothing."""
+        request = leave_out(self._request, missing, self._model)
+        stated = self._model.capabilities()
+        return {
+            name
+            for name, feature in FEATURES.items()
+            if feature.is_used(request)
+            and name not in missing
+            and getattr(stated, name, None) is None
+            # 1 is the default, and nearly never refused
+            and not (name == "temperature" and request.temperature == 1)
+        }
+
+    def _leave_out(self, feature: str) -> None:
+        """Do without a feature, as the endpoint does not take it."""
+        self._left_out.add(feature)
+        self._found_missing.add(feature)
 
     async def _ask(self) -> None:
         """Ask for the missing replies: all in one call, if the endpoint knows ``n``.
@@ -267,10 +280,10 @@ class FittedRequest:
             await self._call(replace(request, n=n_missing), self._missing_replies[0])
             if not self._missing_replies or self._failures:
                 return
-            self._left_out.add("n")  # fewer replies came than were asked for
+            self._leave_out("n")  # fewer replies came than were asked for
         request_for_one = replace(request, n=1)
         indices = self._missing_replies
-        if self._is_first:  # five calls would be refused like one
+        if self._trial is not None:  # five calls would be refused like one
             first_index, *indices = indices
             await self._call(request_for_one, first_index)
             if self._refused is not None:
@@ -302,23 +315,25 @@ class FittedRequest:
         Nothing is learned from a request that was refused in the end: the refusal may
         have repeated words of the prompt.
         """
-        if self._choices and self._request.top_logprobs and self._gives_no_logprobs():
-            self._left_out.add("logprobs")
-        learned = self._left_out if self._choices else set[str]()
-        if self._lacks_what_it_needs:
-            learned = learned | {"logprobs"}
-        known = self._endpoint.missing | self._stated_missing
-        for name in sorted(learned - known):
+        if self._gives_no_logprobs():
+            self._leave_out("logprobs")
+        learned = set[str]()
+        if self._choices:
+            learned = self._found_missing
+            self._endpoint.taken |= self._unstated_features(self._left_out)
+        elif self._lacks_what_it_needs:
+            learned = self._found_missing & {"logprobs"}
+        for name in sorted(learned - self._endpoint.missing):
             self._endpoint.missing.add(name)
             if FEATURES[name].is_lost:
                 _logger.warning(
                     "%s does not take %s, and is asked without", self._model.name, name
                 )
-        if self._choices:
-            self._endpoint.taken |= self._features_not_stated - self._left_out
 
     def _gives_no_logprobs(self) -> bool:
-        """Whether the endpoint ignores the wish for log-probabilities."""
+        """Whether the endpoint ignored the wish for log-probabilities."""
+        if not self._request.top_logprobs or "logprobs" in self._left_out:
+            return False
         complete_replies = [
             choice
             for choice in self._choices

@@ -6,7 +6,7 @@ Stored replies, and one call for equal requests in flight → what the endpoint 
 
 A session belongs to a judge. All its runs share the calls in flight, what was learned
 about the endpoint, the slots, and the first call, which is sent alone, so that a wrong
-key costs one; after two seconds the others go on beside it. Each run brings its store,
+key costs one; after ten seconds the others go on beside it. Each run brings its store,
 its limits and its concurrency. What is shared lives on one event loop; pickle and fork
 leave it behind.
 """
@@ -426,7 +426,7 @@ class Session:
 
     async def _complete_typed(self, request: ChatRequest, send: Send) -> ChatReply:
         """Send a request that has no feature to leave out."""
-        async with self._prepared.endpoint.first_with(()):
+        async with self._prepared.endpoint.first_with(set):
             return await send(request, 0)
 
     # Keys, stored replies, and one call for equal requests at the same time
