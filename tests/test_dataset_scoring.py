@@ -109,6 +109,16 @@ def test_a_judge_that_says_yes_to_everything(
     assert "undefined" in score_table(continuous, None, [on_shares])
 
 
+def test_a_score_of_one_half_is_not_above_the_threshold(discrete: DiscreteSet) -> None:
+    script = {
+        ExtractFacts: facts("one", "two"),
+        FactInContext: lambda question: covered(0.9 * (question["fact"] == "one")),
+    }
+    half = ScriptedJudge(script, name="half")
+    found = values(score_set(discrete, None, ACCURACY, half, draws=20))
+    assert found == {"accuracy": 0.5, "AUROC": 0.5, "F1": 0}
+
+
 def test_points_without_a_score_are_counted(
     continuous: ContinuousSet, discrete: DiscreteSet
 ) -> None:

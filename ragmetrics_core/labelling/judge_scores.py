@@ -107,7 +107,7 @@ def score_set(
         metric: The metric.
         judge: A judge, or a name as in ``evaluate``.
         threshold: The judge calls a point of a discrete set positive if its score is
-            at least this.
+            above this.
         concurrency: Most calls in flight.
         store: Where replies are kept.
         progress: As in ``evaluate``.
@@ -263,7 +263,7 @@ def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
         return [(score, label == 1) for score, label in rows]
 
     def verdicts_and_labels(rows: Rows) -> list[tuple[bool, bool]]:
-        return [(score >= threshold, label == 1) for score, label in rows]
+        return [(score > threshold, label == 1) for score, label in rows]
 
     return {
         "accuracy": lambda rows: accuracy(verdicts_and_labels(rows)),
@@ -434,7 +434,7 @@ def caveats(
         )
     if isinstance(labelled_set, DiscreteSet):
         lines.append(
-            "Accuracy and F1: a point counts as positive from the threshold on, 0.5 if"
+            "Accuracy and F1: a point counts as positive above the threshold, 0.5 if"
             " none was given."
         )
     return lines

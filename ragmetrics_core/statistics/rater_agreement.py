@@ -415,7 +415,7 @@ def measures(threshold: float) -> dict[str, Statistic]:
     ``measures(0.5)["kappa"](rows)`` may be .7.
 
     Args:
-        threshold: A score from here on is a yes, where the judge gives no verdict of
+        threshold: A score above it is a yes, where the judge gives no verdict of
             its own.
     """
 
