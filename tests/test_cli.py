@@ -330,7 +330,6 @@ MISTYPED = {
     "evaluate a.jsonl --max-cost cheap": "--max-cost: needs a number; got 'cheap'",
     "evaluate a.jsonl --min-scored 95": "needs a number from 0 to 1; got '95'",
     "evaluate a.jsonl --store x --no-store": "not allowed with argument --store",
-    "dataset facts a.jsonl --extraction ct": "there is no 'ct' (did you mean 'cot'?)",
     "store prun": "there is no 'prun' (did you mean 'prune'?)",
 }
 

@@ -18,8 +18,7 @@ metric = ContextUtilization()
 servers, left = [], []
 
 def reply(body):
-    said = '"facts": ["f"]' if "facts" in str(body) else '"useful": 1'
-    return '{"reason": "", ' + said + '}'
+    return '{"reason": "", "useful": 1}'
 
 def interrupt():
     server = servers[-1]
@@ -98,25 +97,13 @@ BODIES = {
     asyncio.run(cancelled())
     """
     ),
-    "an exception of extract_facts": (
+    "Ctrl-C in write_pairs": (
         """
-    from ragmetrics_core.labelling import Maker
-    from ragmetrics_core.labelling.facts import extract_facts
-    from ragmetrics_core.data.errors import InputError
-    server.reply = lambda body: '{"facts": []}' if "r7" in str(body) else '{"facts": ["f"]}'
-    try:
-        extract_facts(rows, Maker(judge, concurrency=2))
-    except InputError as error:
-        assert "row" in str(error)
-    """
-    ),
-    "Ctrl-C in extract_facts": (
-        """
-    from ragmetrics_core.labelling import Maker
-    from ragmetrics_core.labelling.facts import extract_facts
+    from ragmetrics_core.labelling import DiscreteSettings, Document, Maker, write_pairs
+    documents = [Document(id=f"d{n}", text=f"Gate {n} was built in {1500 + n}. " * 30) for n in range(60)]
     interrupt()
     try:
-        extract_facts(rows, Maker(judge, concurrency=2))
+        write_pairs(documents, DiscreteSettings(questions=60), Maker(judge, concurrency=2))
     except KeyboardInterrupt:
         pass
     """

@@ -77,7 +77,6 @@ COLLISIONS = [
     (f"{EVALUATE} --out new.jsonl", "--report", "new-link"),
     (COMPARE, "--report", "a.jsonl b.jsonl result-link"),
     ("agreement draw a.jsonl --seed 1 --n 1", "--out", "a.jsonl ./a.jsonl"),
-    ("dataset facts rows.jsonl", "--out", "rows.jsonl symlink hardlink"),
     (DISCRETE, "--out", "pairs.jsonl docs/one.md doc-link"),
     ("dataset continuous docs", "--out", "doc-link"),
     ("card --data rows.jsonl", "--out --report", "rows.jsonl symlink hardlink"),
@@ -260,11 +259,6 @@ def test_a_link_out_of_the_folder_changes_no_file_there(
 SMALL = f"{DISCRETE} --chunk-size 30"
 # a command, what stands in the place of its output, and why it stays
 KEPT = {
-    "edited facts": (
-        "dataset facts refs.jsonl --judge lexical --out facts.json",
-        "facts.json",
-        "may hold what a person edited",
-    ),
     "a reviewed set": (f"{SMALL} --out set.jsonl", "set.jsonl", "reviewed it"),
     "rows for results": (f"{EVALUATE} --out rows2.jsonl", "rows2.jsonl", "no earlier"),
     "rows for a set": (f"{SMALL} --out rows2.jsonl", "rows2.jsonl", "no earlier"),
@@ -276,8 +270,6 @@ def test_the_work_of_a_person_is_never_replaced(
     files: Held, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, path, words = KEPT[name]
-    row = {"id": "1", "question": "q", "reference": "Anna lit it. Bob saw it."}
-    Path("refs.jsonl").write_text(json.dumps(row) + "\n")
     if path == "rows2.jsonl":
         Path(path).write_text(json.dumps(GOOD) + "\n")
     else:

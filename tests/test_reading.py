@@ -21,7 +21,6 @@ from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_samples, reason_of_part
 from ragmetrics_core.engine.sample_sources import iterate_samples
-from ragmetrics_core.labelling.facts import read_facts
 from ragmetrics_core.labelling.labels import read_labels
 from ragmetrics_core.metrics.registry import metrics_with_settings
 
@@ -304,6 +303,18 @@ def test_encodings_that_their_first_bytes_name(
     )
 
 
+def test_a_file_of_facts_of_an_earlier_release_is_rows(written: Any) -> None:
+    """Its rows bring their facts; that they were frozen is no longer checked."""
+    file = {
+        "ragmetrics_facts": 2,
+        **{"model": "m", "extraction": "io", "prompts": "", "frozen": "1f"},
+        "rows": [{"question": "Who?", "reference": "Anna.", "facts": ["Anna."]}],
+    }
+    (sample,) = read(written("facts.json", json.dumps(file)))
+    assert isinstance(sample, Sample)
+    assert [fact.text for fact in sample.facts or ()] == ["Anna."]
+
+
 def test_files_that_are_no_text_are_named(written: Any) -> None:
     with pytest.raises(InputError, match="is no text but compressed with gzip"):
         read(written("a.jsonl", gzip.compress(JSONL.encode())))
@@ -498,8 +509,6 @@ def test_an_object_with_a_key_twice_is_a_bad_row(
         read(written("b.json", f"[{line}]"))
     with pytest.raises(RowError, match=f"c.jsonl, line 1: {bad}"):
         read_labels(written("c.jsonl", line))
-    with pytest.raises(InputError, match=f"d.json: {bad}"):
-        read_facts(written("d.json", line))
     with pytest.raises(InputError, match=f"e.jsonl, line 2: {bad}"):
         Report.from_jsonl(written("e.jsonl", f"{HEADER}\n{line}\n"))
     with pytest.raises(SettingError, match=f"--set adherence.polls: {bad}"):

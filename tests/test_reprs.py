@@ -45,7 +45,7 @@ _SHOWN = """
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
     MetricSummary.undefined MetricSummary.failed MetricChange.slice MetricChange.outcomes
     Comparison.added Comparison.differing Comparison.lacking Comparison.titles
-    Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
+    Comparison.stopped DiscreteSettings.retriever
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
     Card.details Card.signatures Card.made Card.command Card.notes Card.figures Card.decided
     RunFacts.addresses Gate.by

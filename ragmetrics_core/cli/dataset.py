@@ -1,7 +1,6 @@
 """``ragmetrics dataset``, the commands for annotated sets.
 
-They build such sets from documents, review them, score judges on them, and freeze the
-facts of references.
+They build such sets from documents, review them, and score judges on them.
 """
 
 import argparse
@@ -15,7 +14,6 @@ from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.row_files import read_objects
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling import judge_scores
@@ -28,7 +26,6 @@ from ragmetrics_core.labelling.discrete import (
     write_pairs,
 )
 from ragmetrics_core.labelling.documents import Document, load_documents, load_pairs
-from ragmetrics_core.labelling.facts import extract_facts, read_facts, write_facts
 from ragmetrics_core.labelling.making import Maker
 from ragmetrics_core.labelling.reviews import (
     Reviews,
@@ -307,54 +304,12 @@ def _estimates(
     )
 
 
-def extract(options: argparse.Namespace) -> int:
-    """Have a model extract the facts of references, and write them to a file to edit.
-
-    With ``--dry-run`` the model's calls are only counted. Example of what is printed:
-    "facts.json: 42 facts of 10 references; gpt, 10 calls, …".
-
-    Returns:
-        The exit code, 0.
-    """
-    shared.needs_out(options)
-    rows = [row for _, row in read_objects(options.file)]
-    extraction = options.extraction  # how a reference is divided into facts
-    judge = chosen_judges.judge_from(options.judge, options)
-    if options.dry_run:
-
-        def extract_with(counting_judge: Judge) -> object:
-            """Do the work of a run, with a judge that only counts its calls."""
-            return extract_facts(rows, Maker(counting_judge), extraction=extraction)
-
-        return chosen_judges.dry_run(judge, len(rows), "references", extract_with)
-    maker = _maker(judge, options)  # asks the model, and adds up the cost
-    facts_file = extract_facts(rows, maker, extraction=extraction)
-    write_facts(options.out, facts_file)
-    show(
-        f"{options.out}: {facts_file.count} facts of {len(facts_file.rows)} references;"
-        f" {facts_file.model}, {shared.spent(maker.usage)}"
-    )
-    show(
-        f"Next: edit the facts in {options.out} if they need it, then ragmetrics"
-        f" dataset freeze {options.out}"
-    )
-    return 0
-
-
-def freeze(options: argparse.Namespace) -> int:
-    """Freeze a file of facts with a digest, so that runs are comparable."""
-    file = read_facts(options.file).freeze()
-    write_facts(options.file, file)
-    show(f"{options.file}: {file.count} facts frozen as {file.frozen}")
-    return 0
-
-
 def _maker(judge: Judge, options: argparse.Namespace) -> Maker:
     """Return the object by which a model writes and labels, as the options say."""
     return Maker(
         judge,
         store=shared.store(options),
         concurrency=options.concurrency,
-        language=getattr(options, "language", None),
+        language=options.language,
         progress=options.progress,
     )

@@ -35,8 +35,6 @@ _DEFERRED_NAMES = {
     "target_named": _DeferredName(
         "traces.targets", "target_named", "writing onto traces"
     ),
-    # a file of facts as rows
-    "read_facts": _DeferredName("labelling.facts", "read_facts", "a file of facts"),
     # which answers claim nothing, by the words that the embedded judge reads
     "only_declines": _DeferredName(
         "lexical.declining", "only_declines", "seeing which answers decline"

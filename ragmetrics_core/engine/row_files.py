@@ -12,7 +12,6 @@ from ragmetrics_core.data import (
     Sample,
     as_input_error,
     find_repeated_names,
-    import_deferred,
     import_extra,
     json_lines,
     open_text,
@@ -189,14 +188,11 @@ def _json(path: Path) -> Iterator[Located]:
 def _rows_of_json(path: Path) -> Any:
     """Return the rows in a ``.json`` file; anything but a list is none.
 
-    It holds a list of rows, an object around such a list, one sample, or facts that
-    ``ragmetrics dataset facts`` extracted.
+    It holds a list of rows, an object around such a list, or one sample.
     """
     data = _value_of_file(path)
     if not isinstance(data, Mapping):
         return data
-    if "ragmetrics_facts" in data:
-        return list(import_deferred("read_facts")(path).rows)
     return _find_rows(data, path)
 
 

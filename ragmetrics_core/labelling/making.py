@@ -125,7 +125,7 @@ def _example(question: WriteQuestion, sentences_per_chunk: int) -> Written:
 
 
 class Maker:
-    """One model at work on a set or on facts; what it does is a run like any other.
+    """One model at work on a set; what it does is a run like any other.
 
     Args:
         judge: A judge, or a name as in ``evaluate``; it must be able to write.

@@ -92,7 +92,7 @@ def _cannot_list(question: ExtractFacts) -> State:
     del question  # no text changes that
     raise QuestionNotSupported(
         "a judge of typed questions writes nothing and so lists no facts: give them"
-        " (facts= of the sample, written by 'ragmetrics dataset facts'), take the embedded judge"
+        " (facts= of the sample), take the embedded judge"
         " ('lexical'), or a cascade whose strong judge is a language model"
     )
 
