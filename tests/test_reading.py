@@ -307,7 +307,10 @@ def test_a_file_of_facts_of_an_earlier_release_is_rows(written: Any) -> None:
     """Its rows bring their facts; that they were frozen is no longer checked."""
     file = {
         "ragmetrics_facts": 2,
-        "model": "m", "extraction": "io", "prompts": "", "frozen": "1f",
+        "model": "m",
+        "extraction": "io",
+        "prompts": "",
+        "frozen": "1f",
         "rows": [{"question": "Who?", "reference": "Anna.", "facts": ["Anna."]}],
     }
     (sample,) = read(written("facts.json", json.dumps(file)))
