@@ -348,10 +348,6 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
 # In Chromium
 # --------------------------------------------------------------------------------------------
 
-CHROMIUM = shutil.which("chromium")
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on PATH; .ci/run installs Debian's"
-)
 _OFFLINE = (
     *(
         "--headless",
@@ -446,22 +442,22 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver_path is None:
+        pytest.skip("no chromium or no chromedriver on PATH; .ci/run installs Debian's")
     options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
+    options.binary_location = chromium
     profile = tmp_path_factory.mktemp("profile")
     for argument in (*_OFFLINE, f"--user-data-dir={profile}", "--window-size=1200,900"):
         options.add_argument(argument)
     options.set_capability(
         "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
     )
-    driver = webdriver.Chrome(
-        options=options, service=webdriver.ChromeService(shutil.which("chromedriver"))
-    )
+    driver = webdriver.Chrome(options, webdriver.ChromeService(driver_path))
     yield Browser(driver)
     driver.quit()
 
 
-@needs_chromium
 def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None:
     claim = "Rivers run uphill."
     rows = [
@@ -508,7 +504,6 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
 
 
-@needs_chromium
 def test_stages_and_the_worst_rows_stand_above_the_fold(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -542,7 +537,6 @@ def test_stages_and_the_worst_rows_stand_above_the_fold(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_figures(browser: Browser, tmp_path: Path) -> None:
     """Bins are closed below."""
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
@@ -583,7 +577,6 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     assert browser.console() == []
 
 
-@needs_chromium
 def test_the_slider_shows_what_a_cut_would_leave(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -613,7 +606,6 @@ def test_the_slider_shows_what_a_cut_would_leave(
     )
 
 
-@needs_chromium
 def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     sample = Sample(question="without", answer="An answer.", contexts=())
     rows = [
@@ -648,7 +640,6 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     assert browser.console() == []
 
 
-@needs_chromium
 def test_an_address_opens_its_row_and_says_the_filter(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -676,7 +667,6 @@ def test_an_address_opens_its_row_and_says_the_filter(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_grades_are_counted_and_filter_the_table(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -702,7 +692,6 @@ def test_grades_are_counted_and_filter_the_table(
     assert sorted(browser.titles()) == ["exact 0", "exact 2", "inferred 1"]
 
 
-@needs_chromium
 def test_everything_filters_and_stands_in_the_address(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -768,7 +757,6 @@ def test_everything_filters_and_stands_in_the_address(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_what_is_shown_is_downloaded_as_the_report_writes_it(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -803,7 +791,6 @@ def test_what_is_shown_is_downloaded_as_the_report_writes_it(
         assert line == [line_of_report[column] for column in columns]
 
 
-@needs_chromium
 def test_a_sentence_shows_the_passage_that_the_judge_names(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -871,7 +858,6 @@ SCREENS = [
 ]
 
 
-@needs_chromium
 @pytest.mark.skipif(not AXE, reason="RAGMETRICS_AXE names no axe.min.js")
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
 def test_axe_finds_nothing(
@@ -978,7 +964,6 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
     return rows
 
 
-@needs_chromium
 def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
     page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
     browser.open(tmp_path / "report.html")
@@ -1084,7 +1069,6 @@ def hostile_talk(index: int, text: str) -> list[SampleResult]:
     ]
 
 
-@needs_chromium
 def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     rows = [hostile(index, text) for index, text in enumerate(HOSTILE)]
     rows += [
@@ -1127,7 +1111,6 @@ def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
 
 
-@needs_chromium
 def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -1154,7 +1137,6 @@ def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
     assert "Precision 0.25: 1 of 4 citations precise." in shown
 
 
-@needs_chromium
 def test_an_opened_row_tells_what_became_of_passages_and_facts(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -1213,7 +1195,6 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
 
 
 @pytest.mark.nightly
-@needs_chromium
 def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     """10,000 rows: at most 20 MB, and there within 2 s at the best of three times."""
     rows = [
@@ -1240,7 +1221,6 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     assert browser.titles() == ["question number 2321"]
 
 
-@needs_chromium
 def test_a_page_too_large_keeps_the_worst_rows_whole(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1264,7 +1244,6 @@ def test_a_page_too_large_keeps_the_worst_rows_whole(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     """What is said of a verdict outlives the page, and is downloaded as labels that ``agreement`` reads."""
     run = RUN.model_copy(update={"started": "people"})
@@ -1304,7 +1283,6 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     assert browser.console() == []
 
 
-@needs_chromium
 def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -1349,7 +1327,6 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_labels_belong_to_one_row_of_one_report(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -1382,7 +1359,6 @@ def test_labels_belong_to_one_row_of_one_report(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_a_download_holds_what_the_sample_holds(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -1449,7 +1425,6 @@ def test_a_download_holds_what_the_sample_holds(
     assert browser.console() == []
 
 
-@needs_chromium
 def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -1497,7 +1472,6 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
     assert "+0.00)" not in (tmp_path / "c.html").read_text("utf-8")
 
 
-@needs_chromium
 def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
     page_of(
         Report(
