@@ -836,7 +836,7 @@ for number in range(20):
 asked.acquire()
 child = os.fork()
 if not child:
-    assert evaluator.flush(timeout=1), "what the parent has not judged is the parent's"
+    assert evaluator.flush(timeout=30), "what the parent has not judged is the parent's"
     assert evaluator.aggregates["context_adherence"].scored == 0, "a child counts what it judged itself"
     evaluator.record(Sample(contexts=["c"], answer="child"))
     done = evaluator.flush(timeout=30)

@@ -148,7 +148,7 @@ def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
             again="\x03",
         )
         screen.until("the same command goes on here")
-        assert screen.process.wait(10) == 0
+        assert screen.process.wait(60) == 0
     with terminal(*command) as screen:
         for done in range(3, 6):
             shown.append(screen.until(PROMPT))
@@ -159,7 +159,7 @@ def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
         screen.until(
             "6 of 6 points reviewed: 1 positive, 4 negative, 1 ambiguous (left out)"
         )
-        assert screen.process.wait(10) == 0
+        assert screen.process.wait(60) == 0
     assert path.read_bytes() == before  # the set itself never changes
     _check_blind(made, shown)
     reviews = Reviews(path, made)

@@ -90,14 +90,14 @@ def test_samples_are_scored_once_each_whatever_fails(
     server = loopback_server(lambda _: VERDICT, faults=faults)
     rows = [
         {"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"}
-        for n in range(400)
+        for n in range(160)
     ]
     judge = LLMJudge(
         OpenAICompatibleModel(server.base_url, "test", timeout=1.0), attempts=12
     )
     seen: list[SampleResult] = []
     report = evaluate(
-        rows, [ContextUtilization()], judge=judge, concurrency=128, progress=False
+        rows, [ContextUtilization()], judge=judge, concurrency=32, progress=False
     )
     seen += report.results
     assert [row.sample.id for row in seen if row.sample] == [row["id"] for row in rows]

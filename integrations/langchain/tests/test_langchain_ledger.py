@@ -300,7 +300,7 @@ def two_sub_agents_beside_each_other() -> None:
     over = threading.Event()
 
     def wait(messages: Any) -> Any:
-        over.wait(5)
+        over.wait(60)
         return wants(look())
 
     def last(messages: Any) -> str:
