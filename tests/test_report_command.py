@@ -13,7 +13,7 @@ import pytest
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import InputError, SettingError
+from ragmetrics_core.data import InputError
 from ragmetrics_core.page.render import PAGE_MARK
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -79,17 +79,60 @@ def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
     assert note.startswith("1 broken line in scores.jsonl: ")
 
 
-def test_a_metric_that_was_measured_in_two_ways_is_said_to_be() -> None:
-    watched(1)
-    row = json.loads(Path("scores.jsonl").read_text())
-    row["results"]["context_adherence"]["signature"]["version"] = "other"
-    with Path("scores.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
-    notes = Report.from_jsonl("scores.jsonl").run.notes
-    assert notes == (
-        "context_adherence was measured in 2 ways in these rows: its numbers are over"
-        " all of them",
+def in_two_ways(n_rows: int = 20, **changes: str) -> None:
+    """Results of the same metric as two files, and as one to which both ways wrote."""
+    watched(n_rows, "one.jsonl")
+    lines = []
+    for line in Path("one.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        row["sample"]["question"] += " And now?"
+        row["results"]["context_adherence"]["signature"] |= changes
+        lines.append(json.dumps(row))
+    Path("two.jsonl").write_text("\n".join(lines) + "\n")
+    both = Path("one.jsonl").read_text() + Path("two.jsonl").read_text()
+    Path("both.jsonl").write_text(both)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"judge": "gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],
+    ids=["another judge", "another version", "another prompt"],
+)
+@pytest.mark.parametrize("files", [["both.jsonl"], ["one.jsonl", "two.jsonl"]])
+def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(
+    files: list[str], changes: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_two_ways(**changes)
+    told = " ".join(
+        ("v" if name == "version" else f"{name}:") + value
+        for name, value in changes.items()
     )
+    arguments = ["report", *files, "--report", "page.html"]
+    for gate in ("adherence=0.1", "share(adherence>0.5)=0.1", "answered=0.1"):
+        assert main([*arguments, "--fail-under", gate]) == 3, gate
+        screen = " ".join(capsys.readouterr().out.split())
+        assert "its rows were measured in 2 ways: 20 by" in screen
+        assert f"20 by {told}" in screen
+    assert main([*arguments, "--fail-under", "utilization=0.1"]) == 0
+    assert main(arguments) == 0
+    assert "measured in 2 ways" in " ".join(capsys.readouterr().out.split())
+    one_way = ["--signature", told, "--fail-under", "adherence=0.1"]
+    assert main([*arguments, *one_way]) == 0
+    assert "20 rows" in capsys.readouterr().out
+    assert main([*arguments, "--signature", "judge:nobody"]) == 2
+    assert "no result has the signature 'judge:nobody'" in capsys.readouterr().err
+
+
+def test_a_file_of_two_judges_is_compared_with_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_two_ways(judge="gpt-4o-mini")
+    assert main(["compare", "both.jsonl", "both.jsonl"]) == 2
+    assert "judge gpt-4o-mini and lexical against" in capsys.readouterr().err
+    report = Report.from_jsonl("both.jsonl").with_signature("judge:lexical")
+    assert report.run.judges == ("lexical",)
+    assert len(report) == 20
+    assert report.compare(report)["context_adherence"].verdict == "identical"
 
 
 def test_every_command_reads_the_file_of_a_sink(
@@ -230,22 +273,6 @@ def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
     assert "نرم\u200cافزار" in told, "a sign that joins letters obeys nothing"
     assert main(["report", "results\u202e.jsonl"]) == 2
     assert "results\\u202e.jsonl" in capsys.readouterr().err
-
-
-def test_files_that_were_measured_in_different_ways_are_not_one_report(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    watched(1, "one.jsonl")
-    text = Path("one.jsonl").read_text()
-    row = json.loads(text)
-    row["results"]["context_adherence"]["signature"]["version"] = "other"
-    Path("two.jsonl").write_text(json.dumps(row) + "\n")
-    assert main(["report", "one.jsonl", "two.jsonl", "--report", "page.html"]) == 2
-    assert "measured context_adherence in different ways" in capsys.readouterr().err
-    paths = ["one.jsonl", "two.jsonl"]
-    reports = [Report.from_jsonl(path) for path in paths]
-    with pytest.raises(SettingError, match="make a page of each"):
-        join_runs(reports, paths)
 
 
 def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(

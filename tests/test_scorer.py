@@ -38,6 +38,7 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
+from ragmetrics_core.reporting.gates import decide
 from ragmetrics_core.scale import on_ray, on_spark
 from ragmetrics_core.scale.scorer import Scorer
 
@@ -423,7 +424,8 @@ def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:
     first = Scorer("utilization")(table())
     second = Scorer("utilization", ScriptedJudge([], name="another"))(table())
     report = stored(lambda given: given, pa.concat_tables([first, second]))  # type: ignore[arg-type]
-    assert "context_utilization: rows of 2 signatures" in report.table()
+    assert "measured in 2 ways" in report.summary().signs[0]
+    assert decide("utilization=0.1", report).outcome == "undecided"
 
 
 @pytest.mark.nightly

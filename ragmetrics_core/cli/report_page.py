@@ -113,6 +113,8 @@ def _report(
     if len(reports) > 1:
         joined = join_runs(reports, [str(path) for path in options.files])
         report, warnings = Report(joined.rows, joined.run), joined.warnings
+    if options.signature:
+        report = report.with_signature(options.signature)
     name = options.name
     if not report.run.name and not any(source.name for source in report.run.inputs):
         # samples that a program gave: only the file says which run it is

@@ -109,16 +109,19 @@ class Signature(Frozen):
                 yield name, value
 
     def __str__(self) -> str:
-        words = [self.metric]
-        for name, value in self.parts():
-            words.append(value if name == "version" else f"{name}:{value}")
-        return "|".join(words)
+        words = [signature_part(name, value) for name, value in self.parts()]
+        return "|".join([self.metric, *words])
 
     def __repr__(self) -> str:
         return f"Signature({str(self)!r})"
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+def signature_part(name: str, value: str) -> str:
+    """Return a part of a signature as its line writes it, e.g. ``judge:gpt-4o``."""
+    return value if name == "version" else f"{name}:{value}"
 
 
 class ErrorInfo(Frozen):

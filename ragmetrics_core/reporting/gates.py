@@ -249,6 +249,9 @@ class _Rule(NamedTuple):
         """Why the rows say nothing of the gate, as the end of a sentence; "" if they do."""
         if summary.stopped:
             return f"the run ended early: {summary.stopped}"
+        for numbers in summary.metrics:
+            if numbers.mixed and self.gate.metric in (ANSWERED, numbers.metric):
+                return numbers.mixed
         if self.gate.metric == ANSWERED:
             return self._why_not_asked(summary)
         numbers = summary[self.gate.metric]

@@ -355,6 +355,9 @@ class GlanceTally:
         if summary.bad_rows:
             rows = count_in_words(summary.bad_rows, "row")
             return f"{rows} could not be read: {self._problem}."
+        for numbers in summary.metrics:
+            if numbers.mixed:
+                return f"{numbers.metric}: {numbers.mixed}."
         n_rows = self._n_rows
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if n_open == n_rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ragmetrics_core.data import SampleResult, SettingError
+from ragmetrics_core.data import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     Args:
         reports: The runs, at least one.
         names: What each is called in a message, e.g. its file.
-
-    Raises:
-        SettingError: If a metric was not measured in the same way in all of them.
     """
-    _refuse_what_cannot_be_joined(reports, names)
     all_rows = chain.from_iterable(report.results for report in reports)
     rows = tuple(
         row.model_copy(update={"index": new_index})
@@ -71,31 +67,6 @@ def _repeated_questions(
                 " question's rows as one by --cluster question."
             )
         earlier |= questions
-
-
-def _refuse_what_cannot_be_joined(
-    reports: Sequence[Report], names: Sequence[str]
-) -> None:
-    """Raise ``SettingError`` for reports that one page cannot show together.
-
-    They measured a metric in different ways, such as with a prompt of another version.
-
-    Args:
-        reports: The reports.
-        names: What each is called in the message.
-    """
-    # the metric's signature, and the name of the report that had it first
-    first_by_metric: dict[str, tuple[object, str]] = {}
-    for report, name in zip(reports, names, strict=True):
-        for metric, signature in report.run.metrics.items():
-            first_signature, first_name = first_by_metric.setdefault(
-                metric, (signature, name)
-            )
-            if signature != first_signature:
-                raise SettingError(
-                    f"{first_name} and {name} measured {metric} in different ways"
-                    f" ({first_signature}; {signature}); make a page of each, or compare them"
-                )
 
 
 def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts:

@@ -329,13 +329,11 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
 
     Rows name the judges, the models and the signature of each metric, which says how
     the metric was measured. They do not say when the run began or how long it took. If
-    a metric has several signatures, that of the earliest row counts, and a note says
-    "context_recall was measured in 2 ways in these rows: …".
+    a metric has several signatures, that of the earliest row counts.
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}
-    # by metric: its different signatures in the order of the rows, each by its text
-    signatures_by_metric: dict[str, dict[str, Signature]] = {}
+    signature_by_metric: dict[str, Signature] = {}
     for row in rows:
         models.update(dict.fromkeys(row.usage.models))
         for metric, result in row.results.items():
@@ -343,23 +341,11 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
                 judges[result.judge] = None
             if result.signature is not None:
                 signature = result.signature.without_judge()
-                signature_by_text = signatures_by_metric.setdefault(metric, {})
-                signature_by_text[str(signature)] = signature
-    notes = []
-    first_signature_by_metric: dict[str, Signature] = {}
-    for metric, signature_by_text in signatures_by_metric.items():
-        different_signatures = list(signature_by_text.values())
-        first_signature_by_metric[metric] = different_signatures[0]
-        if len(different_signatures) > 1:
-            notes.append(
-                f"{metric} was measured in {len(different_signatures)} ways in these"
-                " rows: its numbers are over all of them"
-            )
+                signature_by_metric.setdefault(metric, signature)
     return RunFacts(
         judges=tuple(judges),
         models=tuple(models),
-        metrics=first_signature_by_metric,
-        notes=tuple(notes),
+        metrics=signature_by_metric,
     )
 
 
@@ -427,11 +413,21 @@ def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
     Anything else that JSON cannot hold becomes its text. Example: ``(1, nan,
     Path("a"))`` becomes ``[1, None, "a"]``.
 
+    An object whose own code raises is left out: a text in its place says so.
+
     Args:
         value: The object.
         holder_ids: The ``id()`` of each object that holds this one, directly or not. An
             object that holds itself, or is held by too many, becomes its class's name.
     """
+    try:
+        return _plain(value, holder_ids)
+    except Exception as error:  # noqa: BLE001  # a user's object: the rest of the file counts
+        return f"<{type(value).__name__}, left out: {type(error).__name__}>"
+
+
+def _plain(value: object, holder_ids: frozenset[int]) -> object:
+    """Turn an object into data, as ``plain`` does, with whatever its code raises."""
     value = plain_data(value)  # numbers and arrays of numpy become numbers and lists
     if value is None or isinstance(value, (bool, int)):
         return value

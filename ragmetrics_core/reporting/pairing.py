@@ -232,11 +232,13 @@ def _results(rows: Iterable[SampleResult], metric: str) -> list[MetricResult]:
 def _contradict(
     name: str, before: Mapping[str, set[str]], after: Mapping[str, set[str]]
 ) -> bool:
-    """Whether two runs hold different values of a setting."""
+    """Whether two runs hold different values of a setting, or one holds several."""
     is_observed = name in ("model", "score mode")
     if is_observed and (name not in before or name not in after):
         return False  # a side on which nothing was asked contradicts nothing
-    return before.get(name) != after.get(name)
+    values_before, values_after = before.get(name), after.get(name)
+    is_mixed = not is_observed and len(values_before or ()) > 1
+    return values_before != values_after or is_mixed
 
 
 def _have_other_facts(pair: Pair, metric: str) -> bool:

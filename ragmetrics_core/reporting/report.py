@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
 from ragmetrics_core.data import (
     Columns,
+    MetricResult,
     SampleResult,
     SettingError,
     Usage,
@@ -27,7 +28,7 @@ from ragmetrics_core.reporting.answering import Answering, count_answering
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
 from ragmetrics_core.reporting.groups import GroupBy
-from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
+from ragmetrics_core.reporting.jsonl import JsonlWriter, facts_of_rows, read_report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import (
     MetricSummary,
@@ -251,6 +252,57 @@ class Report:
     def _full_name(self, metric: str) -> str:
         """The full name of a metric; see ``find_metric``."""
         return find_metric(metric, self.metrics, place="in this report")
+
+    def with_signature(self, part: str) -> Report:
+        """Return the report over the rows that were measured in one way.
+
+        A gate over rows of several judges, or of several versions of a metric, is
+        undecided; over these it is not.
+
+        Args:
+            part: What the signature of results holds, as its line writes it, e.g.
+                ``judge:gpt-4o-mini``, ``v2`` or ``prompt:21b7c5``; or the whole line.
+                Of a metric that has such results, rows with another one are left out.
+
+        Raises:
+            SettingError: If no result has such a signature.
+        """
+
+        def has_part(result: MetricResult) -> bool:
+            return f"|{part}|" in f"|{result.signature}|"
+
+        measured_so = {
+            name
+            for row in self.results
+            for name, result in row.results.items()
+            if has_part(result)
+        }
+        if not measured_so:
+            lines = {
+                str(result.signature)
+                for row in self.results
+                for result in row.results.values()
+            }
+            raise SettingError(
+                f"no result has the signature {part!r}; there are:"
+                f" {', '.join(sorted(lines)) or 'none'}"
+            )
+        rows = [
+            row
+            for row in self.results
+            if all(
+                has_part(result)
+                for name, result in row.results.items()
+                if name in measured_so
+            )
+        ]
+        of_rows = facts_of_rows(rows)
+        changes = {
+            "judges": of_rows.judges,
+            "models": of_rows.models,
+            "metrics": {**self.run.metrics, **of_rows.metrics},
+        }
+        return Report(rows, self.run.model_copy(update=changes))
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""

@@ -15,13 +15,16 @@ from ragmetrics_core.data import (
     find_metric,
     has_answer_without_context,
 )
-from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import (
     Failed,
     MetricResult,
     SampleResult,
+    Scored,
+    Signature,
     Undefined,
+    signature_part,
 )
 from ragmetrics_core.reporting.diagnosis import (
     is_declined,
@@ -108,12 +111,51 @@ class MetricSummary(Frozen):
     not_judged: int = Field(
         default=0, description="rows that are samples but have no result of this metric"
     )
+    signatures: dict[str, int] = Field(
+        default={},
+        repr=False,
+        description="judged rows by the signature of their result, the most frequent first",
+    )
     scores: tuple[float, ...] = Field(
         default=(),
         repr=False,
         exclude=True,
         description="every score, the lowest first",
     )
+
+    @property
+    def mixed(self) -> str:
+        """Why its rows are not comparable with each other, in words; "" if they are.
+
+        Example: "its rows were measured in 2 ways: 40 by judge:gpt-4o, 40 by
+        judge:lexical; choose one, e.g. by --signature judge:gpt-4o, in Python by
+        report.with_signature".
+        """
+        if len(self.signatures) < 2:
+            return ""
+        parts_by_way = [
+            dict(Signature.model_validate(line).parts()) for line in self.signatures
+        ]
+        names = dict.fromkeys(name for parts in parts_by_way for name in parts)
+        differing = [
+            name
+            for name in names
+            if len({parts.get(name) for parts in parts_by_way}) > 1
+        ]
+        words_by_way = [
+            [signature_part(name, parts[name]) for name in differing if name in parts]
+            for parts in parts_by_way
+        ]
+        counted = ", ".join(
+            f"{count:,} by {one_line(' '.join(words) or 'neither')}"
+            for words, count in zip(words_by_way, self.signatures.values(), strict=True)
+        )
+        example = next(word for words in words_by_way for word in words)
+        return (
+            f"its rows were measured in {len(self.signatures)} ways: {counted}; choose"
+            f" one, e.g. by --signature {one_line(example)}, in Python by"
+            " report.with_signature"
+        )
 
     @property
     def n_yes(self) -> int:
@@ -246,7 +288,11 @@ class Summary(Frozen):
         Example: "answered without any context: 3 of 20 rows."
         """
         n_samples = self.judged + self.not_judged
-        sentences = []
+        sentences = [
+            f"{numbers.metric}: {numbers.mixed}."
+            for numbers in self.metrics
+            if numbers.mixed
+        ]
         if self.without_context:
             sentences.append(
                 f"answered without any context: {self.without_context} of"
@@ -459,6 +505,7 @@ class MetricTally:
         first_undefined_reason: Why the first row is undefined; "" if none is.
         n_not_judged: Samples without a result of this metric.
         n_uncertain: Scores that the judge calls uncertain.
+        n_by_signature: Rows that were judged, by what makes them comparable.
     """
 
     def __init__(self) -> None:
@@ -477,6 +524,7 @@ class MetricTally:
         self.first_undefined_reason = ""
         self.n_not_judged = 0
         self.n_uncertain = 0  # scores that the judge itself calls uncertain
+        self.n_by_signature = Counter[str]()
 
     def add_bad_row(self) -> None:
         """Count a row that is no sample, which stands in no cluster."""
@@ -497,7 +545,15 @@ class MetricTally:
         if result is None:
             self.n_not_judged += 1
             self.clusters_of_unknown.append(cluster_number)
-        elif isinstance(result, Undefined):
+            return
+        # A judge that was not asked, or failed, has no part in the numbers.
+        is_judged = isinstance(result, Scored) or (
+            isinstance(result, Undefined) and bool(result.judge)
+        )
+        signature = str(result.signature)  # "" where it is not known
+        if is_judged and signature:
+            self.n_by_signature[signature] += 1
+        if isinstance(result, Undefined):
             self.n_undefined_by_code[result.code] += 1
             if not self.first_undefined_reason:
                 self.first_undefined_reason = result.reason
@@ -538,6 +594,7 @@ class MetricTally:
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
             not_judged=self.n_not_judged,
+            signatures=_counts(self.n_by_signature),
         )
 
     def _interval_if_unknown_scored(self, score: float) -> Interval | None:

@@ -243,16 +243,12 @@ class ParquetReport(Report):
         """Open the rows, and make the facts of the run from their signatures.
 
         A **signature** says with which settings, judge and prompt a score was made.
-        Example: if rows have two signatures of a metric, the alphabetically first
-        counts, and a note says "context_adherence: rows of 2 signatures".
+        If rows have two signatures of a metric, the alphabetically first counts here.
         """
         self.results = ParquetRows(path, columns)
         signature_by_metric: dict[str, Signature] = {}
-        notes: list[str] = []
         for metric in self.results.metrics:
             texts = set(self.results.values(metric, "signature")) - {None}
-            if len(texts) > 1:
-                notes.append(f"{metric}: rows of {len(texts)} signatures")
             # Without any signature, one is made of the metric's name alone.
             first_text = min(texts, default=metric)
             signature_by_metric[metric] = Signature.model_validate(first_text)
@@ -269,7 +265,6 @@ class ParquetReport(Report):
             # nobody is no judge: a metric that asks none has it, or "" in older files
             judges=tuple(sorted(details_by_judge.keys() - {"", NOBODY.name})),
             details=details_by_judge,
-            notes=tuple(notes),
         )
 
     @property
