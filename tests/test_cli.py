@@ -680,6 +680,69 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) 
     assert (demo.returncode, demo.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="there is no device that is always full"
+)
+@pytest.mark.parametrize("gate", ["adherence=0.9", "adherence=0.1"])
+def test_what_cannot_be_shown_is_no_gate_that_failed(
+    gate: str, rows: Callable[..., str]
+) -> None:
+    """Exit 2 and a sentence: the disk of the log is full, or nobody opened the output."""
+    name = rows(GOOD)
+    words = f"ragmetrics evaluate {name} --quiet --fail-under {gate} --out out.jsonl"
+    full = subprocess.run(
+        f"{SCRIPT.removesuffix('ragmetrics')}{words} > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (full.returncode, full.stderr) == (
+        2,
+        "ragmetrics: the output: No space left on device\n",
+    )
+    assert len(Report.from_jsonl("out.jsonl")) == 1
+    for closed in (">&-", ">&- 2>&-"):
+        done = subprocess.run(
+            f"{SCRIPT.removesuffix('ragmetrics')}{words} {closed}",
+            shell=True,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "output is closed" in done.stderr or "2>&-" in closed
+
+
+def test_without_standard_error_gates_decide_the_exit_code(
+    rows: Callable[..., str],
+) -> None:
+    name = rows(GOOD)
+    for gate, code in (("adherence=0.9", 0), ("adherence=0.99", 1)):
+        words = f"{SCRIPT} evaluate {name} --fail-under {gate} 2>&-"
+        done = subprocess.run(words, shell=True, capture_output=True, check=False)
+        assert done.returncode == code
+        assert b"The gate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "option", ["--out", "--report", "--store", "--summary", "--no-files"]
+)
+def test_a_name_that_is_too_long_is_named(
+    option: str, rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = fails(capsys, f"evaluate {rows(GOOD)} {option} {'x' * 300}")
+    assert "File name too long" in told
+
+
+def test_files_stand_before_and_after_options(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = rows(GOOD), rows(OTHER, name="other.jsonl")
+    assert run(f"evaluate {first} --quiet {second} --no-files") == 0
+    assert "2 rows" in capsys.readouterr().out
+
+
 OFTEN = (
     "import sys; from ragmetrics_core.engine import progress; progress.LOG_SECONDS = 0.0;"
     " from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"

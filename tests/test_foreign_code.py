@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from ragmetrics_core import (
     Metric,
     OpenAICompatibleModel,
     Question,
+    Report,
     Sample,
     ScriptedJudge,
     ask,
@@ -548,3 +550,33 @@ def test_the_signature_of_equal_sets_is_one_whatever_their_order() -> None:
     metrics = [OfSets(words=own) for own in (first, second)]
     assert metrics[0].signature == metrics[1].signature
     assert OfSets(words=frozenset([0, 16])).signature != OfSets(words=first).signature
+
+
+class Wordless:
+    """A value of somebody's metadata, which cannot be written as a text."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("Zanzibar")
+
+
+class BrokenList(list[object]):
+    def __iter__(self) -> Any:
+        raise OSError("Zanzibar")
+
+
+@pytest.mark.parametrize("value", [Wordless(), BrokenList([1])], ids=type)
+def test_a_value_that_cannot_be_written_costs_no_report(
+    value: object, tmp_path: Path
+) -> None:
+    sample = Sample(contexts=["Anna."], answer="Anna.", metadata={"x": value, "y": 7})
+    report = evaluate([sample, sample], ["adherence"], judge="lexical")
+    report.to_jsonl(tmp_path / "out.jsonl")
+    report.to_html(tmp_path / "out.html")
+    report.to_csv(tmp_path / "out.csv")
+    again = Report.from_jsonl(tmp_path / "out.jsonl")
+    assert again.scores("adherence") == report.scores("adherence")
+    for result in again.results:
+        assert result.sample is not None
+        assert result.sample.metadata["y"] == 7
+        assert ", left out: " in str(result.sample.metadata["x"])
+    assert "Zanzibar" not in (tmp_path / "out.jsonl").read_text()

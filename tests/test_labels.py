@@ -457,6 +457,14 @@ def test_one_result() -> None:
         assert_score(Scored(metric="m", value=0.7, reason=""), at_least=80)
 
 
+@pytest.mark.parametrize("undecided", ["warn", "fail", "pass"])
+@pytest.mark.parametrize("metric", [None, "m"])
+def test_a_report_without_a_score_never_passes(undecided: Any, metric: Any) -> None:
+    nothing = report_of(None, None)
+    with pytest.raises(AssertionError, match="m cannot be decided: nothing was scored"):
+        assert_score(nothing, at_least=0.1, metric=metric, undecided=undecided)
+
+
 def test_a_report_with_three_outcomes() -> None:
     good, bad = report_of(*[0.95] * 60), report_of(*[0.2] * 60)
     few = report_of(*[0.95] * 10, None)

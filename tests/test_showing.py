@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from said import poll
@@ -205,6 +208,30 @@ def test_a_notebook_shows_a_line_that_renews_itself(
     with Display(1, seen.append):
         pass
     assert stream.text == ""
+
+
+class Bare:
+    """A stream that some service sets: nobody can ask it anything, and it breaks."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+class Closed(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.close()
+
+
+@pytest.mark.parametrize("make", [lambda: None, Closed, Bare])
+@pytest.mark.parametrize("show", [None, True])
+def test_a_run_needs_no_standard_error(
+    make: Callable[[], Any], show: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", make())
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    report = evaluate([SAMPLE], ["adherence"], judge="lexical", progress=show)
+    assert report.scores("adherence") != [None]
 
 
 def test_without_a_metric_there_is_no_empty_table() -> None:

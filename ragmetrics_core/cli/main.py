@@ -6,6 +6,7 @@ is done is written).
 """
 
 import logging
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -38,6 +39,15 @@ def _run(arguments: Sequence[str]) -> int:
         The exit code: that of the command, 2 for an error of input or settings, and 0
         if nobody reads the output any more (such as ``head``).
     """
+    # the system may start a process with closed streams; their files are then not there
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+    if sys.stdout is None:
+        print(
+            "ragmetrics: standard output is closed; send it to a file or to /dev/null",
+            file=sys.stderr,
+        )
+        return 2
     # a terminal that cannot show a character shows a question mark
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -79,6 +89,12 @@ def _run(arguments: Sequence[str]) -> int:
 
         discard_output()
         return 0
+    except OSError as error:  # e.g. a disk that is full, a name that is too long
+        from ragmetrics_core.data.display import as_line
+
+        place = error.filename or "the output"
+        print(as_line(f"ragmetrics: {place}: {error.strerror}"), file=sys.stderr)
+        return 2
     return exit_code
 
 
@@ -118,8 +134,10 @@ class Lines(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; on a terminal it first erases an unfinished line there."""
+        from ragmetrics_core.data.display import is_terminal
+
         line = super().format(record)
-        return f"\r\x1b[K{line}" if sys.stderr.isatty() else line
+        return f"\r\x1b[K{line}" if is_terminal(sys.stderr) else line
 
 
 if __name__ == "__main__":

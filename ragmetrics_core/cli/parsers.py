@@ -54,7 +54,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for n_words in (2, 1):
         command = " ".join(arguments[:n_words])
         if command in COMMANDS:
-            return parser_of(command).parse_args(arguments[n_words:])
+            parser = parser_of(command)
+            typed = arguments[n_words:]
+            # Files may stand before and after options: "a.jsonl --quiet b.jsonl".
+            has_subcommands = parser._subparsers is not None  # noqa: SLF001
+            return (
+                parser.parse_args(typed)
+                if has_subcommands
+                else parser.parse_intermixed_args(typed)
+            )
     parser = _parser_of_all()
     if not arguments:
         _show_help(parser)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ragmetrics_core.cli.run_folders import FOLDER
-from ragmetrics_core.data.display import as_line
+from ragmetrics_core.data.display import as_line, is_terminal
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.glance import Glance
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -46,7 +46,7 @@ def discard_output() -> None:
 
 def show_screen(lines: Iterable[str]) -> None:
     """Print the lines of a screen; in colour on a terminal, unless NO_COLOR is set."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not is_terminal(sys.stdout) or os.environ.get("NO_COLOR"):
         show(*lines)
         return
     try:

@@ -63,13 +63,14 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         with closing(store_file.connect(path)) as connection:
             if options.action == "show":
                 heading = f"{path}: {_size_of_store(path) / 1e6:.1f} MB"
-                show(heading, *_lines_on_models(connection))
+                lines = [heading, *_lines_on_models(connection)]
             else:
-                show(f"{path}: {_remove(connection, before)} replies removed")
+                lines = [f"{path}: {_remove(connection, before)} replies removed"]
     except (OSError, sqlite3.Error) as error:
         raise InputError(
             f"the store {path} cannot be used ({type(error).__name__}: {error})"
         ) from error
+    show(*lines)
     return 0
 
 

@@ -37,6 +37,14 @@ _WORDS_ONLY = f"The judge only compares words: it {_WORTH_OF_WORDS}."
 Shown = str | Sequence[str]
 
 
+def is_terminal(stream: object) -> bool:
+    """Tell whether a stream is a terminal; one that is missing, closed or bare is none."""
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]  # caught below
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
 def as_line(line: str) -> str:
     """Return a line of a report for a terminal, as it is laid out.
 

@@ -286,15 +286,15 @@ class AtomicFile:
     def __init__(self, path: str | Path, what: str) -> None:
         self.path = Path(path)
         self._what = what
-        check_leads_nowhere_else(self.path, shown=str(self.path))
-        self._target = _target_of_link(self.path)
-        # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the
-        # text is written there at once.
-        self._is_direct = self._target.exists() and not self._target.is_file()
         self._file: TextIO
         self.written = False
         self.whole = False
         with self._as_input_error():
+            check_leads_nowhere_else(self.path, shown=str(self.path))
+            self._target = _target_of_link(self.path)
+            # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the
+            # text is written there at once.
+            self._is_direct = self._target.exists() and not self._target.is_file()
             if self._is_direct:
                 self.partial = self._target
                 self._file = self._target.open("w", encoding="utf-8", newline="\n")

@@ -7,10 +7,12 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
 from ragmetrics_core.data import SampleResult
+from ragmetrics_core.data.display import is_terminal
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -93,7 +95,7 @@ class Display:
         self._show = show
         self._last_shown = time.monotonic()
         in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
-        has_reader = in_notebook or sys.stderr.isatty()
+        has_reader = in_notebook or is_terminal(sys.stderr)
         self._shows_line = show is True or (show is None and has_reader)
 
     def __enter__(self) -> Self:
@@ -102,7 +104,7 @@ class Display:
     def __exit__(self, *_: object) -> None:
         if self._shows_line:
             blank_line = " " * 79
-            sys.stderr.write(f"\r{blank_line}\r")
+            _write(f"\r{blank_line}\r")
 
     def expect(self, total: int | None) -> None:
         """Note how many samples there will be; None if nobody knows it beforehand."""
@@ -124,7 +126,13 @@ class Display:
         """Show how far the run is: in a line that is replaced, or in the log."""
         line = self.progress.line()
         if self._shows_line:
-            sys.stderr.write(f"\r{line:<79}")
-            sys.stderr.flush()
+            _write(f"\r{line:<79}")
         else:
             logger.info("%s", line)
+
+
+def _write(text: str) -> None:
+    """Write to standard error; a run does not end because that is missing or closed."""
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

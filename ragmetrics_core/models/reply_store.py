@@ -159,11 +159,11 @@ class SqliteStore(ReplyStore):
     _connection: sqlite3.Connection | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False) -> None:
-        _refuse_tracked(Path(path))
         self.path = Path(path).expanduser()
         # A file that cannot be read is reported when it is used.
         with contextlib.suppress(OSError):
             check(self.path)
+        _refuse_tracked(Path(path))
         self.fresh = fresh
         # Replies of this time and later are read, in seconds since 1970.
         self._read_from = time.time() if fresh else 0.0

@@ -47,12 +47,10 @@ def check(path: Path) -> None:
     """
     # Looked at before the file: another process may be making both, the file first.
     journal = _journal(path)
-    has_journal = journal.exists()
     try:
-        n_bytes = path.stat().st_size
-    except FileNotFoundError:
-        n_bytes = 0
-    except OSError as error:  # e.g. a link that leads to itself
+        has_journal = journal.exists()
+        n_bytes = path.stat().st_size if path.exists() else 0
+    except OSError as error:  # e.g. a link that leads to itself, or a name too long
         raise ForeignFile(
             f"{path} cannot be used ({error.strerror}); name another file for replies"
         ) from None

@@ -40,7 +40,7 @@ def assert_score(
             undecided.
 
     Raises:
-        AssertionError: If the score is too low, there is no score, or it is undecided
+        AssertionError: If the score is too low, nothing was scored, or it is undecided
             and that means a failure. The message names the numbers.
         SettingError: If the threshold is not in [0, 1], or a report has no metric, or
             not this one.
@@ -63,10 +63,12 @@ def assert_score(
     if not names:
         raise SettingError("the report has no metric to assert anything of")
     gates = [Gate(metric=name, at_least=at_least) for name in names]
-    decisions = [decide(gate, measured, min_scored=min_scored) for gate in gates]
+    summary = measured.summary()
+    decisions = [decide(gate, summary, min_scored=min_scored) for gate in gates]
     failures = _sentences_of(decisions, "failed")
     doubts = _sentences_of(decisions, "undecided")
-    if undecided == "fail":
+    is_nothing_scored = not any(summary[name].count for name in names)
+    if undecided == "fail" or is_nothing_scored:
         failures += doubts
     if failures:
         raise AssertionError("\n".join(failures))
