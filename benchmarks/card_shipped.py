@@ -44,7 +44,7 @@ from ragmetrics_core.lexical import lexical_judge as embedded
 from ragmetrics_core.lexical.constants import Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.judge_card import Card, cell, reach
+from ragmetrics_core.reporting.judge_card import Card, cell
 
 FOLDER = Path(__file__).parents[1] / "docs" / "cards"
 LEFT_OUT = (
@@ -128,7 +128,7 @@ def text(card: Card) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return made.get_template("card.md.j2").render(card=card, cell=cell, reach=reach)
+    return made.get_template("card.md.j2").render(card=card, cell=cell)
 
 
 def card_of(

@@ -28,7 +28,7 @@ from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.lexical import lexical_judge
-from ragmetrics_core.lexical.constants import Weights
+from ragmetrics_core.lexical.constants import UNCERTAIN, Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.statistics.rater_agreement import (
@@ -130,6 +130,19 @@ def _at_one_half(rows: Sequence[Any]) -> float | None:
     return balanced_accuracy([(is_yes(score), label) for score, label in rows])
 
 
+def _decided(rows: Sequence[Any]) -> list[Any]:
+    low, high = UNCERTAIN
+    return [(score, label) for score, label in rows if not low <= score <= high]
+
+
+def _share_decided(rows: Sequence[Any]) -> float | None:
+    return len(_decided(rows)) / len(rows)
+
+
+def _share_wrong(rows: Sequence[Any]) -> float | None:
+    return _share([is_yes(score) != bool(label) for score, label in _decided(rows)])
+
+
 def _share(rows: Sequence[Any]) -> float | None:
     return fmean(rows) if rows else None
 
@@ -173,6 +186,11 @@ def lines(bench: Bench) -> dict[str, tuple[str, str, int | str]]:
                 " ragmetrics_core/data/embedded_judge.py"
             ),
             UNSEEN.sources,
+        ),
+        f"the same, uncertain from {UNCERTAIN[0]} to {UNCERTAIN[1]}": (
+            f"decides {_macro(adherent, _share_decided)} of the answers",
+            f"of these {_macro(adherent, _share_wrong)} wrongly",
+            len(adherent),
         ),
         "is the chunk useful?": (
             f"AUROC {_macro(chunks, judge_quality.ranked_chunks)}",

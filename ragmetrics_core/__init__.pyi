@@ -13,7 +13,6 @@ from ragmetrics_core.encoders.encoder_judge import EncoderJudge as EncoderJudge
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
 from ragmetrics_core.engine.evaluation import evaluate as evaluate
 from ragmetrics_core.engine.evaluation import iter_results as iter_results
-from ragmetrics_core.judging.cascade import CascadeJudge as CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge as DecisionJudge
 from ragmetrics_core.judging.judge import Judge as Judge
 from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge

@@ -6,13 +6,10 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from loopback import LoopbackServer
 from plausible import plausible_reply
 from said import poll
@@ -31,7 +28,7 @@ from ragmetrics_core.data import (
     Weight,
 )
 from ragmetrics_core.data.citations import Citation
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
@@ -52,17 +49,7 @@ from ragmetrics_core.metrics.polls import (
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.judge_card import Card, quotes_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.deciding import (
-    LOSSES,
-    RISKS,
-    Outside,
-    choose_band,
-    fewest_rows,
-    mean_outside,
-    reach_of_chosen_band,
-    reach_on_sources_left_out,
-)
-from ragmetrics_core.statistics.rater_agreement import Labelled, Measured
+from ragmetrics_core.statistics.rater_agreement import Measured
 
 ROOT = Path(__file__).parents[1]
 TEXTS = ("In the town Anna lit 12 lamps.", "In the town Berta was painting 31 gates.")
@@ -567,13 +554,6 @@ def test_a_card_takes_the_judges_own_verdict(
     for measure in ("AUROC", "balanced accuracy", "kappa"):
         assert found[measure, "s"].value == 1.0
     assert found["caught: any number changed", None].value == 1.0
-    judged = [
-        Labelled(0.74, (False,), verdict=False),
-        Labelled(0.99, (True,), verdict=True),
-    ]
-    # a cascade passes on a verdict that contradicts its probability
-    decided = mean_outside(judged, *choose_band(judged, "lost", 0.0))
-    assert decided == Outside(0.5, 0.0, 0.0)
 
 
 def test_rows_without_ids_are_changed_under_ids_of_their_own(
@@ -613,107 +593,12 @@ def test_a_judge_that_is_asked_again_answers_anew(
     assert paid == [paid[0], paid[0], 0, paid[0]]
 
 
-# Bands of a cascade
-
-
-def test_the_band_by_hand() -> None:
-    scored = [
-        Labelled(score, (label,))
-        for score, label in ((0.1, False), (0.3, True), (0.6, False), (0.9, True))
-    ]
-    # .3 and .6 are wrong; of bands that decide as much the widest counts
-    assert choose_band(scored, "lost", 0.0) == (0.11, 0.89)
-    assert choose_band(scored, "lost", 0.25) == (0.31, 0.89)
-    assert choose_band(scored, "lost", 0.5) == (0.31, 0.59)
-    assert mean_outside(scored, 0.31, 0.89) == Outside(0.75, 0.25, 1 / 3)
-    assert choose_band(scored, "wrong", 0.3) == (0.11, 0.89)
-    assert choose_band(scored, "wrong", 0.34) == (0.31, 0.89)
-    assert mean_outside(scored, 0.0, 1.0) == Outside(0.0, 0.0, None)
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 1), st.booleans(), st.sampled_from("abc")), min_size=1
-    ),
-    st.sampled_from(LOSSES + RISKS),
-)
-@settings(max_examples=30)
-def test_a_band_keeps_its_limit(
-    scored: list[tuple[float, bool, str]], limit: float
-) -> None:
-    labelled = [Labelled(score, (label,), source) for score, label, source in scored]
-    low, high = choose_band(labelled, "lost", limit)
-    for source in {row.source for row in labelled}:
-        of_source = [row for row in labelled if row.source == source]
-        assert mean_outside(of_source, low, high).lost <= limit
-    wrong = mean_outside(labelled, *choose_band(labelled, "wrong", limit)).wrong
-    assert wrong is None or wrong <= limit
-
-
-def test_a_band_is_reported_on_the_rows_that_did_not_choose_it() -> None:
-    chosen_on = [Labelled(0.9, (True,)), Labelled(0.1, (False,))]
-    told_of = [Labelled(0.9, (False,)), Labelled(0.5, (True,))]
-    found = reach_of_chosen_band(
-        "lost", 0.0, chosen_on=chosen_on, measured_on=told_of, source="s"
-    )
-    assert (found.decided, found.lost, found.source) == (0.5, 0.5, "s")
-
-
-def test_no_source_loses_more_than_the_band_may() -> None:
-    # pooled, 20 of 220 are wrong
-    scored = [Labelled(0.9, (number > 19,), "large") for number in range(200)]
-    scored += [Labelled(0.9, (True,), "small") for _ in range(10)]
-    assert mean_outside(scored, *choose_band(scored, "lost", 0.09)).decided == 0.0
-    whole = mean_outside(scored, *choose_band(scored, "lost", 0.1))
-    assert whole == Outside(1.0, 0.05, 0.05)
-    assert mean_outside(scored, *choose_band(scored, "wrong", 0.05)).decided == 1.0
-    by_source = {
-        one.source: one for one in reach_on_sources_left_out(scored, "lost", 0.05)
-    }
-    # the small source knows nothing of what the large one loses
-    assert by_source["large"].lost == 0.1
-    assert by_source["small"].decided == 0.0
-
-
-@given(st.floats(0.01, 0.9))
-def test_fewer_rows_may_hide_a_loss_by_chance(loss: float) -> None:
-    n_rows = fewest_rows(loss)
-    # a judge that loses this share loses none of n rows with probability (1 - loss)^n
-    assert (1 - loss) ** n_rows <= 0.05
-    assert (1 - loss) ** (n_rows - 1) > 0.05
-
-
-def test_the_page_says_how_many_rows_a_band_needs() -> None:
-    page = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
-    few, middle, most = (fewest_rows(loss) for loss in LOSSES)
-    needed = f"needs {few}, {middle} or {most} labelled rows for a loss of 2, 5 or 10 %"
-    assert LOSSES == (0.02, 0.05, 0.1)
-    assert needed in " ".join(page.split())
-
-
-def test_a_card_gives_bands_of_the_questions_with_enough_rows() -> None:
-    card = Card.read(ROOT / "docs" / "cards" / "lexical.json")
-    assert set(card.bands(0.02)) == {"Adherent", "Useful"}
-    few = tuple(
-        replace(one, count=100) if one.measure == "abstained" else one
-        for one in card.figures["adherent"]
-        if one.measure not in {"failed", "undefined"}
-    )
-    card = card.model_copy(update={"figures": {**card.figures, "adherent": few}})
-    assert set(card.bands(0.02)) == {"Useful"}
-    assert set(card.bands(0.05)) == {"Adherent", "Useful"}
-    none = card.model_copy(update={"figures": {}})
-    with pytest.raises(SettingError, match="149 labelled rows at least, and 0 are"):
-        none.bands(0.02)
-
-
 # The command
 
 
 GIVEN = ("--judge", "lexical", "--data", "data", "--draws", "20")
 MODULE = """
 from ragmetrics_core import LexicalJudge, ScriptedJudge
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.metrics.polls import Adherent
 
 def says(question):
@@ -722,7 +607,20 @@ def says(question):
 
 mine = ScriptedJudge({Adherent: says}, name="mine")
 mute = ScriptedJudge({}, name="mute")
-narrow, wide = (CascadeJudge(LexicalJudge(), mute, band=band) for band in ((0.45, 0.55), (0.1, 0.9)))
+
+
+class Words(LexicalJudge):
+    name = "words"
+
+    def __init__(self, setting):
+        self.setting = setting
+
+    @property
+    def details(self):
+        return {**super().details, "setting": self.setting}
+
+
+one, other = Words("one"), Words("other")
 """
 
 
@@ -749,15 +647,11 @@ def test_the_command_writes_a_card_into_a_new_folder(
     assert re.search(
         r"\nadherent, asked by context_adherence.*\n  AUROC +1.00 n=2\n", shown
     )
-    # 32 samples know a band for a loss of 10 %, and none for 5 %
-    assert shown.count("Band of a cascade") == 1
-    assert "loses at most 10%: band={'Useful': (" in shown
     page = Path("pages/card.html").read_text()
     assert "Is the chunk useful?" in page
     assert "ragmetrics card --judge lexical --data data --draws 20" in page
     card = Card.read("cards/mine.json")
     assert [one.name for one in card.inputs] == ["rows.jsonl"]
-    assert set(card.bands(0.1)) == {"Useful", "Adherent"}
 
 
 def test_several_forms_and_one_class(labelled: Path) -> None:
@@ -785,8 +679,6 @@ def test_few_rows_of_one_metric_and_the_card_made_again(
     assert counts == {"one": 2, "two": 2, "lonely": 1, None: 5}
     assert ("AUROC", "lonely") not in known
     assert known["prevalence", "lonely"].interval is None
-    with pytest.raises(SettingError, match=r"knows no band: .* and 5 are"):
-        card.bands(0.1)
     Path("few.json").write_text("an old one")
     assert main(*shlex.split(card.command)[2:], "--out", "few.json") == 0
     again = Card.read("few.json")
@@ -893,12 +785,12 @@ def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_n
     labelled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for metric in ("adherence", "utilization"):
-        more = ("--judge", "my_carded_judges:narrow", "--metric", metric)
+        more = ("--judge", "my_carded_judges:one", "--metric", metric)
         assert main(*GIVEN, *more, "--no-store", "--out", f"cards/{metric}.json") == 0
     monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
     asks = ASKING["adherent"]
-    cases = (("narrow", asks(), True), ("wide", asks(), False))
-    for name, metric, is_quoted in (*cases, ("narrow", asks(polls=3), False)):
+    cases = (("one", asks(), True), ("other", asks(), False))
+    for name, metric, is_quoted in (*cases, ("one", asks(polls=3), False)):
         report = evaluate(rows()[:1], metric, judge=f"my_carded_judges:{name}")
         assert (QUOTE in quotes_of_cards(report.run)[0]) is is_quoted
         report.to_html("page.html")

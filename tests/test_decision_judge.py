@@ -33,11 +33,9 @@ from ragmetrics_core import (
     Limits,
     LLMJudge,
     Metric,
-    OpenAICompatibleModel,
     Report,
     RetrievalAccuracy,
     Sample,
-    ScriptedJudge,
     evaluate,
 )
 from ragmetrics_core.cli.main import main
@@ -54,11 +52,9 @@ from ragmetrics_core.data.typed import Option, TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
-from ragmetrics_core.metrics.fact_matrix import ExtractFacts
-from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.metrics.polls import Poll
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import chances_of
 from ragmetrics_core.models.decision_model import (
@@ -94,7 +90,7 @@ def judge_at(server: DecisionServer, form: str = "decisions") -> DecisionJudge:
 
 
 def judged(
-    judge: DecisionJudge | CascadeJudge,
+    judge: DecisionJudge,
     metrics: Sequence[Metric] = METRICS,
     rows: Sequence[Sample] = (SAMPLE,),
     **settings: Any,
@@ -340,7 +336,6 @@ def test_facts_cannot_be_listed_and_the_error_says_what_to_do(
     )
     assert (result.status, result.error.type) == ("failed", "QuestionNotSupported")
     assert "facts=" in result.reason
-    assert "cascade" in result.reason
     assert not server.requests
 
 
@@ -718,32 +713,6 @@ def test_batches_are_refused_in_words(server: DecisionServer, tmp_path: Path) ->
 # With others
 
 
-def test_a_cascade_passes_on_the_band_and_what_has_no_form(
-    server: DecisionServer,
-) -> None:
-    def answer(state: Any, question: Body) -> Chance:
-        if "makes a claim" in question["instructions"]:
-            return 0.9
-        return 0.6 if "answer.S2" in question["instructions"] else 0.95
-
-    server.answer = answer
-    strong = ScriptedJudge(
-        {
-            Adherent: {"claims": 1, "unsupported": ["it"], "reason": "No."},
-            ExtractFacts: {"facts": ["Anna lit the lamp."]},
-        }
-    )
-    cascade = CascadeJudge(judge_at(server), strong, band=(0.4, 0.8))
-    sample = Sample.from_row({**ROW, "facts": None})
-    results = (
-        judged(cascade, [*METRICS[:2], RetrievalAccuracy()], [sample])
-        .results[0]
-        .results
-    )
-    assert [result.status for result in results.values()] == ["scored"] * 3
-    assert {type(question) for question in strong.asked} == {Adherent, ExtractFacts}
-
-
 # Names
 
 
@@ -869,15 +838,6 @@ def test_a_dry_run_counts_the_cause_at_the_most_and_no_facts_that_cannot_be_list
     metrics = [ContextAdherence(), RetrievalAccuracy()]
     counted = estimate([sample], metrics, judge_at(server))
     assert (counted.low.calls, counted.high.calls) == (1, 3)
-
-
-def test_a_dry_run_of_a_cascade_counts_both_judges_at_the_most(
-    server: DecisionServer,
-) -> None:
-    strong = LLMJudge(OpenAICompatibleModel(server.base_url, "chat"))
-    cascade = CascadeJudge(judge_at(server), strong, band=(0.2, 0.8))
-    counted = estimate([SAMPLE], [ContextRecall()], cascade)
-    assert (counted.low.calls, counted.high.calls) == (1, 2)
 
 
 def test_the_command_line_judges_by_typed_questions(

@@ -36,7 +36,6 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.engine.run import AHEAD, Run, stream
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
@@ -412,28 +411,6 @@ def test_two_judges_of_which_one_refuses_its_key_leave_what_the_other_was_paid(
         "AuthenticationFailed"
     }
     assert report.usage.calls == len(report.results)
-
-
-def test_a_cascade_whose_strong_judge_refuses_its_key_tells_what_the_cheap_one_was_paid():
-    class Unsure(Judge):
-        name, count = "unsure", 0
-
-        async def answer(self, question: Question):
-            self.count += 1
-            return Answer(
-                polls((poll("yes", "fine"),), p=0.5), Usage(calls=1, prompt_tokens=9)
-            )
-
-    unsure = Unsure()
-    report = evaluate(
-        ROWS[:9],
-        "adherence",
-        judge=CascadeJudge(unsure, Unavailable(), band=(0.2, 0.8)),
-        progress=False,
-        concurrency=1,
-    )
-    assert "EXAMPLE_KEY" in report.run.stopped
-    assert report.usage.calls == unsure.count > 0
 
 
 class Crashing(Metric):

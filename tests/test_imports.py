@@ -308,7 +308,7 @@ PUBLIC = """
     RetrievalAccuracy RetrievalRanking Metric metric
     Question LabelProbability ask decide
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
-    Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge CascadeJudge ScriptedJudge
+    Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge ScriptedJudge
     ChatModel LiteLLMModel OpenAICompatibleModel
     Limits ReplyStore Sink Gate
 """

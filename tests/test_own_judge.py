@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_blocks import run_examples
+from loopback import LoopbackServer
 from pydantic import BaseModel
 
 from ragmetrics_core import (
     ContextUtilization,
     LexicalJudge,
     Limits,
+    LLMJudge,
+    OpenAICompatibleModel,
     Question,
     Sample,
+    ScriptedJudge,
     ask,
     evaluate,
     metric,
@@ -35,12 +42,13 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.typed import TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.run import Run, stream
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.context_utilization import Useful, UtilizationEvidence
 from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.reply_store import MemoryStore
 
 ROWS = [
     {"question": "Who?", "contexts": [f"Anna lit {n}."], "answer": f"Anna lit {n}."}
@@ -125,13 +133,54 @@ def test_requests_per_minute_hold() -> None:
     assert "the deadline" in report.run.stopped
 
 
-def test_limits_hold_for_a_judge_of_ones_own_in_a_cascade() -> None:
-    judge = Oracle()
-    cascade = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
-    report = judged(cascade, limits=Limits(max_calls=10), concurrency=3)
-    assert judge.asked == 10
-    assert judge.most_in_flight <= 3
-    assert "max_calls=10 was reached" in report.run.stopped
+@pytest.fixture(scope="module")
+def cheap_first() -> type[Judge]:
+    """The judge of docs/own_judge.md that asks a cheap one first."""
+    path = Path(__file__).parents[1] / "docs" / "own_judge.md"
+    if not path.is_file():
+        pytest.skip("a checkout without its documentation")
+    names: dict[str, Any] = {"__name__": "own_judge"}
+    run_examples(path.read_text(encoding="utf-8"), path, names)
+    kind: type[Judge] = names["CheapFirst"]
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("chance", "decided"),
+    [(0.19, "cheap"), (0.2, "strong"), (0.8, "strong"), (0.81, "cheap")],
+)
+def test_a_cheap_judge_first_decides_outside_the_band(
+    cheap_first: Any, chance: float, decided: str
+) -> None:
+    def says(name: str, chance: float) -> ScriptedJudge:
+        reply = {"useful": int(chance > 0.5), "reason": name}
+
+        def answer(question: Any) -> Any:
+            return Asked((question.read(reply),), weights=(Weight(chance),))
+
+        return ScriptedJudge({Useful: answer}, name=name)
+
+    judge = cheap_first(says("cheap", chance), says("strong", 1.0), band=(0.2, 0.8))
+    result = ContextUtilization(relevance="probability").score(**ROWS[0], judge=judge)
+    value = chance if decided == "cheap" else 1.0
+    assert isinstance(result.evidence, UtilizationEvidence)
+    assert result.evidence.chunks[0].probability == value
+    assert result.usage.calls == (1 if decided == "cheap" else 2)
+    assert result.judge == "cheap, then strong"
+
+
+def test_store_and_limits_of_a_run_hold_for_both_judges_of_a_cheap_one_first(
+    cheap_first: Any, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server, store = loopback_server(), MemoryStore()
+    strong = LLMJudge(OpenAICompatibleModel(server.base_url, "large"))
+    judge = cheap_first(LexicalJudge(), strong, band=(0.0, 1.0))
+    first = judged(judge, limits=Limits(max_calls=10), store=store)
+    assert len(server.requests) == first.usage.calls == 10
+    assert "max_calls=10 was reached" in first.run.stopped
+    whole = judged(judge, store=store)
+    assert (whole.usage.stored, whole.run.stopped) == (10, "")
+    assert "'fit'" in str(whole.results[0].results[USEFUL].signature)
 
 
 class Keeping(Oracle):

@@ -217,7 +217,7 @@ def write_named_files() -> None:
     )
     for folder in ("docs", "labelled", "cards"):
         Path(folder).mkdir()
-    said = [  # as many as a band for a loss of 5 % needs
+    said = [
         {
             **rows[n % len(rows)],
             "id": f"said {n}",

@@ -21,9 +21,7 @@ from ragmetrics_core import (
     ContextRecall,
     ContextSufficiency,
     ContextUtilization,
-    LLMJudge,
     Metric,
-    OpenAICompatibleModel,
     RetrievalAccuracy,
     Sample,
     evaluate,
@@ -32,7 +30,6 @@ from ragmetrics_core.data import Asked, Instructions, NotAnswered, Part, Questio
 from ragmetrics_core.data.typed import Kind, Option, TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.citation_support import MakesClaim
 from ragmetrics_core.metrics.polls import Poll
@@ -496,15 +493,3 @@ def test_a_dry_run_says_which_metric_will_fail_and_what_to_do(
         "context_utilization": {"scored"},
         "retrieval_accuracy": {"failed"},
     }
-
-
-def test_a_cascade_whose_strong_judge_lists_facts_is_not_said_to_fail(
-    server: DecisionServer,
-) -> None:
-    sample = Sample.from_row(
-        {"question": "Who?", "answer": "A.", "contexts": ["B."], "reference": "C."}
-    )
-    strong = LLMJudge(OpenAICompatibleModel(server.base_url, "chat"))
-    cascade = CascadeJudge(judge_at(server), strong, band=(0.2, 0.8))
-    assert not estimate([sample], [RetrievalAccuracy()], cascade).failing
-    assert not estimate([sample], [RetrievalAccuracy()], strong).failing

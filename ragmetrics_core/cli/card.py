@@ -2,8 +2,7 @@
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
@@ -33,8 +32,7 @@ from ragmetrics_core.metrics.registry import (
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.page.render import write_html
-from ragmetrics_core.reporting.judge_card import Card, cell, reach
-from ragmetrics_core.statistics.deciding import LOSSES
+from ragmetrics_core.reporting.judge_card import Card, cell
 
 _LONGEST_SETTING = 60
 
@@ -138,7 +136,7 @@ def _write_card(card: Card, options: argparse.Namespace) -> None:
     if options.out:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
     if options.report:
-        data = {"card": card, "cell": cell, "reach": reach}
+        data = {"card": card, "cell": cell}
         write_html(options.report, "card.html.j2", (), data)
 
 
@@ -153,15 +151,7 @@ def _lines_on_card(card: Card) -> list[str]:
         for figure in figures:
             if figure.source is None:
                 lines.append(f"  {figure.measure:44} {cell(figure)}")
-    return [*lines, *_lines_on_bands(card), *card.notes]
-
-
-def _lines_on_bands(card: Card) -> Iterator[str]:
-    """Yield a line on each band for a cascade that the card knows."""
-    for loss in LOSSES:
-        with suppress(SettingError):  # too few rows to know one
-            bands = card.bands(loss)
-            yield f"Band of a cascade that loses at most {loss:.0%}: band={bands}"
+    return [*lines, *card.notes]
 
 
 def _command(options: argparse.Namespace, judge: Judge) -> str:

@@ -74,13 +74,6 @@ def spent(usage: Usage) -> str:
         parts.append(f"{usage.stored} replies from the store")
     if usage.faults:
         parts.append(f"{usage.faults} repeated after faults")
-    # in a cascade a cheap judge decides some questions, and passes the others on
-    n_asked_of_cheap_judge = usage.spared + usage.passed
-    if n_asked_of_cheap_judge:
-        parts.append(
-            f"the cheap judge decided {usage.spared} of {n_asked_of_cheap_judge}"
-            " questions"
-        )
     parts.append("price unknown" if usage.cost is None else f"${usage.cost:.4f}")
     return ", ".join(parts)
 

@@ -264,8 +264,6 @@ class Usage:
         fallbacks: What the endpoint could not do and was replaced, e.g. ``n``,
             ``logprobs``.
         models: Names of the models as the endpoint returned them.
-        spared: Questions that the cheap judge of a cascade decided.
-        passed: Questions that its strong judge was asked.
     """
 
     calls: int = 0
@@ -277,8 +275,6 @@ class Usage:
     cost: float | None = 0.0
     fallbacks: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
-    spared: int = 0
-    passed: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         """Sum of both; an unknown cost stays unknown."""

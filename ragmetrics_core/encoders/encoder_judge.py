@@ -160,8 +160,7 @@ class EncoderJudge(Judge):
             message = (
                 f"the encoder {self.name} says whether contexts support claims and"
                 f" cannot answer questions of type {type(question).__name__}; use a"
-                ' language model instead, e.g. judge="gpt-4o-mini", or both:'
-                " CascadeJudge(encoder, model, band=...)"
+                ' language model instead, e.g. judge="gpt-4o-mini"'
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         computation: Future[Any] = call_in_thread(

@@ -23,7 +23,6 @@ from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import ConvertedQuestion, convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import Capabilities
@@ -63,28 +62,10 @@ class Counted:
         self.usage = Usage()
 
     def judge(self, judge: Judge) -> Judge:
-        """Return a judge that counts here what another judge would send.
-
-        The strong judge of a cascade is asked where the cheap one is unsure: in the
-        lower bound nowhere, in the upper bound everywhere. A cheap judge that is free
-        is really asked.
-        """
+        """Return a judge that counts here what another judge would send."""
         for model in judge.models:
             run(model.prepare())
-        return self._counting(judge)
-
-    def _counting(self, judge: Judge, *, is_sure: bool = True) -> Judge:
-        if not isinstance(judge, CascadeJudge):
-            return CountingJudge(judge, self, is_sure=is_sure)
-        if judge.cheap.free:
-            cheap: Judge = judge.cheap
-        elif self.high:
-            cheap = self._counting(judge.cheap, is_sure=False)
-        else:
-            return self._counting(judge.cheap)
-        # in the order in which ``with_parts`` asks for them
-        parts = iter((cheap, self._counting(judge.strong)))
-        return judge.with_parts(lambda _: next(parts))
+        return CountingJudge(judge, self)
 
 
 class CountingJudge(Judge):
@@ -95,16 +76,14 @@ class CountingJudge(Judge):
     Args:
         judge: The judge that a run would ask.
         counted: Where it is counted.
-        is_sure: Whether its answers give the probabilities that a question wants.
     """
 
     free = True  # what it counts is no spending of the dry run
 
-    def __init__(self, judge: Judge, counted: Counted, *, is_sure: bool) -> None:
+    def __init__(self, judge: Judge, counted: Counted) -> None:
         self.name = judge.name
         self._judge = judge
         self._counted = counted
-        self._is_sure = is_sure
         self._digests_counted: set[int] = set()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -204,7 +183,7 @@ class CountingJudge(Judge):
     def _asked(self, question: Question[R], replies: tuple[R, ...]) -> Asked[R]:
         """Return example replies, sure of their verdicts where that is wanted."""
         weights: tuple[Weight, ...] = ()
-        if question.wanted_probability is not None and self._is_sure:
+        if question.wanted_probability is not None:
             weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
         return Asked(replies, weights=weights)
 

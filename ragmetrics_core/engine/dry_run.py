@@ -19,7 +19,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.errors import MetricCrashed, RowError
 from ragmetrics_core.engine.counting_judge import Counted, NoExample
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
+from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     distinct_judges,
@@ -104,10 +104,6 @@ class Estimate:
                 f"questions to the judge {name} count as one call each; what it sends,"
                 " and what that costs, is its own affair"
             )
-        # a cascade spares its strong judge a question, or passes the question on to it
-        has_cascade = self.low.spared + self.low.passed > 0
-        if has_cascade:
-            lines.append(self._cascade_line())
         for name, reason in self.left_out.items():
             lines.append(f"{name} left out: {reason} on every row")
         for name, failure in self.failing.items():
@@ -130,15 +126,6 @@ class Estimate:
     def _tokens(self, kind: Literal["prompt_tokens", "completion_tokens"]) -> str:
         """Tokens of a kind, in words; unknown of judges of a user's own."""
         return "unknown" if self.own_judges else self._range(kind)
-
-    def _cascade_line(self) -> str:
-        """Say how many questions the free judge of a cascade passes on."""
-        n_questions = self.high.spared + self.high.passed
-        return (
-            "cascade:           the cheap judge, which is free, was asked;"
-            f" {self._range('passed')} of {n_questions:,} questions pass on to the strong"
-            " one"
-        )
 
     @property
     def _price(self) -> str:
@@ -260,8 +247,6 @@ def estimate(
         high=high.usage,
         bad_rows=high.n_bad_rows,
         left_out=high.left_out,
-        # The upper bound asks both judges of a cascade, and so finds out if either of
-        # them refuses a question.
         failing=high.failing,
         batch_share=_batch_share(judges),
         own_judges=_names_of_own_judges(judges),
@@ -315,9 +300,8 @@ def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
     """
     names: dict[str, None] = {}
     for judge in judges:
-        for part in parts_of(judge):
-            if not part.models and not counts_by_itself(part):
-                names[part.name] = None
+        if not judge.models and not counts_by_itself(judge):
+            names[judge.name] = None
     return tuple(names)
 
 

@@ -29,7 +29,6 @@ from ragmetrics_core.data.errors import (
     LimitReached,
     RagMetricsError,
 )
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.limits import Budget, RateLimiter
 from ragmetrics_core.models.threads import is_being_cancelled
@@ -42,25 +41,14 @@ def counts_by_itself(judge: Judge) -> bool:
     return judge.free or type(judge).session is not Judge.session
 
 
-def parts_of(judge: Judge) -> list[Judge]:
-    """Return the judges that are asked: both of a cascade, else just the judge."""
-    if isinstance(judge, CascadeJudge):
-        return [*parts_of(judge.cheap), *parts_of(judge.strong)]
-    return [judge]
-
-
 def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
-    """Wrap each judge of a user's own in a session, so that its requests are counted.
+    """Wrap a judge of a user's own in a session, so that its requests are counted.
 
     Args:
         session: The session that a judge opened for the run.
         concurrency: Most requests to a judge of a user's own in flight.
         budget: What the run may spend.
     """
-    if isinstance(session, CascadeJudge):
-        return session.with_parts(
-            lambda part: judge_in_run(part, concurrency=concurrency, budget=budget)
-        )
     if not counts_by_itself(session):
         return OwnJudge(session, concurrency, budget)
     return session if is_ours(type(session)) else OwnJudge(session, concurrency, None)

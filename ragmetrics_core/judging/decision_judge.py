@@ -49,7 +49,7 @@ class DecisionJudge(ModelJudge):
     """A judge that asks a decision model typed questions.
 
     It answers the questions of the four metrics, except which facts a text states: give
-    facts (``facts=``), or take a cascade whose strong judge writes.
+    facts (``facts=``).
 
     Args:
         model: The decision model.

@@ -41,8 +41,7 @@ class Judge(ABC):
         details: Settings that change replies, for the signature, e.g. ``{"T": "1.0"}``.
         models: The chat models that it may call.
         free: Whether asking costs nothing: no call, no money. No limit of a run counts
-            its questions. A dry run asks such a judge where it is the cheap one of a
-            cascade.
+            its questions.
     """
 
     name: str

@@ -31,8 +31,7 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
-from ragmetrics_core.reporting.judge_card import CASCADED, Card
-from ragmetrics_core.statistics.deciding import Reach, measure_reach
+from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     Measured,
@@ -178,7 +177,6 @@ def measure_judge(
     resolved_judge = run.judges[0]
     judged_rows: list[LabelledSample] = []
     figures: dict[str, tuple[Measured, ...]] = {}
-    decided: dict[str, tuple[Reach, ...]] = {}
     for question, metric in metric_by_question.items():
         labelled_rows = [row for row in labelled if row.question == question]
         rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
@@ -193,10 +191,6 @@ def measure_judge(
         figures[question] = tuple(
             figure for figure in figures_of_question if figure.value is not None
         )
-        verdicts = _verdicts_with_probability(rows)
-        if question in CASCADED and verdicts:
-            # what this judge may decide alone where a stronger one is asked as well
-            decided[question] = measure_reach(verdicts)
     _refuse_nothing_scored(judge_name, judged_rows)
     return Card(
         judge=judge_name,
@@ -208,7 +202,6 @@ def measure_judge(
             for question, metric in metric_by_question.items()
         },
         figures=figures,
-        decided=decided,
     )
 
 
@@ -238,19 +231,6 @@ def _judge_and_time(
     started = clock()
     rows = judge_samples(ask, metric, labelled)
     return rows, clock() - started
-
-
-def _verdicts_with_probability(rows: LabelledSamples) -> list[Labelled]:
-    """Return the verdicts on rows.
-
-    Returns an empty list if the judge gave no probability for one.
-    """
-    verdicts: list[Labelled] = []
-    for row in rows:
-        verdicts += row.verdicts
-    if any(verdict.verdict is None for verdict in verdicts):
-        return []
-    return verdicts
 
 
 def _refuse_nothing_scored(judge_name: str, rows: LabelledSamples) -> None:

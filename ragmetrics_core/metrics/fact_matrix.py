@@ -92,8 +92,8 @@ def _cannot_list(question: ExtractFacts) -> State:
     del question  # no text changes that
     raise QuestionNotSupported(
         "a judge of typed questions writes nothing and so lists no facts: give them"
-        " (facts= of the sample), take the embedded judge"
-        " ('lexical'), or a cascade whose strong judge is a language model"
+        " (facts= of the sample), or take the embedded judge ('lexical') or a language"
+        " model"
     )
 
 

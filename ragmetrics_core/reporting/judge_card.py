@@ -23,18 +23,7 @@ from ragmetrics_core.data import (
     unseen_worth,
 )
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
-from ragmetrics_core.statistics.deciding import LOSSES, Reach, fewest_rows
 from ragmetrics_core.statistics.rater_agreement import Measured
-
-CASCADED = {"adherent": "Adherent", "relevant": "Useful"}
-"""The type of question that a cascade asks, by the question of a card.
-
-Of other questions a cascade sees other probabilities than a card: it decides each cell
-of a matrix of facts, and a card each fact.
-"""
-
-_UNSCORED = frozenset({"abstained", "undefined", "failed"})
-"""The measures that say what share of the rows has no score."""
 
 _QUOTED_MEASURES = ("AUROC", "balanced accuracy")
 
@@ -69,13 +58,6 @@ class Card(Frozen):
             " over all answers"
         )
     )
-    decided: dict[str, tuple[Reach, ...]] = Field(
-        default={},
-        description=(
-            "by question, what the judge may decide alone within limits of what may be"
-            " wrong; missing where it gives no probabilities"
-        ),
-    )
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":
@@ -91,84 +73,11 @@ class Card(Frozen):
             SettingError: If the file is no card of this version, or cannot be read.
         """
         try:
-            return cls.model_validate_json(read_text(Path(path)))
+            return cls.model_validate_json(read_text(Path(path)), extra="ignore")
         except ValidationError as error:
             raise SettingError(
                 f"{path} is no card of this version; 'ragmetrics card --out' makes one"
             ) from error
-
-    def bands(self, loss: float) -> dict[str, tuple[float, float]]:
-        """Return the bands of scores in which a stronger judge should be asked.
-
-        A card says how good a judge was on labelled data. A cascade asks this judge
-        first. Where its score lies in a band around one half, the cascade asks a
-        stronger judge. Example: with ``{"Adherent": (.2, .8)}`` a score of .5 is passed
-        on, and .9 is not.
-
-        Args:
-            loss: The share of all rows that this judge may decide wrongly, in each of
-                the data sets on which it was measured: 0.02, 0.05 or 0.1.
-
-        Returns:
-            Lower and upper end of a band, for each type of question that was measured
-            on enough rows, as ``CascadeJudge(band=)`` takes them.
-
-        Raises:
-            SettingError: If the card has no band for this loss, or too few rows to
-                know one.
-        """
-        band_by_question = self._bands_over_all_sources(loss)
-        if not band_by_question:
-            raise SettingError(
-                f"the card of {self.judge} has no band for a loss of {loss}; bands are"
-                f" measured for {', '.join(map(str, LOSSES))}, of a judge that gives"
-                " probabilities"
-            )
-        known_bands = {}
-        for question, band in band_by_question.items():
-            if self._n_scored(question) >= fewest_rows(loss):
-                # a card says "adherent", the argument ``band=`` says "Adherent"
-                question_type = CASCADED[question]
-                known_bands[question_type] = band
-        if not known_bands:
-            most_scored = max(self._n_scored(question) for question in band_by_question)
-            raise SettingError(
-                f"the card of {self.judge} knows no band:"
-                f" {too_few_rows(most_scored, loss)}"
-            )
-        return known_bands
-
-    def _bands_over_all_sources(self, loss: float) -> dict[str, tuple[float, float]]:
-        """By question of the card, the band that was chosen on all rows for a loss."""
-        band_by_question = {}
-        for question, reaches in self.decided.items():
-            for reach in reaches:
-                is_for_loss = reach.goal == "lost" and reach.limit == loss
-                if is_for_loss and reach.source is None:
-                    band_by_question[question] = (reach.low, reach.high)
-        return band_by_question
-
-    def _n_scored(self, question: str) -> int:
-        """How many rows of a question the judge scored."""
-        shares = {
-            figure.measure: figure
-            for figure in self.figures.get(question, ())
-            if figure.source is None and figure.measure in _UNSCORED
-        }
-        if not shares:
-            return 0
-        n_asked = max(figure.count for figure in shares.values())
-        unscored = sum(figure.value or 0.0 for figure in shares.values())
-        return round(n_asked * (1 - unscored))
-
-
-def too_few_rows(n_rows: int, loss: float) -> str:
-    """Why so few rows make no band for a loss, and how many do."""
-    return (
-        f"a loss of at most {loss:.0%} needs {fewest_rows(loss)} labelled rows at least,"
-        f" and {n_rows} are scored. In fewer a judge that loses more may lose none by"
-        " chance (more often than 1 in 20). Label more rows, or allow a higher loss"
-    )
 
 
 def cell(figure: Measured) -> str:
@@ -178,12 +87,6 @@ def cell(figure: Measured) -> str:
         low, high = figure.interval
         interval = f" [{low:.2f}, {high:.2f}]"
     return f"{figure.value:.2f}{interval} n={figure.count}"
-
-
-def reach(decided_alone: Reach) -> str:
-    """What a judge decides alone, and what of that is wrong."""
-    wrong = "" if decided_alone.wrong is None else f", wrong {decided_alone.wrong:.2f}"
-    return f"{decided_alone.decided:.2f}{wrong}"
 
 
 class CardFigures(NamedTuple):
@@ -293,5 +196,6 @@ def _cards_in(place: Path) -> list[Card]:
     for path in place.glob("*.json") if place.is_dir() else [place]:
         # no report should fail for what is no card
         with suppress(OSError, ValidationError):
-            cards.append(Card.model_validate_json(path.read_bytes()))
+            text = path.read_bytes()
+            cards.append(Card.model_validate_json(text, extra="ignore"))
     return sorted(cards, key=lambda card: card.made, reverse=True)

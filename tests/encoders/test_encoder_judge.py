@@ -27,21 +27,17 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextSufficiency,
     ContextUtilization,
-    LexicalJudge,
     Metric,
     RetrievalAccuracy,
     Sample,
-    ScriptedJudge,
     evaluate,
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed
 from ragmetrics_core.encoders import EncoderJudge, checkpoints
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.labelling.measured_judges import asking, measure_judge
-from ragmetrics_core.metrics.polls import Adherent
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
 
@@ -208,7 +204,7 @@ def test_other_questions_fail_naming_a_judge_that_can(
     assert isinstance(result, Failed)
     assert result.error.type == "QuestionNotSupported"
     assert f"type {question};" in result.error.message
-    assert "CascadeJudge" in result.error.message
+    assert 'judge="gpt-4o-mini"' in result.error.message
 
 
 def test_a_text_with_the_models_own_marks_cannot_pose_as_the_other_text(
@@ -407,29 +403,6 @@ def test_torch_runs_the_weights_where_a_device_is_named(tmp_path: Path) -> None:
 # --- with the rest ---------------------------------------------------------------------------------------------------
 
 
-def test_a_ladder_of_words_an_encoder_and_a_large_model(bag: EncoderJudge) -> None:
-    strong = ScriptedJudge(
-        {Adherent: {"claims": 1, "unsupported": [], "reason": "strong"}}
-    )
-    judge = CascadeJudge(
-        LexicalJudge(), CascadeJudge(bag, strong, band=(0.0, 1.0)), band=(0.2, 0.8)
-    )
-    rows = [
-        {"question": "Who?", "contexts": CONTEXTS, "answer": answer}
-        for answer in (
-            CONTEXTS[0],
-            "Anna saw the harbour lamp in 1903.",
-            "Zebras roam wide savannas.",
-        )
-    ]
-    report = evaluate(
-        rows, [ContextAdherence(cause=False)], judge=judge, progress=False
-    )
-    assert report.run.judges == ("cascade(lexical, cascade(bag, scripted))",)
-    assert len(report.scores("context_adherence")) == 3
-    assert report.usage.spared + report.usage.passed == 3 + len(strong.asked)
-
-
 def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -495,7 +468,7 @@ def test_the_models_of_the_page_load_as_it_says(
         assert result.status == "scored", (judge.name, result)
 
 
-def test_a_card_and_a_cascade_follow_the_weakest_sentence(
+def test_a_card_follows_the_weakest_sentence(
     bag: EncoderJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -520,17 +493,6 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
         for it in measure_judge(bag, rows, asking(bag), draws=5).figures["adherent"]
     }
     assert (own["balanced accuracy"], own["kappa"]) == (1.0, 1.0)
-    strong = ScriptedJudge(
-        {Adherent: {"claims": 1, "unsupported": ["it"], "reason": "strong"}},
-        name="strong",
-    )
-    results = [
-        ContextAdherence(cause=False).score(
-            row.sample, judge=CascadeJudge(bag, strong, band=(0.2, 0.8))
-        )
-        for row in rows
-    ]
-    assert [result.usage.passed for result in results] == [0] * 8
 
 
 # --- claims, kinds and sentences -----------------------------------------------------
