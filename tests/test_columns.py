@@ -259,6 +259,52 @@ def test_contexts_that_may_be_joined_are_asked_about() -> None:
         )
 
 
+JOINED = {
+    "retrieved": ["Rain fell.|Anna lit it."],
+    "expected_contexts": ["Rain fell.|Anna lit it."],
+    "facts": [
+        "Anna lit it|in May",
+        "- Anna lit it\n- in May\n",
+        "Anna lit it.\n\nIn May.",
+    ],
+    "expected_ids": ["k7;k9", "k7,k9", "k7, k9", "k7|k9", "k7\nk9", "k7\tk9", "k7;"],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "cell"), [(field, cell) for field in JOINED for cell in JOINED[field]]
+)
+def test_lists_in_one_text_are_asked_about_in_every_list_column(
+    field: str, cell: str
+) -> None:
+    """None is taken as one entry, which no passage has: that would score 0."""
+    row = {"question": "Who?", "contexts": ["Anna lit it."], field: cell}
+    with pytest.raises(AmbiguousColumns, match=f"{field} or one; write .* JSON list"):
+        Sample.from_row(row)
+    with pytest.raises(SettingError, match="JSON list"):
+        evaluate([row], judge="lexical")
+    if field in ("facts", "expected_ids"):  # naming the column answers nothing
+        with pytest.raises(AmbiguousColumns):
+            Sample.from_row(
+                {"question": "Who?", "my column": cell}, **{field: "my column"}
+            )
+    for written in (json.dumps([cell]), str([cell]), [cell]):
+        sample = Sample.from_row({**row, field: written})
+        assert len(getattr(sample, field)) == 1
+    for written in ('["a", "b"]', "['a', 'b']", ["a", "b"], "['a'\n 'b']"):
+        sample = Sample.from_row({**row, field: written})
+        assert len(getattr(sample, field)) == 2
+
+
+@pytest.mark.parametrize("field", [*JOINED, "contexts"])
+def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(
+    field: str,
+) -> None:
+    for cell in ("[k7, k9]", '["k7", "k9', "['k7', <Node>]"):
+        with pytest.raises(RowError, match=f"{field}: begins as a list"):
+            Sample.from_row({"question": "Who?", field: cell})
+
+
 def golden_and_predicted(number: int) -> dict[str, Any]:
     context = f"Lamp {number} was lit by keeper {number}."
     return {

@@ -102,7 +102,7 @@ READERS: dict[str, Reader] = {
     ),
 }
 
-TEXTS = st.sampled_from(["Anna lit it.", "It was in May [1].", "So, no."])
+TEXTS = st.sampled_from(["Anna lit it.", "It was in May [1].", "So no."])
 NOTHING_OR_TEXT = st.none() | TEXTS
 NOTHING_OR_TEXTS = st.none() | st.lists(TEXTS, max_size=3)
 

@@ -7,6 +7,7 @@ from math import log2
 from pathlib import Path
 from typing import Any, get_args
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,6 +168,22 @@ def test_the_contexts_stand_in_for_what_was_retrieved() -> None:
     found = ranking.score(contexts=passages(["a", "b"]), expected_ids="b")
     assert found.value == 0.5
     assert "at rank 2" in found.reason
+
+
+def test_ids_are_the_same_whatever_a_table_made_of_them(tmp_path: Path) -> None:
+    """With gaps pandas makes floats of a column of numbers; cells keep their blanks."""
+    frame = pd.DataFrame(
+        {"contexts": [passages(["1", " k7"])] * 4, "expected_ids": [1, None, 3, 1]}
+    )
+    report = evaluate(frame, ["ranking"], judge="lexical")
+    assert report.scores("ranking") == [1.0, None, 0.0, 1.0]
+    frame["contexts"] = frame["contexts"].map(json.dumps)
+    frame.to_csv(tmp_path / "ids.csv", index=False)
+    assert "1.0" in (tmp_path / "ids.csv").read_text()
+    text = pd.read_csv(tmp_path / "ids.csv", dtype=str)
+    text.loc[3, "expected_ids"] = '["k7 ", "1.0"]'
+    report = evaluate(text, ["ranking"], judge="lexical")
+    assert report.scores("ranking") == [1.0, None, 0.0, 1.0]
 
 
 def test_it_is_in_report_page_and_gates_like_the_others(

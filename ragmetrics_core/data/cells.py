@@ -245,11 +245,9 @@ def read_contexts(value: Any, field: str) -> list[Any]:
 
     Raises ``RowError`` if a context has no text, or if a list cannot be read.
     """
-    _refuse_broken_list(value, field)
-    elements = as_list(value)
     return [
         read_context(element, field, rank)
-        for rank, element in enumerate(elements, start=1)
+        for rank, element in enumerate(as_list_unbroken(value, field), start=1)
     ]
 
 
@@ -287,13 +285,13 @@ def _is_unquoted_list(text: str) -> bool:
     return False
 
 
-def _refuse_broken_list(value: Any, field: str) -> None:
-    """Refuse a text that looks like a list but cannot be read as one.
+def as_list_unbroken(value: Any, field: str) -> list[Any]:
+    """Return several things as a list, as ``as_list`` does.
 
-    The error is a ``RowError``.
+    Raises ``RowError`` for a text that looks like a list but cannot be read as one.
     """
     if not looks_like_list(value) or not isinstance(data_in(value), str):
-        return
+        return as_list(value)
     raise RowError(
         f"{field}: begins as a list and cannot be read as one; perhaps it was cut off,"
         " as Excel cuts a cell at 32,767 characters, written without its quotes, or by"
@@ -378,9 +376,8 @@ def read_facts(value: Any) -> list[Any] | None:
 
     An object has a ``text`` and perhaps a ``weight``.
     """
-    _refuse_broken_list(value, "facts")
     facts: list[Any] = []
-    for fact in as_list(value):
+    for fact in as_list_unbroken(value, "facts"):
         if isinstance(fact, Mapping):
             # Other fields, e.g. of earlier results, are left out.
             fields = ("text", "weight")
@@ -400,13 +397,12 @@ def read_turns(value: Any) -> list[Any]:
         RowError: For a single text, which is no history, and for a list that cannot be
             read.
     """
-    _refuse_broken_list(value, "history")
+    messages = as_list_unbroken(value, "history")
     if isinstance(data_in(value), str):
         raise RowError(
             "history: needs a list of texts or of messages with a content, found a"
             " single text"
         )
-    messages = as_list(value)
     return [_read_turn(index, message) for index, message in enumerate(messages)]
 
 

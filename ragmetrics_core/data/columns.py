@@ -92,7 +92,17 @@ _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade"}
 _FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
-_SIGN_THAT_JOINS = "|"
+# By which signs several texts, facts or ids may be joined to one, and what they are called.
+_FIELDS_OF_TEXTS = ("contexts", "retrieved", "expected_contexts")
+_SIGNS_THAT_JOIN = {
+    **{field: {"|": "|"} for field in _FIELDS_OF_TEXTS},
+    "facts": {"|": "|", "\n": "line ends"},
+    "expected_ids": {
+        **{sign: sign for sign in "|;,"},
+        "\n": "line ends",
+        "\t": "tabulators",
+    },
+}
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 
@@ -162,8 +172,11 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             found_by_field[field] = found
             if found.value is row.get(found.column):
                 columns_in_use.add(found.column)
-    if "contexts" in found_by_field and "contexts" not in named_by_caller:
-        _refuse_joined_contexts(found_by_field["contexts"])
+    for field, found in found_by_field.items():
+        # of a column that the caller named, each cell is one text
+        is_one_text = field in _FIELDS_OF_TEXTS and field in named_by_caller
+        if field in _SIGNS_THAT_JOIN and not is_one_text:
+            _refuse_joined(field, found)
     return found_by_field
 
 
@@ -272,28 +285,40 @@ def _find_field(
     return _choose_value(field, candidates)
 
 
-def _refuse_joined_contexts(contexts: FoundValue) -> None:
-    """Ask about contexts that may be joined to one text, as ``"Rain fell.|Anna lit it."``.
+def _refuse_joined(field: str, found: FoundValue) -> None:
+    """Ask about one text of a field of several: they may be joined to one.
 
-    Nobody can say whether the sign joins texts, as DeepEval saves them, or stands in
-    one. A text of several lines, such as a table, is one text.
+    Nobody can say whether a sign joins texts, as in ``"Rain fell.|Anna lit it."`` of
+    DeepEval and the ids ``"k7; k9"``, or stands in one. A context of several lines, such
+    as a table, is one text.
 
     Raises:
         AmbiguousColumns: If the text looks so.
     """
-    text = contexts.value
-    if not isinstance(text, str) or "\n" in text or looks_like_list(text):
+    text = found.value
+    are_texts = field in _FIELDS_OF_TEXTS
+    if not isinstance(text, str) or not isinstance(data_in(text), str):
         return
-    parts = text.split(_SIGN_THAT_JOINS)
-    if len(parts) == 1 or not all(part.strip() for part in parts):
-        return
-    column = contexts.column
-    raise AmbiguousColumns(
-        f"contexts (column {column!r}): a text with {_SIGN_THAT_JOINS} in it, which may"
-        f" be {len(parts)} contexts or one; write several as a JSON list"
-        ' (["one", "two"]; DeepEval: save_as("json")), or say that each cell is one'
-        f" text: --contexts-column {column} (in Python contexts_column={column!r})"
-    )
+    if looks_like_list(text) or (are_texts and "\n" in text):
+        return  # a list that cannot be read is refused where it is read
+    for sign, name_of_sign in _SIGNS_THAT_JOIN[field].items():
+        parts = [part.strip() for part in text.strip().split(sign)]
+        if sign == "\n":
+            parts = [part for part in parts if part]
+        if len(parts) < 2 or not (all(parts) or field == "expected_ids"):
+            continue
+        way_out = '["one", "two"]; a single one as ["one"])'
+        if are_texts:
+            way_out = (
+                '["one", "two"]; DeepEval: save_as("json")), or say that each cell is'
+                f" one text: --{field.replace('_', '-')}-column {found.column} (in Python"
+                f" {field}_column={found.column!r})"
+            )
+        raise AmbiguousColumns(
+            f"{field} (column {found.column!r}): a text with {name_of_sign} in it, which"
+            f" may be {len(parts)} {field} or one; write several as a JSON list"
+            f" ({way_out}"
+        )
 
 
 def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:

@@ -316,7 +316,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "contexts": lambda value: cells.read_contexts(value, "contexts"),
     "retrieved": lambda value: cells.read_contexts(value, "retrieved"),
     "facts": cells.read_facts,
-    "expected_ids": lambda value: _texts(cells.as_list(value)),
+    "expected_ids": lambda value: _texts(cells.as_list_unbroken(value, "expected_ids")),
     "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
     "history": cells.read_turns,
     "reference": _texts,

@@ -85,8 +85,8 @@ class RankingEvidence(Evidence):
 class RetrievalRanking(Metric):
     """How high does the retriever rank the passages that are expected?
 
-    Passages are compared by ``expected_ids``, else by the texts of
-    ``expected_contexts``, without regard to white space. A passage that was retrieved
+    Passages are compared by ``expected_ids`` (1 and 1.0 are one id), else by the texts
+    of ``expected_contexts``, without regard to white space. A passage that was retrieved
     twice counts at its first rank. What was retrieved is ``retrieved``; where only
     ``contexts`` are known, it is these.
 
@@ -110,7 +110,7 @@ class RetrievalRanking(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     asks_judge: ClassVar[bool] = False
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("expected_ids", "expected_contexts"),
@@ -141,8 +141,8 @@ class RetrievalRanking(Metric):
         matched_by: Literal["id", "text"] = "text"
         if sample.expected_ids:
             matched_by = "id"
-            keys = [context.id for context in retrieved]
-            expected: Collection[str] = set(sample.expected_ids)
+            keys = [context.id and _plain_id(context.id) for context in retrieved]
+            expected: Collection[str] = {_plain_id(one) for one in sample.expected_ids}
         else:
             keys = [_words(context) for context in retrieved]
             expected = {_words(context) for context in sample.expected_contexts or ()}
@@ -184,6 +184,16 @@ def _retrieved(sample: Sample) -> Sequence[Context] | None:
     if sample.retrieved is not None:
         return sample.retrieved
     return None if "contexts" not in sample.model_fields_set else sample.contexts
+
+
+def _plain_id(identifier: str) -> str:
+    """Return an id as it is compared: without blanks around it.
+
+    A whole number has no decimals: tables write 1.0 where a column of ids has gaps.
+    """
+    identifier = identifier.strip()
+    whole = identifier.removesuffix(".0")
+    return whole if whole.isdecimal() else identifier
 
 
 def _words(context: Context) -> str:
