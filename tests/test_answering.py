@@ -809,7 +809,7 @@ def test_a_dry_run_counts_what_a_run_sends(logprobs: bool) -> None:
         assert server.requests == []
         evaluate([SAMPLE], metrics, judge=judge, progress=False, store=False)
         n_sent = len(server.requests)
-    assert counted.low.calls <= n_sent
+    assert counted.usage.calls <= n_sent
     # both ask whether the answer declines, in one request
     assert n_sent <= 5
 

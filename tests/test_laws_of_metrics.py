@@ -214,7 +214,8 @@ def test_a_usual_reply_that_a_model_writes_is_read_as_itself(
     judge = replies()
     metric.score(sample, judge=judge)
     for question in judge.asked:
-        for reply in question.examples() or ():
+        reply = question.example_reply()
+        if reply is not None:
             fields = json.loads(reply.model_dump_json(exclude_none=True))
             for text in (
                 json.dumps(fields),

@@ -244,8 +244,8 @@ def test_no_limit_counts_a_judge_that_is_free() -> None:
 def test_a_dry_run_counts_the_questions() -> None:
     samples = [Sample.from_row(row) for row in ROWS]
     counted = estimate(samples, [ContextUtilization()], Oracle())
-    assert (counted.low.calls, counted.high.calls) == (40, 80)
-    assert counted.low.cost is None
+    assert counted.usage.calls == 40
+    assert counted.usage.cost is None
     text = counted.text()
     assert "40" in text
     assert "price:             unknown" in text

@@ -561,7 +561,7 @@ def test_a_probability_of_a_foreign_judge_that_is_none_is_a_typed_failure(
         name = "foreign"
 
         async def answer(self, question: Question[Any]) -> Answer[Any]:
-            reply, _ = question.examples() or (None, None)
+            reply = question.example_reply()
             return Answer(Asked((reply,), weights=(Weight(**{"p": 0.9, **weight}),)))  # type: ignore[arg-type]
 
     outcome = metric.score(

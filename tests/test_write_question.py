@@ -10,10 +10,10 @@ import pytest
 from dataset_toys import Model
 from plausible import plausible_reply
 
-from ragmetrics_core import Judge, LexicalJudge, LLMJudge
+from ragmetrics_core import LexicalJudge, LLMJudge
 from ragmetrics_core.data.errors import QuestionNotSupported, UnusableReply
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.engine.counting_judge import count_work
+from ragmetrics_core.engine.dry_run import CountingJudge
 from ragmetrics_core.judging.reading import read
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.labelling.making import TaggedSentence, WriteQuestion, Written
@@ -94,17 +94,12 @@ def test_the_embedded_judge_does_not_write() -> None:
 
 
 def test_a_dry_run_knows_the_question() -> None:
-    sentences_by_bound: list[int] = []
-
-    def ask(judge: Judge) -> None:
-        answer = asyncio.run(judge.answer(question("one", "two")))
-        assert isinstance(answer.reply, Asked)
-        sentences_by_bound.append(len(answer.reply.reply.sentences))
-
-    low, high = count_work(LLMJudge(Model()), ask)
-    assert sentences_by_bound == [2, 6]
-    assert (low.calls, high.calls) == (1, 1)
-    assert low.completion_tokens < high.completion_tokens
+    judge = CountingJudge(LLMJudge(Model()))
+    answer = asyncio.run(judge.answer(question("one", "two")))
+    assert isinstance(answer.reply, Asked)
+    assert len(answer.reply.reply.sentences) == 4  # two from each chunk
+    assert judge.usage.calls == 1
+    assert judge.usage.completion_tokens > 50
 
 
 def test_the_loopback_server_writes_without_a_schema_too() -> None:

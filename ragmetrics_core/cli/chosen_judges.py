@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.engine.counting_judge import count_work
-from ragmetrics_core.engine.dry_run import Estimate
+from ragmetrics_core.engine.dry_run import CountingJudge, Estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 
@@ -41,7 +40,7 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
 def dry_run(
     judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = ""
 ) -> int:
-    """Do a command's work with judges that only count calls, and print the numbers.
+    """Do a command's work with a judge that only counts calls, and print the numbers.
 
     Args:
         judge: The judge that a run would ask.
@@ -53,6 +52,8 @@ def dry_run(
     Returns:
         The exit code, 0.
     """
-    low, high = count_work(judge, work)
-    show(*f"{Estimate(count, low, high).text(unit)}{more}".splitlines())
+    counting_judge = CountingJudge(judge)
+    work(counting_judge)
+    estimated = Estimate(count, counting_judge.usage)
+    show(*f"{estimated.text(unit)}{more}".splitlines())
     return 0

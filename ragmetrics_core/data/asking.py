@@ -264,8 +264,8 @@ class Question(PrivateRepr, Generic[R]):
             long for the judge; None if they are needed as a whole.
         typed_form: How it is asked of a judge that answers typed questions with
             probabilities; None if it cannot be.
-        example: Reply for dry runs; a pair for the least and the most that is usual, or
-            a function of the question.
+        example: A usual reply, for dry runs; or a function of the question that
+            returns it.
     """
 
     parts: Mapping[str, Part]
@@ -277,9 +277,7 @@ class Question(PrivateRepr, Generic[R]):
     wanted_probability: LabelProbability | None = None
     if_too_long: Windows | None = None
     typed_form: TypedForm[R] | None = None
-    example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(
-        default=None, compare=False
-    )
+    example: R | Callable[[Any], R] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse, by ``SettingError``, what no judge can ask with, e.g. ``polls=0``.
@@ -332,15 +330,9 @@ class Question(PrivateRepr, Generic[R]):
         """
         return self.Reply.model_validate(value, context=self)
 
-    def examples(self) -> tuple[R, R] | None:
-        """Return the least and the most that is usual as a reply.
-
-        None if the question names none.
-        """
-        example = self.example(self) if callable(self.example) else self.example
-        if example is None or isinstance(example, tuple):
-            return example
-        return example, example
+    def example_reply(self) -> R | None:
+        """Return a usual reply; None if the question names none."""
+        return self.example(self) if callable(self.example) else self.example
 
 
 # What some fields of a question hold, with an example.

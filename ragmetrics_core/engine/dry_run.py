@@ -1,23 +1,30 @@
-"""Estimates what a run would cost, without a call.
+"""What a run would cost, about, without a call.
 
-It is a run with a judge that counts instead of calling.
+A dry run is a run whose judges count each question, and answer it with the example reply
+that the question names.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal
+from typing import Any
 
 from ragmetrics_core.data import (
-    ErrorInfo,
+    Answer,
+    Asked,
     Failed,
+    NotAnswered,
+    Question,
+    R,
     Sample,
     SampleResult,
     Undefined,
     Usage,
+    Weight,
+    verdicts_of,
 )
-from ragmetrics_core.data.errors import MetricCrashed, RowError
-from ragmetrics_core.engine.counting_judge import Counted, NoExample
+from ragmetrics_core.data.asking import check_template
+from ragmetrics_core.data.errors import MetricCrashed, QuestionNotSupported, RowError
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.engine.sample_judging import (
@@ -26,20 +33,162 @@ from ragmetrics_core.engine.sample_judging import (
     judges_by_metric,
 )
 from ragmetrics_core.engine.scoring import signature_with_judge
+from ragmetrics_core.judging.decision_judge import ConvertedQuestion, convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric
-from ragmetrics_core.models.features import gather_all
+from ragmetrics_core.models.chat import Capabilities
+from ragmetrics_core.models.decision_forms import request_text
+from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.features import gather_all, no_logprobs
 from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.openai_form import priced
 from ragmetrics_core.models.reply_store import MemoryStore
 
 _CONCURRENCY = 32
-_MOST_ROWS_AT_A_TIME = 64
+_ROWS_AT_A_TIME = 64
+_CHARACTERS_OF_TOKEN = 3.5
+_CHARACTERS_OF_TAGS = 45  # around each text of a prompt
+_TOKENS_AROUND_PROMPT = 8  # roles, and what separates messages
+_TOKENS_OF_REPLY = 100  # of a question that names no example
 _ASSUMPTIONS = (
-    "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
-    "Not counted: repairs of unusable replies, retries, hidden reasoning.",
-    "A question that is asked twice counts once.",
-    "Not deducted: replies that the store holds already, which cost nothing.",
+    "About: tokens of 3.5 characters; replies as long as usual; good answers.",
+    "Not counted: questions on low scores, repairs, retries, hidden reasoning.",
+    "A question that is asked twice counts once; stored replies are not deducted.",
 )
+
+
+class NoExample(QuestionNotSupported):
+    """Why a dry run alone cannot answer: a run asks the question all the same."""
+
+
+class CountingJudge(Judge):
+    """Counts the calls and tokens that a judge would take, and replies by example.
+
+    A question that was asked before is not counted again, since a run keeps replies.
+
+    Args:
+        judge: The judge that a run would ask.
+
+    Attributes:
+        usage: What its questions would take.
+    """
+
+    free = True  # what it counts is no spending of the dry run
+
+    def __init__(self, judge: Judge) -> None:
+        for model in judge.models:
+            run(model.prepare())
+        self.name = judge.name
+        self.usage = Usage()
+        self._judge = judge
+        self._digests_counted: set[int] = set()
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Count a question, and answer it with the example reply that it names.
+
+        A question that the judge would refuse, or that names no example, is answered
+        with an error.
+        """
+        check_template(question.instructions, tuple(question.parts))
+        models = self._judge.models
+        wanted = question.wanted_probability
+        reply = question.example_reply()
+        polls = question.polls
+        if models and isinstance(models[0], DecisionModel):
+            converted = convert_question(question)
+            if not isinstance(converted, ConvertedQuestion):  # known without asking
+                return Answer(converted)
+            self._count_typed(models[0], converted)
+            polls = 1  # it takes no vote
+        elif models:
+            lacks_logprobs = all(
+                model.capabilities().logprobs is False for model in models
+            )
+            if lacks_logprobs and wanted is not None and wanted.needs_tokens:
+                # the metric then asks in another way
+                return Answer(NotAnswered(no_logprobs(self.name)))
+            self._count_prompts(question, reply)
+        elif not counts_by_itself(self._judge):
+            # Nobody knows what a judge of a user's own sends, and nothing is stored.
+            self.usage += Usage(calls=1, cost=None)
+        if reply is None:
+            kind = type(question).__name__
+            no_example = NoExample(f"questions of type {kind} name no example reply")
+            return Answer(NotAnswered(no_example))
+        weights: tuple[Weight, ...] = ()
+        if wanted is not None:
+            weights = (Weight(1.0),) * len(verdicts_of(reply))
+        return Answer(Asked((reply,) * polls, weights=weights))
+
+    def _count_typed(self, model: DecisionModel, converted: ConvertedQuestion) -> None:
+        """Count the requests for a question's typed questions."""
+        new_questions = [
+            typed_json
+            for typed_json in converted.typed_by_json
+            if self._is_new(converted.state, typed_json)
+        ]
+        most = model.most_questions
+        for start in range(0, len(new_questions), most):
+            text = request_text(converted.state, new_questions[start : start + most])
+            request = Usage(calls=1, prompt_tokens=_tokens(len(text)))
+            self.usage += priced(request, model.prices())
+
+    def _count_prompts(self, question: Question[R], reply: R | None) -> None:
+        """Count the calls of chat models: each model is asked every question.
+
+        The characters of a prompt are counted from its parts, because to render
+        thousands of prompts would take seconds.
+        """
+        instructions = question.instructions
+        parts = tuple(question.parts.values())
+        first_poll = question.first_poll or 0  # a later round asks for new replies
+        if not self._is_new(type(question), first_poll, instructions, *parts):
+            return
+        n_characters = len(instructions.template) + len(instructions.examples)
+        for name, part in question.parts.items():
+            if f"{{{name}}}" in instructions.template:
+                texts = [*part.texts, *(turn.content for turn in part.history)]
+                n_characters += sum(map(len, texts)) + _CHARACTERS_OF_TAGS * len(texts)
+        tokens_of_prompt = _tokens(n_characters) + _TOKENS_AROUND_PROMPT
+        tokens_of_reply = _TOKENS_OF_REPLY
+        if reply is not None:
+            tokens_of_reply = _tokens(len(reply.model_dump_json(exclude_defaults=True)))
+        for model in self._judge.models:
+            n_calls, n_replies = _calls_and_replies(question, model.capabilities())
+            calls = Usage(
+                calls=n_calls,
+                prompt_tokens=n_calls * tokens_of_prompt,
+                completion_tokens=n_replies * tokens_of_reply,
+            )
+            self.usage += priced(calls, model.prices())
+
+    def _is_new(self, *parts: object) -> bool:
+        """Whether something is counted for the first time."""
+        digest = hash(parts)
+        is_new = digest not in self._digests_counted
+        self._digests_counted.add(digest)
+        return is_new
+
+
+def _tokens(n_characters: int) -> int:
+    return round(n_characters / _CHARACTERS_OF_TOKEN)
+
+
+def _calls_and_replies(question: Question[Any], can: Capabilities) -> tuple[int, int]:
+    """How many calls a question takes, and how many replies they bring.
+
+    What is not known of a model is supposed to work, since a run tries it first.
+    """
+    n_replies = question.polls
+    wanted = question.wanted_probability
+    if wanted is not None:
+        # one reply with log-probabilities gives what several replies give without
+        if can.logprobs is not False or wanted.needs_tokens:
+            return 1, 1
+        n_replies = max(1, wanted.fallback_polls)
+    if can.n is False or can.temperature is False:
+        return n_replies, n_replies
+    return 1, n_replies
 
 
 @dataclass
@@ -57,47 +206,54 @@ class Failing:
     n_samples: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Estimate:
-    """What a run over so many samples would cost.
+    """What a run over so many samples would cost, about.
 
     Attributes:
         samples: How many samples there are.
-        low: Lower bound of what is usual; its cost is None where a price is unknown.
-        high: Upper bound of what is usual; equal to ``low`` where the estimate is
-            exact.
+        usage: Its calls and tokens, and their cost; None where a price is unknown.
         bad_rows: Rows that are no sample.
         left_out: Why a metric that applies to no sample does not, by its name.
         failing: On how many samples a metric fails in any case, and why, by its name:
             the judge does not support a question of the metric, or it crashes.
-        batch_share: Share of the price that is paid where it is asked in batches.
+        batch_share: Share of the price that is paid where it is asked in batches; of
+            several models the highest.
         own_judges: Names of judges of a user's own. Each question to them counts as a
             call; nobody knows its tokens and its price.
     """
 
-    samples: int
-    low: Usage
-    high: Usage
+    samples: int = 0
+    usage: Usage = field(default_factory=Usage)
     bad_rows: int = 0
-    left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
-    failing: Mapping[str, Failing] = field(default_factory=dict, compare=False)
+    left_out: dict[str, str] = field(default_factory=dict, compare=False)
+    failing: dict[str, Failing] = field(default_factory=dict, compare=False)
     batch_share: float = 1.0
     own_judges: tuple[str, ...] = ()
 
     def text(self, unit: str = "samples") -> str:
         """Return the estimate in lines for people, with its assumptions.
 
-        Example: "50 samples, 0 bad rows; nothing was called", "calls: 50 to 150", ….
+        Example: "50 samples, 0 bad rows; nothing was called", "calls: about 50", ….
 
         Args:
             unit: What is counted, e.g. ``samples``.
         """
+        usage = self.usage
+        sent, received = _about(usage.prompt_tokens), _about(usage.completion_tokens)
+        if self.own_judges:
+            sent = received = "unknown"
+        price = "unknown; cap the run by --max-calls"
+        if usage.cost is not None:
+            price = f"{'about ' if usage.cost else ''}${usage.cost:.4f}"
+            if self.batch_share != 1.0:
+                price += f", in batches ${self.batch_share * usage.cost:.4f}"
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
-            f"calls:             {self._range('calls')}",
-            f"prompt tokens:     {self._tokens('prompt_tokens')}",
-            f"completion tokens: {self._tokens('completion_tokens')}",
-            f"price:             {self._price}",
+            f"calls:             {_about(usage.calls)}",
+            f"prompt tokens:     {sent}",
+            f"completion tokens: {received}",
+            f"price:             {price}",
         ]
         for name in self.own_judges:
             lines.append(
@@ -112,102 +268,14 @@ class Estimate:
                 f"{name} {verb} on {failure.n_samples:,} of {self.samples:,} {unit}:"
                 f" {failure.reason}"
             )
-        if self.low.calls < self.high.calls:
-            lines.append("Calls: fewest where replies lead to no further question.")
-        if self.high.prompt_tokens:
+        if usage.prompt_tokens:
             lines += _ASSUMPTIONS
         return "\n".join(lines)
 
-    def _range(self, count: str) -> str:
-        """The bounds of a count of the usage, e.g. of its calls, in words."""
-        low, high = getattr(self.low, count), getattr(self.high, count)
-        return _range_in_words(f"{low:,}", f"{high:,}")
 
-    def _tokens(self, kind: Literal["prompt_tokens", "completion_tokens"]) -> str:
-        """Tokens of a kind, in words; unknown of judges of a user's own."""
-        return "unknown" if self.own_judges else self._range(kind)
-
-    @property
-    def _price(self) -> str:
-        """Say the price of a run, in calls and in batches.
-
-        Example: "$0.1000 to $0.2000, in batches $0.0500 to $0.1000". Where a model has
-        no known price, what caps the run instead.
-        """
-        low, high = self.low.cost, self.high.cost
-        if low is None or high is None:
-            return "unknown; cap the run by --max-calls"
-        price = _range_in_words(f"${low:.4f}", f"${high:.4f}")
-        # ``batch_share`` is the price in a batch, as a share of the usual price
-        if self.batch_share != 1.0:
-            low_in_batches = f"${self.batch_share * low:.4f}"
-            high_in_batches = f"${self.batch_share * high:.4f}"
-            price += f", in batches {_range_in_words(low_in_batches, high_in_batches)}"
-        return price
-
-
-@dataclass
-class _RowsCounted:
-    """The rows that a dry run has gone through, and what became of each metric.
-
-    Attributes:
-        usage: What they would cost.
-        n_samples: How many rows are samples.
-        n_bad_rows: How many rows are none.
-        reasons: Why a metric is undefined on the first row where it is, by its name.
-        applied: Names of the metrics that apply to at least one row.
-        failing: On how many rows a metric fails in any case, because the judge does not
-            support one of its questions or it crashes, and why; by its name.
-    """
-
-    usage: Usage = field(default_factory=Usage)
-    n_samples: int = 0
-    n_bad_rows: int = 0
-    reasons: dict[str, str] = field(default_factory=dict)
-    applied: set[str] = field(default_factory=set)
-    failing: dict[str, Failing] = field(default_factory=dict)
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Why each metric that applies to no row does not, by its name."""
-        return {
-            name: reason
-            for name, reason in self.reasons.items()
-            if name not in self.applied
-        }
-
-    def add(self, result: SampleResult) -> None:
-        """Count one more row; the first reason of each kind is kept."""
-        self.usage += result.usage
-        if result.sample is None:
-            self.n_bad_rows += 1
-            return
-        self.n_samples += 1
-        for name, outcome in result.results.items():
-            # A metric that asked nothing names no judge.
-            if isinstance(outcome, Undefined) and not outcome.judge:
-                self.reasons.setdefault(name, outcome.reason)
-                continue
-            self.applied.add(name)
-            if isinstance(outcome, Failed):
-                self._add_failure(name, outcome.error)
-
-    def _add_failure(self, name: str, error: ErrorInfo) -> None:
-        if error.type == NoExample.__name__:
-            return  # in a run the question has a reply
-        reason = error.message.removeprefix(f"{name}: ").removesuffix("; see error.raw")
-        failure = self.failing.setdefault(name, Failing(reason))
-        failure.n_samples += 1
-        if error.type == MetricCrashed.__name__:
-            failure.is_crash = True
-
-
-def _asks_nothing(metric: Metric) -> bool:
-    """Whether a metric is a function without ``yield``, which asks no judge.
-
-    It may compute for long, so a dry run does not call it.
-    """
-    return isinstance(metric, FunctionMetric) and metric.in_thread
+def _about(count: int) -> str:
+    """A count in words; none at all is exact."""
+    return f"about {count:,}" if count else "0"
 
 
 def estimate(
@@ -215,9 +283,7 @@ def estimate(
 ) -> Estimate:
     """Estimate calls, tokens and price of a run without making a call.
 
-    It is a run whose judges count instead of asking, once for the lower and once for
-    the upper bound. Example: 2 samples with one metric of one to three calls:
-    ``low.calls`` is 2, ``high.calls`` is 6.
+    Example: 2 samples with one metric of one call: ``usage.calls`` is 2.
 
     Args:
         samples: The samples, and errors for rows that are no samples.
@@ -228,83 +294,65 @@ def estimate(
         SettingError: If a metric or judge is one that a run refuses.
     """
     judge_by_metric = judges_by_metric(metrics, judge)
-    judging_low = _judging(Counted(high=False), judge_by_metric)
-    judging_high = _judging(Counted(high=True), judge_by_metric)
-    rows = iter(samples)
     for metric in metrics:
         signature_with_judge(metric, judge_by_metric[metric.name])
-    asking_metrics = [metric for metric in metrics if not _asks_nothing(metric)]
-    low, high = _RowsCounted(), _RowsCounted()
-    while rows_in_hand := list(islice(rows, _MOST_ROWS_AT_A_TIME)):
-        for result in run(_judge(judging_low, rows_in_hand, asking_metrics)):
-            low.add(result)
-        for result in run(_judge(judging_high, rows_in_hand, asking_metrics)):
-            high.add(result)
-    judges = list(judge_by_metric.values())
-    return Estimate(
-        samples=high.n_samples,
-        low=low.usage,
-        high=high.usage,
-        bad_rows=high.n_bad_rows,
-        left_out=high.left_out,
-        failing=high.failing,
-        batch_share=_batch_share(judges),
-        own_judges=_names_of_own_judges(judges),
-    )
-
-
-def _judging(counted: Counted, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
-    """Return what judges samples with judges that count.
-
-    Metrics of one judge share what is counted, as they share replies in a run.
-    """
-    judge_by_identity = {
-        identity: counted.judge(judge)
-        for identity, judge in distinct_judges(judge_by_metric).items()
-    }
-    counting_judges = {
-        name: judge_by_identity[id(judge)] for name, judge in judge_by_metric.items()
-    }
-    return SampleJudging(
-        counting_judges,
+    judges = distinct_judges(judge_by_metric)
+    # metrics of one judge share what is counted, as they share replies in a run
+    counting = {identity: CountingJudge(judge) for identity, judge in judges.items()}
+    judging = SampleJudging(
+        {name: counting[id(judge)] for name, judge in judge_by_metric.items()},
         concurrency=_CONCURRENCY,
         store=MemoryStore(),
         budget=Budget(),
     )
+    # a function without ``yield`` asks no judge, and may compute for long
+    asking = [
+        metric
+        for metric in metrics
+        if not (isinstance(metric, FunctionMetric) and metric.in_thread)
+    ]
 
+    async def judge_rows(rows: Sequence[Sample | RowError]) -> list[SampleResult]:
+        return await gather_all(judging.judge(0, row, asking) for row in rows)
 
-async def _judge(
-    judging: SampleJudging,
-    rows: Sequence[Sample | RowError],
-    metrics: Sequence[Metric],
-) -> list[SampleResult]:
-    """Judge rows with example replies; what a run would ask for is counted."""
-    return await gather_all(judging.judge(0, row, metrics) for row in rows)
-
-
-def _batch_share(judges: Iterable[Judge]) -> float:
-    """Return the price of a request in a batch, as a share of the price of a call.
-
-    Where several models differ, the highest share.
-    """
+    estimated = Estimate()
+    names_applied: set[str] = set()
+    iterator = iter(samples)
+    while rows := list(islice(iterator, _ROWS_AT_A_TIME)):
+        for result in run(judge_rows(rows)):
+            _add_row(estimated, result, names_applied)
+    for name in names_applied & estimated.left_out.keys():
+        del estimated.left_out[name]
+    for counting_judge in counting.values():
+        estimated.usage += counting_judge.usage
     shares: list[float] = []
-    for judge in judges:
-        shares += [getattr(model, "batch_share", 1.0) for model in judge.models]
-    return max(shares, default=1.0)
+    for asked_judge in judges.values():
+        shares += [getattr(model, "batch_share", 1.0) for model in asked_judge.models]
+        if not asked_judge.models and not counts_by_itself(asked_judge):
+            estimated.own_judges += (asked_judge.name,)
+    estimated.batch_share = max(shares, default=1.0)
+    return estimated
 
 
-def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
-    """Return the names, without repeats, of judges whose questions alone are counted.
-
-    These are judges of a user's own: nobody knows what they send.
-    """
-    names: dict[str, None] = {}
-    for judge in judges:
-        if not judge.models and not counts_by_itself(judge):
-            names[judge.name] = None
-    return tuple(names)
-
-
-def _range_in_words(low: str, high: str) -> str:
-    """Return two numbers as a range in words; one number if they are equal."""
-    return low if low == high else f"{low} to {high}"
+def _add_row(
+    estimated: Estimate, result: SampleResult, names_applied: set[str]
+) -> None:
+    """Count a row; why a metric did not apply, or failed, is noted the first time."""
+    if result.sample is None:
+        estimated.bad_rows += 1
+        return
+    estimated.samples += 1
+    for name, outcome in result.results.items():
+        # a metric that asked nothing names no judge
+        if isinstance(outcome, Undefined) and not outcome.judge:
+            estimated.left_out.setdefault(name, outcome.reason)
+            continue
+        names_applied.add(name)
+        # in a run a question without an example has a reply
+        if not isinstance(outcome, Failed) or outcome.error.type == NoExample.__name__:
+            continue
+        reason = outcome.error.message.removeprefix(f"{name}: ")
+        reason = reason.removesuffix("; see error.raw")
+        failure = estimated.failing.setdefault(name, Failing(reason))
+        failure.n_samples += 1
+        failure.is_crash |= outcome.error.type == MetricCrashed.__name__

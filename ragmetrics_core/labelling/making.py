@@ -103,22 +103,17 @@ class WriteQuestion(Question[Written]):
             parts={"chunks": Part("Chunk", tuple(chunks), "letters")},
             instructions=Instructions(TEMPLATE, language=language),
             Reply=Written,
-            example=_examples,
+            example=_usual_reply,
         )
 
 
-def _examples(question: WriteQuestion) -> tuple[Written, Written]:
-    """Return a short and a long reply: one sentence from each chunk, and three."""
-    return _example(question, 1), _example(question, 3)
-
-
-def _example(question: WriteQuestion, sentences_per_chunk: int) -> Written:
-    """Return a reply as long as a real one, and another one for other chunks."""
+def _usual_reply(question: WriteQuestion) -> Written:
+    """Return two sentences from each chunk, as long as real ones, for dry runs."""
     chunks = "\0".join(question["chunks"])
     filler = sha256(chunks.encode(errors="replace")).hexdigest()
     sentences = []
     for label in question.parts["chunks"].labels:
-        for number in range(sentences_per_chunk):
+        for number in range(2):
             text = f"{filler} {filler} {number}."
             sentences.append(TaggedSentence(text=text, chunk=label))
     return Written(question=f"{filler}?", sentences=tuple(sentences))

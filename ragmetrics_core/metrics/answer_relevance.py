@@ -73,11 +73,8 @@ def _fields_of_probability(chance: float) -> dict[str, object]:
 _TYPED_FORM = one_predicate(
     question_and_answer, _ANSWER_ADDRESSES_QUESTION, _fields_of_probability
 )
-_EXAMPLES = (
-    RelevanceGrade.model_construct(reason="It says who lit it.", grade=3),
-    RelevanceGrade.model_construct(
-        reason="It says who lit the lamp, and not when that was. " * 2, grade=2
-    ),
+_EXAMPLE = RelevanceGrade.model_construct(
+    reason="It says who lit the lamp, and when that was.", grade=3
 )
 
 
@@ -230,5 +227,5 @@ def question_on_answer(
         instructions=instructions,
         Reply=RelevanceGrade,
         typed_form=None if own_template else _TYPED_FORM,
-        example=_EXAMPLES,
+        example=_EXAMPLE,
     )

@@ -110,22 +110,18 @@ _TYPED_FORM_ON_CLAIMS = predicate_of_each(
     _state_of_sentences,
     is_weighed=False,
 )
-_SUPPORT_EXAMPLES = (
-    SupportReply.model_construct(reason="It says so.", supported=True),
-    SupportReply.model_construct(
-        reason="The passages name the day, and not who lit the lamp. " * 2,
-        supported=False,
-    ),
+_SUPPORT_EXAMPLE = SupportReply.model_construct(
+    reason="The first passage names the day, and says who lit the lamp.", supported=True
 )
 
 _WINDOWS = Windows("passages", "supported")
 
 
-def _all_claims(question: MakesClaim) -> tuple[EachSentence, EachSentence]:
+def _all_claims(question: MakesClaim) -> EachSentence:
     """Return the reply that calls every sentence a claim, for dry runs."""
     verdicts = [{"claims": 1}] * len(question["sentences"])
-    reply = reply_on_each(question, "sentences", verdicts)
-    return reply, reply
+    reply: EachSentence = reply_on_each(question, "sentences", verdicts)
+    return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +338,7 @@ def _question_on_support(
         wanted_probability=LabelProbability("supported", fallback_polls=polls),
         if_too_long=_WINDOWS if in_windows else None,
         typed_form=_TYPED_FORM_ON_GROUP if has_typed_form else None,
-        example=_SUPPORT_EXAMPLES,
+        example=_SUPPORT_EXAMPLE,
     )
 
 

@@ -60,7 +60,7 @@ from ragmetrics_core.metrics.metric import (
     parts_of_turn,
 )
 from ragmetrics_core.metrics.polls import (
-    EXAMPLES,
+    EXAMPLE,
     AdherenceReply,
     Adherent,
     LabelledPoll,
@@ -325,7 +325,7 @@ class ContextAdherence(Metric):
             temperature=self.temperature,
             # a judge of typed questions reads no prompt, and cannot follow a template
             typed_form=SENTENCES if self.template is None else None,
-            example=EXAMPLES,
+            example=EXAMPLE,
         )
 
     def _poll_for_labels(

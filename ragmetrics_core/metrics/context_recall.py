@@ -167,10 +167,7 @@ class RecallEvidence(Evidence, extra="ignore"):
     )
 
 
-_EXAMPLES = (
-    Rating(reason="All points match. " * 4, score=1.0),
-    Rating(reason="All points match. " * 18, score=1.0),
-)
+_EXAMPLE = Rating(reason="All points match. " * 10, score=1.0)
 
 
 class ContextRecall(Metric):
@@ -274,5 +271,5 @@ class ContextRecall(Metric):
             instructions=self.instructions()[0],
             Reply=Rating,
             typed_form=_TYPED_FORM if self.template is None else None,
-            example=_EXAMPLES,
+            example=_EXAMPLE,
         )

@@ -94,12 +94,8 @@ def _fields_of_probability(chance: float) -> dict[str, object]:
 
 
 _TYPED_FORM = one_predicate(_state_of_contexts, _CHUNKS_SUFFICE, _fields_of_probability)
-_EXAMPLES = (
-    SufficientReply.model_construct(reason="Context A says who. " * 6, missing=()),
-    SufficientReply.model_construct(
-        reason="No context says when. " * 18,
-        missing=("In which year the lamp was lit. ",) * 3,
-    ),
+_EXAMPLE = SufficientReply.model_construct(
+    reason="Context A says who. " * 10, missing=()
 )
 
 
@@ -339,7 +335,7 @@ def question_on_contexts(
         Reply=SufficientReply,
         polls=polls,
         typed_form=None if own_template else _TYPED_FORM,
-        example=_EXAMPLES,
+        example=_EXAMPLE,
     )
 
 

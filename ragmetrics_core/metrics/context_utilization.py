@@ -359,7 +359,7 @@ class ContextUtilization(Metric):
                 # for a judge that writes no replies: "is this chunk useful?", to which
                 # it gives the probability of yes; a template of a user's asks its own
                 typed_form=_TYPED_FORM if self.template is None else None,
-                example=_examples,  # replies of a usual length, for dry runs
+                example=_all_useful,  # replies of a usual length, for dry runs
             )
             for chunks in chunks_by_question
         ]
@@ -577,15 +577,8 @@ def _reason(useful_ranks: Sequence[int], n_passages: int, value: float) -> str:
     return f"{reason}."
 
 
-def _examples(question: Useful) -> tuple[Any, Any]:
-    """Return the best verdict on each chunk with a short reason, and the worst with a long.
-
-    Where nothing is useful the judge is also asked whether the answer declines.
-    """
-    best = {"useful": 1, "reason": "It says so."}
-    worst = {"useful": 0, "reason": "It is about others. " * 4}
+def _all_useful(question: Useful) -> Any:
+    """Return the best verdict on each chunk, for dry runs."""
+    best = {"useful": 1, "reason": "It says who lit the lamp, and when."}
     n_chunks = len(names_in_state(question, "chunks"))
-    return (
-        reply_on_each(question, "chunks", [best] * n_chunks),
-        reply_on_each(question, "chunks", [worst] * n_chunks),
-    )
+    return reply_on_each(question, "chunks", [best] * n_chunks)

@@ -80,11 +80,8 @@ _TYPED_FORM = one_predicate(
     is_weighed=False,
     known_reply=_judgement_of_words,
 )
-_EXAMPLES = (
-    DeclinedJudgement.model_construct(reason="It says who lit it.", declined=False),
-    DeclinedJudgement.model_construct(
-        reason="It says who lit it, with a caveat. " * 2, declined=False
-    ),
+_EXAMPLE = DeclinedJudgement.model_construct(
+    reason="It says who lit the lamp, with a caveat.", declined=False
 )
 
 
@@ -120,7 +117,7 @@ def question_on_declining(sample: Sample, language: str | None) -> Declined:
         instructions=instructions_on_declining(language),
         Reply=DeclinedJudgement,
         typed_form=_TYPED_FORM,
-        example=_EXAMPLES,
+        example=_EXAMPLE,
     )
 
 

@@ -83,7 +83,7 @@ def question_for_facts(
         instructions=instructions,
         Reply=ReasonedFacts if reasoning else Facts,
         typed_form=_NO_TYPED_FORM,
-        example=_examples,
+        example=_usual_facts,
     )
 
 
@@ -116,20 +116,13 @@ _NO_TYPED_FORM: TypedForm[Any] = TypedForm(
 )
 
 
-def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
-    """Return example replies for dry runs: one fact per sentence, and three."""
+def _usual_facts(question: ExtractFacts) -> Facts:
+    """Return two facts for each sentence, of a usual length, for dry runs."""
     text = question["reference"]
-    # as long as facts often are
     wording = sha256(text.encode(errors="replace")).hexdigest()[:32]
     n_sentences = max(1, sum(text.count(end) for end in ".!?。"))
-    return _make_example_facts(n_sentences, wording), _make_example_facts(
-        3 * n_sentences, wording
-    )
-
-
-def _make_example_facts(count: int, wording: str) -> Facts:
-    """Return ``count`` facts of one wording, each with a number, for dry runs."""
-    return Facts(facts=tuple(f"{number} {wording}" for number in range(count)))
+    facts = [f"{number} {wording}" for number in range(2 * n_sentences)]
+    return Facts(facts=tuple(facts))
 
 
 class Covered(SilentData, extra="ignore"):
@@ -317,11 +310,10 @@ def _probability_of_covered(
     return LabelProbability("covered", fallback_polls=polls, needs_tokens=has_other_way)
 
 
-def _all_covered(question: FactInContext) -> tuple[Any, Any]:
+def _all_covered(question: FactInContext) -> Any:
     """Every fact is covered."""
     verdicts = [{"covered": 1}] * len(names_in_state(question, "facts"))
-    reply = reply_on_each(question, "facts", verdicts)
-    return reply, reply
+    return reply_on_each(question, "facts", verdicts)
 
 
 Grid = dict[tuple[str, str], Cell]

@@ -190,25 +190,12 @@ class RestsOn(Question[LabelledPoll]):
     """
 
 
-EXAMPLES = (
-    AdherenceReply.model_construct(
-        reason="The claim stands in context 1. " * 6, unsupported=(), claims=True
-    ),
-    AdherenceReply.model_construct(
-        reason="No context says that. " * 50,
-        unsupported=("A claim.",) * 3,
-        claims=True,
-    ),
+EXAMPLE = AdherenceReply.model_construct(
+    reason="The claim stands in context 1. " * 15, unsupported=(), claims=True
 )
-_LABELLED_EXAMPLES = (
-    LabelledPoll(
-        reason="It stands there. " * 9,
-        claims=(Claim(claim="A claim.", needs="evidence"),) * 3,
-    ),
-    LabelledPoll(
-        reason="It stands there. " * 42,
-        claims=(Claim(claim="A claim.", needs="none"),) * 3,
-    ),
+_LABELLED_EXAMPLE = LabelledPoll(
+    reason="It stands there. " * 20,
+    claims=(Claim(claim="A claim.", needs="evidence"),) * 3,
 )
 
 
@@ -236,5 +223,5 @@ def question_what_claims_rest_on(
         Reply=LabelledPoll,
         polls=question_about_answer.polls,
         temperature=question_about_answer.temperature,
-        example=_LABELLED_EXAMPLES,
+        example=_LABELLED_EXAMPLE,
     )
