@@ -27,7 +27,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.engine.columns_read import ColumnsRead
@@ -302,14 +302,70 @@ def test_history(history: object, roles: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
-@pytest.mark.parametrize(
-    "value", ["c7", 7, UUID(int=7), "User: Who?\nAssistant: Anna."]
-)
-def test_a_single_text_or_number_is_no_history_and_stays_in_the_metadata(
+@pytest.mark.parametrize("value", ["c7", 7, UUID(int=7)])
+def test_an_id_or_number_is_no_history_and_stays_in_the_metadata(
     name: str, value: object
 ) -> None:
     sample = Sample.from_row({"question": Q, name: value})
     assert (sample.history, sample.metadata) == ((), {name: value})
+
+
+@pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
+def test_a_history_in_one_text_is_refused_and_never_dropped(name: str) -> None:
+    with pytest.raises(RowError, match=r'found a single text; write \[\{"role"'):
+        Sample.from_row({"question": Q, name: "User: Who?\nAI: Anna."})
+
+
+EARLIER = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Who keeps the ferry?"},
+    {"role": "assistant", "content": "Ida Voss."},
+]
+NOW = [*EARLIER, {"role": "user", "content": Q}]
+ANSWERED = [*NOW, {"role": "tool", "content": "x"}, {"type": "ai", "content": "Anna."}]
+OF_MESSAGES: dict[str, dict[str, Any]] = {
+    "question": {"question": NOW},
+    "JSON": {"question": json.dumps(NOW)},
+    "ragas": {"user_input": NOW, "response": "Anna."},
+    "ragas with the reply": {"user_input": ANSWERED, "response": "Anna. "},
+    "a request": {"inputs": {"messages": NOW}, "outputs": {"output": "Anna."}},
+    "prompt": {"prompt": ANSWERED},
+    "LangGraph": {"input": {"messages": ANSWERED}, "output": {"messages": ANSWERED}},
+    "a reply with the whole talk": {"question": Q, "output": {"messages": ANSWERED}},
+    "a reply alone": {"output": {"messages": ANSWERED}},
+    "an empty history": {"question": ANSWERED, "history": [], "answer": None},
+}
+
+
+@pytest.mark.parametrize("row", OF_MESSAGES.values(), ids=OF_MESSAGES)
+def test_a_question_of_messages_keeps_its_earlier_turns(row: dict[str, Any]) -> None:
+    sample = Sample.from_row(row)
+    assert sample.question == Q
+    assert [(turn.role, turn.content) for turn in sample.history] == [
+        ("user", "Who keeps the ferry?"),
+        ("assistant", "Ida Voss."),
+    ]
+    assert (sample.answer or "Anna.").strip() == "Anna."
+    assert (sample.answer is None) is ("Anna." not in str(row))
+
+
+def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history() -> None:
+    row = {"question": NOW, "history": ["Hello", "Hi"], "talk": ANSWERED}
+    assert len(Sample.from_row(row).history) == 2
+    assert Sample.from_row(row).history[0].content == "Hello"
+    named = Sample.from_row({"talk": ANSWERED}, question="talk")
+    assert (named.question, named.answer, len(named.history)) == (Q, "Anna.", 2)
+
+
+def test_a_reply_to_another_question_brings_no_history() -> None:
+    row = {"question": "And in May?", "output": {"messages": ANSWERED}}
+    sample = Sample.from_row(row)
+    assert (sample.question, sample.history) == ("And in May?", ())
+
+
+def test_a_second_answer_in_the_messages_is_asked_about() -> None:
+    with pytest.raises(AmbiguousColumns, match="holds another answer"):
+        Sample.from_row({"question": ANSWERED, "answer": "Bo."})
 
 
 # Nothing

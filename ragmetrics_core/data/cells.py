@@ -401,7 +401,8 @@ def read_turns(value: Any) -> list[Any]:
     if isinstance(data_in(value), str):
         raise RowError(
             "history: needs a list of texts or of messages with a content, found a"
-            " single text"
+            ' single text; write [{"role": "user", "content": "…"}, …], or name the'
+            " column otherwise"
         )
     return [_read_turn(index, message) for index, message in enumerate(messages)]
 

@@ -29,7 +29,7 @@ from ragmetrics_core.data.errors import (
     RowError,
     SettingError,
 )
-from ragmetrics_core.data.messages import said_messages
+from ragmetrics_core.data.messages import SaidMessage, said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.number_values import plain_data
 
@@ -115,10 +115,12 @@ class FoundValue(NamedTuple):
     Args:
         value: The value.
         column: The column, or the dotted path into it; "" for what a callable gives.
+        messages: The messages of which it is one; () if it stands alone.
     """
 
     value: Any
     column: str
+    messages: tuple[SaidMessage, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -172,6 +174,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             found_by_field[field] = found
             if found.value is row.get(found.column):
                 columns_in_use.add(found.column)
+    _add_from_messages(found_by_field)
     for field, found in found_by_field.items():
         # of a column that the caller named, each cell is one text
         is_one_text = field in _FIELDS_OF_TEXTS and field in named_by_caller
@@ -283,6 +286,46 @@ def _find_field(
             if not path and plain_name(column) not in _PLURALS_OF_ANSWER:
                 return FoundValue(row[column], column)
     return _choose_value(field, candidates)
+
+
+def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
+    """Take what stands around a question or an answer that is one of several messages.
+
+    The user's and the assistant's messages before the question are the history, and the
+    assistant's last one after it is the answer, where no column holds these.
+
+    Raises:
+        AmbiguousColumns: If a column holds another answer.
+    """
+    nothing = FoundValue(None, "")
+    for holder in ("question", "answer"):
+        column, messages = found_by_field.get(holder, nothing)[1:]
+        said = [message for message in messages if message.role in _SPEAKERS.values()]
+        places_of_user = [
+            place for place, message in enumerate(said) if message.role == "user"
+        ]
+        if not places_of_user:
+            continue
+        place = places_of_user[-1]
+        turns = [{"role": turn.role, "content": turn.text} for turn in said[:place]]
+        asked, replies = said[place].text, [turn.text for turn in said[place + 1 :]]
+        question = found_by_field.setdefault("question", FoundValue(asked, column))
+        if _content(question.value) != _content(asked):
+            continue  # the answer to another question
+        history = found_by_field.get("history", nothing).value
+        has_history = is_filled(history, "history") and bool(as_list(history))
+        if turns and not has_history:
+            found_by_field["history"] = FoundValue(turns, column)
+        answer = found_by_field.get("answer", nothing)
+        if not replies:
+            continue
+        if not is_filled(answer.value, "answer"):
+            found_by_field["answer"] = FoundValue(replies[-1], column)
+        elif _content(answer.value) != _content(replies[-1]):
+            raise AmbiguousColumns(
+                f"the messages of {column!r} go on with a reply after the last question,"
+                f" and {answer.column!r} holds another answer; leave one of them out"
+            )
 
 
 def _refuse_joined(field: str, found: FoundValue) -> None:
@@ -447,25 +490,28 @@ def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         column: The name of the column.
     """
     name = plain_name(column)
-    # A column called exactly like the field, such as "answer", is not parsed as JSON: a
-    # model may answer in JSON.
-    data = value if name == field else data_in(value)
+    # A column that is called "answer" or "reference" is not parsed as JSON: a model may
+    # answer in JSON.
+    data = value if name == field and field != "question" else data_in(value)
     is_object = isinstance(data, Mapping)
     if field == "answer" and name in _PLURALS_OF_ANSWER:
         return None if is_object else FoundValue(data, column)
     text_inside = _text_in(data, field)
     if text_inside is not None:
-        return FoundValue(text_inside.value, column)
+        return text_inside._replace(column=column)
     return None if is_object else FoundValue(value, column)
 
 
 def _may_be_history(value: Any) -> bool:
     """Tell whether a cell is empty, a list or an object, or a text that begins as one.
 
-    The id of a conversation, in a column "conversation", is no history.
+    So is a text of several words: the error of its row says how a history is written.
+    The id of a conversation, in a column "conversation", is none.
     """
     is_data = isinstance(data_in(value), (list, tuple, Mapping))
-    return is_data or looks_like_list(value) or not is_filled(value, "history")
+    is_transcript = isinstance(value, str) and len(value.split()) > 1
+    is_of_turns = is_data or is_transcript or looks_like_list(value)
+    return is_of_turns or not is_filled(value, "history")
 
 
 def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
@@ -480,12 +526,10 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     text_under_usual_name = _text_under(data, USUAL_NAMES[field], field, depth)
     if text_under_usual_name is not None:
         return text_under_usual_name
-    last_text: str | None = None
-    for message in said_messages(data):
+    messages = tuple(said_messages(data))
+    for message in reversed(messages):
         if message.role == _SPEAKERS[field]:
-            last_text = message.text
-    if last_text is not None:
-        return FoundValue(last_text, "")
+            return FoundValue(message.text, "", messages)
     return _text_under(data, _INNER_NAMES[field], field, depth)
 
 
@@ -515,7 +559,7 @@ def _text_under(
             parsed_value = data_in(value)  # '{"content": "Blue."}' becomes an object
             text_inside = _text_in(parsed_value, field, depth - 1)
         if text_inside is not None:
-            candidates.append(FoundValue(text_inside.value, name))
+            candidates.append(text_inside._replace(column=name))
         elif not isinstance(value, Mapping):  # "Blue."; an object without text is none
             candidates.append(FoundValue(value, name))
     return _choose_value(field, candidates)
