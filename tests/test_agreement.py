@@ -12,10 +12,10 @@ from scipy.stats import spearmanr
 
 from ragmetrics_core.statistics.calibration import (
     calibration_error,
-    curve,
     slope_and_intercept,
 )
 from ragmetrics_core.statistics.rater_agreement import (
+    MEASURES,
     Labelled,
     accuracy,
     auroc,
@@ -24,14 +24,11 @@ from ragmetrics_core.statistics.rater_agreement import (
     brier,
     correlation,
     f1,
-    gwet,
     human_kappa,
     kappa,
-    krippendorff,
     line,
     matthews,
     measure_all,
-    measures,
     spearman,
 )
 
@@ -170,35 +167,6 @@ def test_spearman_against_scipy(pairs: list[tuple[float, float]]) -> None:
         assert spearman(pairs) is None
 
 
-def test_gwet_by_hand() -> None:
-    # 8 of 10 agree; share of yes over both sides 17/20; chance 2 · .85 · .15 = .255;
-    # (.8 − .255) / .745
-    pairs = (
-        [(True, True)] * 7
-        + [(True, False)] * 2
-        + [(False, True)] * 0
-        + [(False, False)]
-    )
-    share = (9 + 7) / 20
-    chance = 2 * share * (1 - share)
-    assert gwet(pairs) == pytest.approx((0.8 - chance) / (1 - chance))
-    assert gwet([]) is None
-    assert gwet([(True, True)] * 5) == 1  # where kappa is undefined
-    assert kappa([(True, True)] * 5) is None
-
-
-def test_krippendorff_by_hand() -> None:
-    # Krippendorff (2011), section A: two observers, ten binary units, four agreeing
-    # zeros … alpha = .095
-    first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
-    second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    rows = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
-    assert krippendorff(rows) == pytest.approx(0.095, abs=0.001)
-    # one label tells nothing
-    assert krippendorff([*rows, (True,)]) == krippendorff(rows)
-    assert krippendorff([(True, True)]) is None
-
-
 def calibrated(count: int, sharpen: float, seed: int = 0) -> list[tuple[float, bool]]:
     """Scores whose log-odds are ``sharpen`` times those of the label's true probability."""
     draw = random.Random(seed)
@@ -232,18 +200,6 @@ def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_other
     assert calibration_error(calibrated(199, 1.0)) is None
 
 
-def test_the_curve_has_equal_mass_and_keeps_ties_together() -> None:
-    bins = curve([(i / 100, i % 2 == 0) for i in range(100)])
-    assert [one.count for one in bins] == [10] * 10
-    assert bins[0].score == pytest.approx(0.045)
-    # Wilson, 5 of 10
-    assert (bins[0].low, bins[0].high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-    assert [one.count for one in curve([(0.0, False)] * 70 + [(1.0, True)] * 30)] == [
-        70,
-        30,
-    ]
-
-
 def rows_of(source: str, *given: tuple[float, bool]) -> list[list[Labelled]]:
     """Rows of which each stands alone."""
     return [[Labelled(score, (label,), source)] for score, label in given]
@@ -255,8 +211,7 @@ def test_sources_are_never_pooled() -> None:
         "b", (0.8, False), (0.9, True), (0.8, False), (0.9, True)
     )
     found = {
-        (one.measure, one.source): one
-        for one in measure_all(rows, measures(0.5), draws=50)
+        (one.measure, one.source): one for one in measure_all(rows, MEASURES, draws=50)
     }
     assert [found["AUROC", place].value for place in ("a", "b", None)] == [
         1.0,
@@ -266,7 +221,6 @@ def test_sources_are_never_pooled() -> None:
     assert found["AUROC", None].interval is None
     assert found["AUROC", None].count == 2
     assert found["prevalence", "a"].value == 0.5
-    assert found["human alpha", "a"].value is None
     assert found["calibration error", "a"].value is None
 
 
@@ -274,15 +228,14 @@ def test_resamples_that_agree_give_no_interval() -> None:
     perfect = rows_of("a", *[(0.1, False), (0.9, True)] * 4)
     mixed = rows_of("b", *[(0.1, False), (0.9, True), (0.4, True), (0.6, False)] * 4)
     alone = {
-        one.measure: one.interval
-        for one in measure_all(perfect, measures(0.5), draws=200)
+        one.measure: one.interval for one in measure_all(perfect, MEASURES, draws=200)
     }
-    for measure in ("AUROC", "balanced accuracy", "MCC", "kappa", "Gwet's AC1"):
+    for measure in ("AUROC", "balanced accuracy", "MCC", "kappa"):
         assert alone[measure] is None, measure
     assert alone["prevalence"] is not None
     both = {
         (one.measure, one.source): one.interval
-        for one in measure_all([*perfect, *mixed], measures(0.5), draws=200)
+        for one in measure_all([*perfect, *mixed], MEASURES, draws=200)
     }
     assert both["AUROC", "b"] is not None
     # it would take the perfect source for one without any doubt
@@ -291,7 +244,7 @@ def test_resamples_that_agree_give_no_interval() -> None:
     pairs = [[*one, *two] for one, two in zip(mixed[::2], mixed[1::2], strict=True)]
     whole = {
         one.measure: one
-        for one in measure_all(pairs, measures(0.5), draws=200)
+        for one in measure_all(pairs, MEASURES, draws=200)
         if one.source
     }
     assert (whole["AUROC"].count, whole["balanced accuracy"].count) == (8, 8)
@@ -324,7 +277,7 @@ def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
     rows += [[Labelled(score, (True,), "yes only")] for score in (0.9, 0.9, 0.1)]
     found = {
         one.source: one
-        for one in measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)
+        for one in measure_all(rows, {"kappa": MEASURES["kappa"]}, draws=20)
     }
     assert (found["yes only"].value, found[None].count, found[None].value) == (
         None,
@@ -341,20 +294,13 @@ def test_the_mean_over_one_source_says_over_how_many_it_is(
         [Labelled(score, (label,), "only")]
         for score, label in zip((0.9, 0.1), labels, strict=True)
     ]
-    (_, mean) = measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)
+    (_, mean) = measure_all(rows, {"kappa": MEASURES["kappa"]}, draws=20)
     assert (mean.source, mean.count, mean.value is None) == (None, sources, not sources)
 
 
-def test_a_score_at_the_threshold_is_a_no_and_a_verdict_of_its_own_goes_before_it() -> (
-    None
-):
-    assert [
-        Labelled(score, (True,)).is_judged_yes(0.7) for score in (0.69, 0.7, 0.71)
-    ] == [
-        False,
-        False,
-        True,
-    ]
-    assert not Labelled(0.5, (True,)).is_judged_yes()
-    assert Labelled(0.9, (True,), verdict=False).is_judged_yes(0.5) is False
-    assert Labelled(0.1, (True,), verdict=True).is_judged_yes(0.5) is True
+def test_one_half_is_a_no_and_a_verdict_of_its_own_goes_before_the_score() -> None:
+    scores = (0.49, 0.5, 0.51)
+    verdicts = [Labelled(score, (True,)).is_judged_yes() for score in scores]
+    assert verdicts == [False, False, True]
+    assert Labelled(0.9, (True,), verdict=False).is_judged_yes() is False
+    assert Labelled(0.1, (True,), verdict=True).is_judged_yes() is True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,11 @@ from scipy import stats
 
 from ragmetrics_core import Report, Sample, Scored
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.labelling.labels import Label, calibrate, draw
+from ragmetrics_core.labelling.labels import draw
+from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.corrected_means import Scores, ppi
 
@@ -35,7 +35,7 @@ def report_of(*scores: float) -> Report:
         )
         for index, score in enumerate(scores)
     ]
-    return Report(rows, RunFacts(metrics={"m": "m|v1"}))
+    return Report(rows, RunFacts(metrics={"m": "m|v1"}, started="2026-11-26"))
 
 
 def test_a_constant_judge_leaves_the_labels() -> None:
@@ -165,82 +165,36 @@ def test_the_weight_of_a_timid_judge_is_one_and_of_a_reversed_one_none() -> None
     assert (reversed_judge.weight, reversed_judge.mean) == (0, 0.5)
 
 
-def test_every_sample_has_the_same_chance() -> None:
-    report = report_of(*[index / 20 for index in range(20)])
-    counts = Counter(
-        row["id"] for seed in range(600) for row in draw(report, "m", 5, seed=seed)
-    )
-    # Each is binomial with 600 draws and p = 1/4: mean 150, sd 10.6.
-    assert all(abs(counts[f"s{index}"] - 150) < 45 for index in range(20))
-    first = draw(report, "m", 5, seed=1)
-    assert first == draw(report, "m", 5, seed=1)
-    assert {row["probability"] for row in first} == {0.25}
-    assert "score" not in first[0]
-
-
-def test_what_cannot_be_drawn() -> None:
-    with pytest.raises(SettingError, match="1 to 2 can be drawn; asked for 3"):
-        draw(report_of(0.1, 0.2), "m", 3, seed=0)
-    twins = Report(
-        [
-            row.model_copy(update={"sample": Sample(id="same")})
-            for row in report_of(0.1, 0.2).results
-        ]
-    )
-    with pytest.raises(InputError, match="an id of its own"):
-        draw(twins, "m", 1, seed=0)
-
-
-def test_labels_must_be_a_random_sample() -> None:
-    report = report_of(*[0.5] * 20)
-    labels = [Label(f"s{index}", (index % 2 == 0,), "all") for index in range(10)]
-    with pytest.raises(InputError, match="drawn at random"):
-        calibrate(report, "m", labels)
-    assert calibrate(report, "m", labels, assume_random=True).labelled == 10
-    drawn = [Label(label.id, label.votes, "all", 0.5) for label in labels]
-    found = calibrate(report, "m", drawn)
-    assert (found.labelled, found.unlabelled, found.mean) == (10, 10, 0.5)
-    with pytest.raises(InputError, match="1 of 11 drawn samples have no label"):
-        calibrate(report, "m", [*drawn, Label("s15", (), "all", 0.5)])
-
-
-def test_on_the_command_line(
+def test_the_mean_stands_in_the_card_and_on_reports_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     chance = random.Random(3)
     truth = {f"s{index}": chance.random() < 0.6 for index in range(80)}
-    report_of(*[0.9 if yes else 0.2 for yes in truth.values()]).to_jsonl("r.jsonl")
-    arguments = [
-        "agreement",
-        "draw",
-        "r.jsonl",
-        "--n",
-        "40",
-        "--seed",
-        "7",
-        "--out",
-        "drawn.jsonl",
+    report = report_of(*[0.9 if yes else 0.2 for yes in truth.values()])
+    report.to_jsonl("r.jsonl")
+    lines = [
+        json.dumps({"id": name, "label": int(truth[name]), "drawn": 40, "of": 80})
+        for name in draw(report, 40)
     ]
-    assert main(arguments) == 0
-    assert "--metric m --calibrate" in capsys.readouterr().out
-    assert main(arguments) == 2
-    assert "may hold what a person edited" in capsys.readouterr().err
-    rows = [json.loads(line) for line in Path("drawn.jsonl").read_text().splitlines()]
-    # not labelled yet
-    assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate"]) == 2
-    capsys.readouterr()
-    Path("drawn.jsonl").write_text(
-        "\n".join(json.dumps({**row, "label": int(truth[row["id"]])}) for row in rows)
-    )
-    assert (
-        main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate", "--draws", "10"])
-        == 0
-    )
-    shown = capsys.readouterr().out.splitlines()[-1]
-    assert shown.startswith("People would say yes to 0.")
-    assert "of the 80 scored samples (PPI++" in shown
-    assert "40 labels, weight of the judge 0." in shown
+    Path("labels.jsonl").write_text("\n".join(lines))
+    words = ["card", "--results", "r.jsonl", "--data", "labels.jsonl", "--draws", "10"]
+    assert main([*words, "--out", "cards/own.json", "--report", "card.html"]) == 0
+    shown = capsys.readouterr().out
+    (sentence,) = re.findall("^People would say yes to .*$", shown, re.MULTILINE)
+    assert "of the 80 scored samples (PPI++" in sentence
+    assert "40 labels, weight of the judge 0." in sentence
+    assert sentence in Path("card.html").read_text()
+
+    monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
+    mean = Card.read("cards/own.json").corrected["m"].mean
+    on_page = f"by 40 labels of people: <strong>{mean:.2f}</strong>"
+    assert main(["report", "r.jsonl", "--report", "r.html"]) == 0
+    assert on_page in Path("r.html").read_text()
+    # another run of the same judge has another mean
+    other = Report(report.results, report.run.model_copy(update={"started": "later"}))
+    other.to_html("other.html")
+    assert "labels of people" not in Path("other.html").read_text()
 
 
 def test_clusters_widen_the_calibrated_mean_on_the_command_line(
@@ -264,12 +218,13 @@ def test_clusters_widen_the_calibrated_mean_on_the_command_line(
         for index, label in enumerate(labels[:64])
     ]
     Path("l.jsonl").write_text("\n".join(lines))
-    arguments = ["agreement", "r.jsonl", "l.jsonl", "--draws", "2", "--assume-random"]
+    arguments = ["card", "--results", "r.jsonl", "--data", "l.jsonl", "--draws", "2"]
     widths = []
     for cluster in ("auto", "none"):
-        assert main([*arguments, "--calibrate", "--cluster", cluster]) == 0
-        sentence = capsys.readouterr().out.splitlines()[-1]
-        bounds = re.search(r"\[([\d.]+), ([\d.]+)\]", sentence)
+        assert main([*arguments, "--assume-random", "--cluster", cluster]) == 0
+        bounds = re.search(
+            r"People would .*\[([\d.]+), ([\d.]+)\]", capsys.readouterr().out
+        )
         assert bounds is not None
         low, high = bounds.groups()
         widths.append(float(high) - float(low))

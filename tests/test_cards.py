@@ -33,7 +33,6 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
-from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     asking,
@@ -212,22 +211,6 @@ def test_what_a_labelled_sample_holds(
     assert cited.sample.citations == (Citation(start=0, end=9, contexts=(0, 1)),)
     assert pair.other_sample is not None
     assert (pair.sample.answer, pair.other_sample.answer) == ("a", "bb")
-
-
-def test_labels_that_were_drawn_for_a_metric(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
-    report = evaluate(rows(), "adherence", judge="lexical")
-    drawn = [
-        {**row, "label": 1} for row in draw(report, "context_adherence", 4, seed=1)
-    ]
-    # what was labelled is something else
-    other = {**drawn[0], "metric": "context_recall"}
-    unlabelled = {**drawn[0], "label": None}
-    found = read([*drawn, other, unlabelled])
-    assert [
-        (item.question, item.labels, len(item.sample.known_contexts)) for item in found
-    ] == [("adherent", (True,), 2)] * 4
 
 
 def test_parquet_fills_what_a_row_lacks(tmp_path: Path) -> None:

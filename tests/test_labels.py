@@ -6,7 +6,6 @@ import json
 import re
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,15 @@ from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.labelling.labels import (
     Label,
-    calibrate,
     draw,
-    group_by_cluster,
-    match_labels,
+    metric_of_labels,
     read_labels,
+    rows_by_id,
 )
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.labelling.measured_judges import measure_run
+from ragmetrics_core.reporting.judge_card import Card
+from ragmetrics_core.reporting.run_facts import RunFacts, digest_of_texts
+from ragmetrics_core.statistics.rater_agreement import Measured
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
 Row = dict[str, Any]
@@ -76,16 +77,29 @@ def said_yes(ids_and_labels: dict[str, object], **more: Any) -> list[Row]:
 
 def test_reading_and_matching(tmp_path: Path) -> None:
     lines = [
-        {"id": "s0", "x": {"y": [1, 0.4, True]}},
-        {"id": "s1", "x": {"y": 0}, "source": "b"},
-        {"id": "s9", "x": {"y": 1}},
+        {"id": "s0", "label": [1, 0.4, True]},
+        {"id": "s1", "label": 0, "source": "b"},
+        {"id": "s9", "label": 1},
     ]
-    labels = read_labels(written(tmp_path / "l.jsonl", lines), column="x.y")
+    labels = read_labels(written(tmp_path / "l.jsonl", lines))
     assert labels[0] == Label("s0", (True, False, True), "all")
-    found = match_labels(report_of(0.9, None), "m", labels)
-    assert [(row.score, row.votes) for row in found] == [(0.9, (True, False, True))]
+    card, left_over = measure_run(report_of(0.9, None), "m", labels)
+    assert figure(card, "prevalence").value == 1.0
+    assert [line.partition(" (")[0] for line in left_over] == [
+        "labels that match no sample",
+        "labelled samples without a score",
+    ]
     with pytest.raises(InputError, match="matched by id"):
-        match_labels(report_of(0.9), "m", labels[1:])
+        measure_run(report_of(0.9), "m", labels[1:])
+
+
+def figure(card: Card, measure: str, source: str | None = None) -> Measured:
+    (found,) = [
+        each
+        for each in card.figures["m"]
+        if (each.measure, each.source) == (measure, source)
+    ]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -94,8 +108,8 @@ def test_reading_and_matching(tmp_path: Path) -> None:
 )
 def test_graded_labels_and_ties(tmp_path: Path, label: object, says_yes: bool) -> None:
     path = written(tmp_path / "labels.jsonl", said_yes({"s0": label}))
-    (row,) = match_labels(report_of(0.9), "m", read_labels(path))
-    assert row.is_labelled_yes is says_yes
+    card, _ = measure_run(report_of(0.9), "m", read_labels(path))
+    assert figure(card, "prevalence").value == float(says_yes)
 
 
 def test_ids_that_are_numbers_are_those_of_the_samples(tmp_path: Path) -> None:
@@ -106,7 +120,6 @@ def test_ids_that_are_numbers_are_those_of_the_samples(tmp_path: Path) -> None:
 
 NO_ID = 'line 1: needs an object with "id"'
 NO_LABEL = "line 1: 'label' must be a number from 0 to 1"
-NO_PROBABILITY = "line 1: 'probability' must be a number above 0"
 HALF = r"line 1: 'label' is 0\.5, which says neither"
 BROKEN = {
     "": "has no labels",
@@ -116,15 +129,12 @@ BROKEN = {
     '{"id": true, "label": 1}': NO_ID,
     '{"id": NaN, "label": 1}': NO_ID,
     '{"id": 1, "label": 2}': NO_LABEL,
+    '{"id": 1, "label": null}': NO_LABEL,
     '{"id": 1, "label": "Zanzibar"}': NO_LABEL,
     '{"id": 1, "label": []}': NO_LABEL,
     '{"id": 1, "label": 0.5}': HALF,
     '{"id": 1, "label": [1, 0.5]}': HALF,
-    '{"id": 1, "label": 1, "probability": "0.5"}': NO_PROBABILITY,
-    '{"id": 1, "label": 1, "probability": true}': NO_PROBABILITY,
-    '{"id": 1, "label": 1, "probability": 0}': NO_PROBABILITY,
-    '{"id": 1, "label": 1, "probability": 2}': NO_PROBABILITY,
-    '{"id": 1, "label": 1, "probability": [0.5]}': NO_PROBABILITY,
+    '{"id": 1, "label": 1}\n{"id": 1, "label": 0}': "labelled more than once: 1$",
 }
 
 
@@ -139,81 +149,124 @@ def test_broken_labels(tmp_path: Path, text: str) -> None:
         read_labels(tmp_path / "none.jsonl")
 
 
-def test_one_id_names_one_sample_and_one_label() -> None:
-    twice = [Label("s0", (True,)), Label("s1", (True,)), Label("s0", (False,))]
-    twins = [Sample(id="a")] * 2
-    for use in (match_labels, partial(calibrate, assume_random=True)):
-        with pytest.raises(InputError, match=r"labelled more than once: s0$"):
-            use(report_of(0.9, 0.1), "m", labels=twice)
-        # a sample without a score of its own must not lend its label to a namesake
-        for scores in ([0.9, 0.1], [0.9, None]):
-            with pytest.raises(
-                InputError, match=r"of its own.*; more than one has: a$"
-            ):
-                use(
-                    run_of(twins, scores), "m", labels=[Label("a", (True,), "all", 0.5)]
-                )
+@pytest.mark.parametrize("scores", [[0.9, 0.1], [0.9, None]])
+def test_one_id_names_one_sample(scores: list[float | None]) -> None:
+    """A sample without a score of its own must not lend its label to a namesake."""
+    twins = run_of([Sample(id="a")] * 2, scores)
+    with pytest.raises(InputError, match=r"of its own.*; more than one has: a$"):
+        measure_run(twins, "m", [Label("a", (True,))])
+    with pytest.raises(InputError, match="an id of its own"):
+        draw(twins, 1)
+
+
+# Drawing
+
+
+def filled_in(report: Report, count: int) -> list[Row]:
+    """The lines that the page gives of a draw, with a label in each."""
+    rows = rows_by_id(report)
+    return [
+        {
+            "id": name,
+            "label": 1,
+            "metric": "context_adherence",
+            "drawn": count,
+            "of": len(rows),
+            "texts": digest_of_texts(rows[name].sample),
+        }
+        for name in draw(report, count)
+    ]
+
+
+def test_a_draw_can_be_made_again_and_a_larger_one_begins_with_it() -> None:
+    report = report_of(*[0.1] * 20)
+    drawn = draw(report, 12)
+    assert len(set(drawn)) == 12
+    assert draw(report_of(*[0.9] * 19, None), 12) == drawn  # scores do not count
+    assert draw(report, 5) == drawn[:5]
+    everything = draw(report, 20)
+    assert sorted(everything) == sorted(rows_by_id(report))
+    assert everything != list(rows_by_id(report))
+
+
+def test_what_cannot_be_drawn() -> None:
+    with pytest.raises(SettingError, match="has 2 samples, so no 3 of them"):
+        draw(report_of(0.1, 0.2), 3)
 
 
 # On the command line
 
 
 @pytest.fixture
-def agreement(
+def card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
-    """Runs ``ragmetrics agreement`` in a folder; gives what it printed."""
+    """Runs ``ragmetrics card`` in a folder; gives what it printed."""
     monkeypatch.chdir(tmp_path)
 
     def run(words: str, code: int = 0) -> str:
-        assert main(["agreement", *words.split()]) == code
+        assert main(["card", *words.split()]) == code
         shown = capsys.readouterr()
         return shown.err if code else shown.out
 
     return run
 
 
-GIVEN = "r.jsonl labels.jsonl --draws 5"
+GIVEN = "--results r.jsonl --data labels.jsonl --draws 5"
 
 
-def test_labels_that_match_nothing_are_named(agreement: Callable[..., str]) -> None:
-    report_of(0.1, 0.9, None, None).to_jsonl("r.jsonl")
+def test_labels_that_match_nothing_are_named(card: Callable[..., str]) -> None:
+    report_of(0.1, 0.9, None, 0.4).to_jsonl("r.jsonl")
     ids = ("s0", "s1", "s2", "x", *(f"y{number}" for number in range(5)))
     # the last was drawn, and nobody has labelled it
-    lines = said_yes(dict.fromkeys(ids, 1)) + said_yes({"s3": None}, probability=0.5)
+    lines = said_yes(dict.fromkeys(ids, 1)) + said_yes({"s3": None}, drawn=1, of=4)
     written(Path("labels.jsonl"), lines)
-    shown = agreement(GIVEN)
-    assert "labels that match no sample (6): x, y0, y1, y2, y3 and 1 more" in shown
-    assert "labelled samples without a score (1): s2" in shown
-    assert "drawn samples without a label (1): s3" in shown
+    shown = card(GIVEN)
+    assert "! labels that match no sample (6): x, y0, y1, y2, y3 and 1 more" in shown
+    assert "! labelled samples without a score (1): s2" in shown
+    assert "! drawn samples without a label (1): s3" in shown
+    assert "No corrected mean: 1 of 1 drawn rows have no label" in shown
     written(Path("labels.jsonl"), said_yes({"z": 1}))
-    assert "labels for: z" in agreement(GIVEN, code=2)
+    assert "labels that match no sample (1): z" in card(GIVEN, code=2)
 
 
-def test_labels_given_elsewhere_keep_their_source_and_those_not_drawn_are_named(
-    agreement: Callable[..., str],
-) -> None:
+def test_sources_of_labels_are_measured_apart(card: Callable[..., str]) -> None:
     report_of(0.1, 0.9, 0.2, 0.8).to_jsonl("r.jsonl")
-    drawn = said_yes({"s0": None, "s1": None}, probability=0.5)
-    written(Path("drawn.jsonl"), drawn)
-    labels = said_yes({f"s{n}": n % 2 for n in range(4)}, source="faq")
-    written(Path("labels.jsonl"), labels)
-    shown = agreement(f"{GIVEN} --drawn drawn.jsonl")
-    assert "Calibration, faq: mean score" in shown
-    assert "labels left out, as their samples were not drawn (2): s2, s3" in shown
-    # one line per sample, as without --drawn
-    written(Path("labels.jsonl"), labels + labels)
-    said = agreement(f"{GIVEN} --drawn drawn.jsonl", code=2)
-    assert "labelled more than once: s0, s1" in said
+    lines = said_yes({"s0": 0, "s1": 1}, source="faq") + said_yes({"s2": 1, "s3": 0})
+    written(Path("labels.jsonl"), lines)
+    assert "AUROC                                        0.50 " in card(
+        f"{GIVEN} --out c.json --report c.html"
+    )
+    made = Card.read("c.json")
+    assert figure(made, "AUROC", "faq").value == 1.0
+    assert figure(made, "AUROC", "all").value == 0.0
+    assert '<th scope="col">faq</th>' in Path("c.html").read_text()
 
 
-def test_labels_that_nobody_filled_in_are_said_to_be_empty(
-    agreement: Callable[..., str],
+MISUSED = {
+    "": "--data names labelled rows, or labels of the rows of --results",
+    "--results r.jsonl": "--results with --to-label N draws rows",
+    "--to-label 2 --data labels.jsonl": "--to-label belongs to --results",
+    "--results r.jsonl --to-label 2": "it takes --results and --report",
+    "--results r.jsonl --to-label 9 --report p.html": "so no 9 of them can be drawn",
+    f"{GIVEN} --judge lexical": "--judge is for a judge that is asked",
+    f"{GIVEN} --limit 3": "--limit is for a judge that is asked",
+    f"{GIVEN} --set adherence.polls=3": "--set is for a judge that is asked",
+    f"{GIVEN} --dry-run": "--dry-run is for a judge that is asked",
+    f"{GIVEN} --metric n": "no metric 'n' in this run",
+    "--data labels.jsonl --assume-random": "--assume-random belongs to --results",
+    "--data labels.jsonl --cluster user": "--cluster belongs to --results",
+}
+
+
+@pytest.mark.parametrize("words", MISUSED)
+def test_options_that_do_not_go_together_are_refused(
+    card: Callable[..., str], words: str
 ) -> None:
     report_of(0.1, 0.9).to_jsonl("r.jsonl")
-    agreement("draw r.jsonl --n 2 --seed 1 --out labels.jsonl")
-    said = agreement(GIVEN, code=2)
-    assert "the labels are empty, all 2; put 1 or 0 in the place of each null" in said
+    written(Path("labels.jsonl"), said_yes({"s0": 1}))
+    assert MISUSED[words] in card(words, code=2)
+    assert not Path("p.html").exists()
 
 
 # Labels of other samples, of other metrics, of other draws
@@ -236,34 +289,22 @@ def labelled_run(count: int = 40, **changes: Any) -> Report:
     return run_of(samples, [0.9] * count, metrics=metrics)
 
 
-def filled_in(report: Report, count: int) -> list[Row]:
-    """The lines of a draw, with a label in each."""
-    drawn = draw(report, "context_adherence", count, seed=1)
-    return [{**row, "label": 1} for row in drawn]
-
-
 def test_samples_without_ids_are_drawn_and_labelled_by_their_rows(
     tmp_path: Path,
 ) -> None:
-    report = run_of([Sample(answer="a"), Sample(answer="b")], [0.9, 0.2])
-    drawn = draw(report, "m", 2, seed=1)
-    assert {row["id"]: row["answer"] for row in drawn} == {"row 1": "a", "row 2": "b"}
-    path = written(tmp_path / "labels.jsonl", [{**row, "label": 1} for row in drawn])
-    labels = read_labels(path)
-    assert {row.id: row.score for row in match_labels(report, "m", labels)} == {
-        "row 1": 0.9,
-        "row 2": 0.2,
-    }
-    assert calibrate(report, "m", labels).mean == 1.0
-    in_another_order = run_of([Sample(answer="b"), Sample(answer="a")], [0.2, 0.9])
+    samples = [Sample(answer="a"), Sample(answer="b")]
+    report = run_of(samples, [0.9, 0.2], metrics=("context_adherence",))
+    lines = filled_in(report, 2)
+    assert {line["id"] for line in lines} == {"row 1", "row 2"}
+    labels = read_labels(written(tmp_path / "labels.jsonl", lines))
+    made, left_over = measure_run(report, "context_adherence", labels)
+    assert left_over == []
+    assert made.corrected["context_adherence"].mean == 1.0
+    in_another_order = run_of(samples[::-1], [0.2, 0.9], metrics=("context_adherence",))
     with pytest.raises(InputError, match="given for another question"):
-        match_labels(in_another_order, "m", labels)
+        measure_run(in_another_order, "context_adherence", labels)
 
 
-USES: dict[str, Callable[[Report, str, list[Label]], object]] = {
-    "agreement": match_labels,
-    "calibrate": calibrate,
-}
 OTHER_SAMPLES: dict[str, Row] = {
     "question": {"question": "another"},
     "answer": {"answer": "another"},
@@ -278,49 +319,75 @@ OTHER_SAMPLES: dict[str, Row] = {
 def test_labels_of_other_texts_are_refused(change: str, tmp_path: Path) -> None:
     report, other = labelled_run(), labelled_run(**OTHER_SAMPLES[change])
     labels = read_labels(written(tmp_path / "labels.jsonl", filled_in(report, 40)))
-    for use in USES.values():
-        use(report, "context_adherence", labels)
-        with pytest.raises(
-            InputError, match=r"1 of 40 labels were given for another.*s3"
-        ):
-            use(other, "context_adherence", labels)
+    measure_run(report, "context_adherence", labels, draws=2)
+    with pytest.raises(InputError, match=r"1 of 40 labels were given for another.*s3"):
+        measure_run(other, "context_adherence", labels)
 
 
-@pytest.mark.parametrize("use", USES)
-def test_labels_of_another_metric_are_refused(use: str, tmp_path: Path) -> None:
+def test_labels_name_their_metric(tmp_path: Path) -> None:
     report, path = labelled_run(), tmp_path / "labels.jsonl"
     rows = filled_in(report, 40)
     labels = read_labels(written(path, rows))
+    assert metric_of_labels(report, labels) == "context_adherence"
+    assert metric_of_labels(report, labels, "adherence") == "context_adherence"
     refused = "given for context_adherence, not for context_utilization"
     with pytest.raises(InputError, match=refused):
-        USES[use](report, "context_utilization", labels)
-    short = [{**row, "metric": "adherence"} for row in rows]
-    USES[use](report, "context_adherence", read_labels(written(path, short)))
-    for row in rows:
-        del row["metric"]
-    USES[use](report, "context_utilization", read_labels(written(path, rows)))
+        metric_of_labels(report, labels, "utilization")
+    nameless = read_labels(written(path, [{**row, "metric": None} for row in rows]))
+    assert metric_of_labels(report, nameless, "utilization") == "context_utilization"
+    several = "--metric says which to measure: context_adherence, context_utilization"
+    with pytest.raises(SettingError, match=several):
+        metric_of_labels(report, nameless)
+    assert metric_of_labels(report_of(0.1), nameless) == "m"
 
 
-@pytest.mark.parametrize(
-    ("scored", "lines", "is_a_draw"),
-    [(40, 20, True), (40, 19, False), (38, 20, True), (400, 20, False)],
-)
-def test_a_draw_is_from_all_scored_samples_of_the_run(
-    scored: int, lines: int, is_a_draw: bool, tmp_path: Path
+def without_a_score(name: str) -> Report:
+    """The run of ``labelled_run``, in which a sample is undefined."""
+    report = labelled_run()
+    scores = [None if row.label_id == name else 0.9 for row in report.results]
+    samples = [row.sample for row in report.results if row.sample is not None]
+    return run_of(samples, scores, metrics=("context_adherence",))
+
+
+def test_only_a_whole_draw_from_the_run_gives_the_corrected_mean(
+    tmp_path: Path,
 ) -> None:
-    drawn = filled_in(labelled_run(40), 20)[:lines]
-    labels = read_labels(written(tmp_path / "labels.jsonl", drawn))
-    report = labelled_run(scored)
-    if is_a_draw:
-        calibrate(report, "context_adherence", labels)
-        return
-    no_draw = (
-        f"{lines} labels with a probability of 0.5 are no draw from the {scored} sc"
-    )
-    with pytest.raises(InputError, match=no_draw):
-        calibrate(report, "context_adherence", labels)
-    mean = calibrate(report, "context_adherence", labels, assume_random=True)
-    assert mean.labelled == lines
+    report = labelled_run()
+    lines = filled_in(report, 20)
+    unlabelled = {**lines[3], "label": None}
+
+    def mean_of(lines: list[Row], run: Report = report, **more: Any) -> Card:
+        labels = read_labels(written(tmp_path / "labels.jsonl", lines))
+        made, _ = measure_run(run, "context_adherence", labels, draws=2, **more)
+        return made
+
+    whole = mean_of(lines)
+    assert whole.corrected["context_adherence"].labelled == 20
+    assert whole.corrected["context_adherence"].unlabelled == 20
+    # a row that was labelled beside the draw is no part of the random sample
+    beside = next(f"s{n}" for n in range(40) if f"s{n}" not in draw(report, 20))
+    more = [*lines, {"id": beside, "label": 0}]
+    assert mean_of(more).corrected == whole.corrected
+    # a drawn row that the metric did not score needs no label
+    without = [*lines[:3], unlabelled, *lines[4:]]
+    found = mean_of(without, without_a_score(lines[3]["id"]))
+    assert found.corrected["context_adherence"].labelled == 19
+
+    own = [{"id": line["id"], "label": 1} for line in lines]
+    refused = {
+        "no draw recorded these labels": mean_of(own),
+        "1 of 20 drawn rows have no label": mean_of(without),
+        "these 19 labels are not all of one draw": mean_of(lines[1:]),
+        "20 drawn of 40": mean_of(lines, labelled_run(41)),
+        "not all of one draw": mean_of([*lines[1:], {**lines[0], "of": 41}]),
+    }
+    for words, made in refused.items():
+        assert made.corrected == {}
+        (note,) = made.notes
+        assert note.startswith("No corrected mean: ")
+        assert words in note
+    assumed = mean_of(own, assume_random=True)
+    assert assumed.corrected == whole.corrected
 
 
 TEXTS = st.none() | st.text(max_size=12)
@@ -349,15 +416,20 @@ def test_what_was_drawn_belongs_to_its_samples_whatever_they_say(
     ]
     name = "context_adherence"
     report = run_of(samples, [0.9] * len(samples), metrics=(name,))
-    path = tmp_path_factory.mktemp("labels") / "labels.jsonl"
-    labels = read_labels(written(path, filled_in(report, len(samples))))
-    assert len(match_labels(report, name, labels)) == len(samples)
+    folder = tmp_path_factory.mktemp("labels")
+    report.to_jsonl(folder / "r.jsonl")
+    labels = read_labels(written(folder / "l.jsonl", filled_in(report, len(samples))))
+    for run in (report, Report.from_jsonl(folder / "r.jsonl")):
+        made, left_over = measure_run(run, name, labels, draws=2)
+        assert left_over == []
+        assert made.corrected[name].labelled == len(samples)
 
 
 def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> None:
-    row = {"id": "s1", "label": 1, "contexts": [{"text": "else"}], "reference": 7}
-    labels = read_labels(written(tmp_path / "l.jsonl", [{**row, "metric": 3}]))
-    assert len(match_labels(labelled_run(), "context_adherence", labels)) == 1
+    row = {"id": "s1", "label": 1, "texts": ["else"], "metric": 3, "drawn": "2"}
+    labels = read_labels(written(tmp_path / "l.jsonl", [row]))
+    _, left_over = measure_run(labelled_run(), "context_adherence", labels)
+    assert left_over == []
 
 
 # Rows that depend on each other
@@ -376,40 +448,36 @@ def talks(names: str) -> Report:
 
 
 def widths_of_intervals(printed: str) -> dict[str, float]:
-    """The widths of all intervals that ``agreement`` printed, by their lines' first word."""
+    """The widths of all intervals of a card's table, by their lines' first word."""
     widths = {}
     for line in printed.splitlines():
         bounds = re.search(r"\[(-?[\d.]+), (-?[\d.]+)\]", line)
-        if bounds is not None and line.startswith("  "):
+        if bounds is not None:
             widths[line.split()[0]] = float(bounds[2]) - float(bounds[1])
     return widths
 
 
-def test_every_interval_of_agreement_is_wider_over_conversations(
-    agreement: Callable[..., str],
+def test_every_interval_of_a_card_is_wider_over_conversations(
+    card: Callable[..., str],
 ) -> None:
-    """Bars of the curve, too."""
     labels = {f"s{number}": int(number % 2 == 0) for number in range(120)}
     written(Path("labels.jsonl"), said_yes(dict(labels)))
-    words = "r.jsonl labels.jsonl --draws 200"
+    words = "--results r.jsonl --data labels.jsonl --assume-random --draws 200"
     talks("user").to_jsonl("r.jsonl")
-    alone, named = agreement(words), agreement(f"{words} --cluster user")
-    assert "no sample has 'nobody'" in agreement(f"{words} --cluster nobody", code=2)
+    alone, named = card(words), card(f"{words} --cluster user")
+    assert "no sample has 'nobody'" in card(f"{words} --cluster nobody", code=2)
     talks("session_id").to_jsonl("r.jsonl")
-    together = agreement(words)
+    together = card(words)
     assert together == named
-    assert agreement(f"{words} --cluster none") == alone
+    assert card(f"{words} --cluster none") == alone
     assert "few clusters: 12, under 20" in together
-    assert "12 clusters of them are resampled whole" in together
-    assert "[clustered 95 %]" in together
     assert "cluster" not in alone
     wide, narrow = widths_of_intervals(together), widths_of_intervals(alone)
-    measured = ("AUROC", "balanced", "MCC", "kappa", "Gwet's", "Brier")
-    for name in (*measured, "0.100", "0.900"):
+    for name in ("AUROC", "balanced", "MCC", "kappa", "Brier", "People"):
         assert wide[name] > 1.5 * narrow[name], name
 
 
-def test_an_interval_over_conversations_by_hand(agreement: Callable[..., str]) -> None:
+def test_an_interval_over_conversations_by_hand() -> None:
     """Of six clusters one is wrong.
 
     The accuracy of resamples is 1 less a sixth of a Binomial(6, 1/6), whose 2.5 and
@@ -419,29 +487,25 @@ def test_an_interval_over_conversations_by_hand(agreement: Callable[..., str]) -
         Sample(id=f"s{n}", metadata={"session_id": str(n // 10)}) for n in range(60)
     ]
     scores: list[float | None] = [float((n % 2 == 0) != (n < 10)) for n in range(60)]
-    run_of(samples, scores).to_jsonl("r.jsonl")
-    labels = {f"s{n}": int(n % 2 == 0) for n in range(60)}
-    written(Path("labels.jsonl"), said_yes(dict(labels)))
-    shown = agreement("r.jsonl labels.jsonl")
-    line = next(line for line in shown.splitlines() if "balanced" in line)
-    assert "n=6 " in line
-    assert "0.833 [0.500, 1.000]" in line
+    labels = [Label(f"s{n}", (n % 2 == 0,)) for n in range(60)]
+    made, _ = measure_run(run_of(samples, scores), "m", labels)
+    found = figure(made, "balanced accuracy", "all")
+    assert found.count == 6
+    assert found.value == pytest.approx(5 / 6)
+    assert found.interval == pytest.approx((0.5, 1.0))
 
 
-def test_groups_of_labelled_rows_hold_one_source_and_one_conversation() -> None:
+def test_clusters_hold_rows_of_one_source_and_one_conversation() -> None:
+    """Of twelve conversations of ten two are labelled in full, one in two sources."""
     labels = [
-        Label(f"s{number}", (True,), "ab"[number % 2 == 0 and number > 5])
+        Label(f"s{number}", (number % 3 == 0,), "ab"[number > 14])
         for number in range(20)
     ]
-    named, nameless = talks("session_id"), talks("")
-    rows = match_labels(named, "m", labels)
-    assert [[row.id for row in group] for group in group_by_cluster(rows, named)] == [
-        ["s0", "s1", "s2", "s3", "s4", "s5", "s7", "s9"],
-        ["s6", "s8"],
-        ["s10", "s12", "s14", "s16", "s18"],
-        ["s11", "s13", "s15", "s17", "s19"],
-    ]
-    assert group_by_cluster(rows, nameless) == [[row] for row in rows]
+    named, _ = measure_run(talks("session_id"), "m", labels, draws=2)
+    assert figure(named, "prevalence", "a").count == 2
+    assert figure(named, "prevalence", "b").count == 1
+    alone, _ = measure_run(talks(""), "m", labels, draws=2)
+    assert figure(alone, "prevalence", "a").count == 15
 
 
 # assert_score

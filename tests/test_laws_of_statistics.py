@@ -335,7 +335,6 @@ def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(
     swapped = [(label, verdict) for verdict, label in pairs]
     for measure in (
         rater_agreement.kappa,
-        rater_agreement.gwet,
         rater_agreement.matthews,
         rater_agreement.f1,
         rater_agreement.accuracy,
@@ -382,67 +381,6 @@ def test_measures_are_those_of_other_libraries(
         successes, count, alpha=1 - level, method="wilson"
     )
     assert wilson(successes, count, level) == pytest.approx(expected_bounds, abs=1e-9)
-
-
-@FEW_EXAMPLES
-@given(VERDICT_PAIRS)
-def test_gwets_ac1_is_agreement_beyond_its_own_chance(
-    pairs: list[tuple[bool, bool]],
-) -> None:
-    share = sum(map(sum, pairs)) / (2 * len(pairs))
-    chance = 2 * share * (1 - share)
-    agreeing = sum(one == other for one, other in pairs) / len(pairs)
-    assert rater_agreement.gwet(pairs) == pytest.approx(
-        (agreeing - chance) / (1 - chance)
-    )
-
-
-def _alpha_by_coincidences(rows: Sequence[Sequence[bool]]) -> float | None:
-    """Krippendorff's alpha from the matrix of coincidences, as his paper builds it."""
-    coincidences: Counter[tuple[bool, bool]] = Counter()
-    for row in rows:
-        for one, other in combinations(row, 2):
-            coincidences[one, other] += 1 / (len(row) - 1)  # type: ignore[assignment]
-            coincidences[other, one] += 1 / (len(row) - 1)  # type: ignore[assignment]
-    totals = [
-        sum(coincidences[value, other] for other in (True, False))
-        for value in (True, False)
-    ]
-    total = sum(totals)
-    expected = 2 * totals[0] * totals[1] / (total - 1) if total > 1 else 0
-    return None if expected == 0 else 1 - 2 * coincidences[True, False] / expected
-
-
-@FEW_EXAMPLES
-@given(
-    st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=12)
-)
-def test_krippendorffs_alpha_is_that_of_the_coincidences(
-    rows: list[list[bool]],
-) -> None:
-    expected = _alpha_by_coincidences(rows)
-    found = rater_agreement.krippendorff(rows)
-    assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
-
-
-@FEW_EXAMPLES
-@given(SCORE_PAIRS, st.integers(1, 12))
-def test_a_calibration_curve_holds_every_pair_once_and_its_bins_rise(
-    pairs: list[tuple[float, bool]], bins: int
-) -> None:
-    curve = calibration.curve(pairs, bins=bins)
-    assert sum(own.count for own in curve) == len(pairs)
-    assert sum(own.share * own.count for own in curve) == pytest.approx(
-        sum(label for _, label in pairs)
-    )
-    assert sum(own.score * own.count for own in curve) == pytest.approx(
-        sum(score for score, _ in pairs)
-    )
-    assert len(curve) <= min(bins, len({score for score, _ in pairs}))
-    assert [own.score for own in curve] == sorted({own.score for own in curve})
-    assert all(
-        (own.low, own.high) == wilson(own.share * own.count, own.count) for own in curve
-    )
 
 
 def test_the_calibration_error_by_hand() -> None:

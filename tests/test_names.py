@@ -20,7 +20,8 @@ from ragmetrics_core.data import (
     find_metric,
 )
 from ragmetrics_core.data.nearest import plain_name
-from ragmetrics_core.labelling.labels import Label, calibrate
+from ragmetrics_core.labelling.labels import Label
+from ragmetrics_core.labelling.measured_judges import measure_run
 from ragmetrics_core.metrics.registry import (
     METRICS,
     choose_metrics,
@@ -164,7 +165,7 @@ def test_what_is_found_is_always_the_only_one_that_may_be_meant(
         assert (whole or last) == [found]
 
 
-LABELS = [Label(f"s{n}", (True,), probability=1.0) for n in range(3)]
+LABELS = [Label(f"s{n}", (True,), drawn=3, of=3) for n in range(3)]
 METRIC, SLICE, CLUSTER = (
     "did you mean 'context_adherence'",
     "did you mean 'language'",
@@ -219,7 +220,7 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     ),
     "cluster of labels": (
         CLUSTER,
-        lambda: calibrate(report("m"), "m", LABELS, cluster="user.gruop"),
+        lambda: measure_run(report("m"), "m", LABELS, cluster="user.gruop"),
     ),
     "column": (
         "no column 'qestion' for question (did you mean 'question'?)",
@@ -283,21 +284,10 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
         ["compare", "run.jsonl", "copy.jsonl", "--cluster", "user.gruop"],
         CLUSTER,
     ),
-    "agreement": (
-        ["agreement", "run.jsonl", "labels.jsonl", "--metric", "adherance"],
-        METRIC,
-    ),
-    "draw": (
+    "card": (
         [
-            "agreement",
-            "draw",
-            "run.jsonl",
-            "--metric",
-            "adherance",
-            "--seed",
-            "0",
-            "--out",
-            "drawn.jsonl",
+            *("card", "--results", "run.jsonl", "--data", "labels.jsonl"),
+            *("--metric", "adherance"),
         ],
         METRIC,
     ),

@@ -159,10 +159,9 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "permutation": lambda scores, _: paired.permutation(scores, [-1] * len(scores)),
     "holm": lambda scores, _: paired.holm(scores),
     "ppi": lambda scores, labels: _ppi(labels, scores),
-    "curve": lambda scores, labels: calibration.curve(
-        list(zip(scores, labels, strict=True))
+    "calibration error": lambda scores, labels: calibration.calibration_error(
+        list(zip(scores, labels, strict=True)) * 100
     ),
-    "alpha": lambda _, labels: rater_agreement.krippendorff([labels, labels[::-1]]),
     **{
         name: lambda scores, labels, of=of: of(list(zip(scores, labels, strict=True)))
         for name, of in (
@@ -181,7 +180,6 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
                 rater_agreement.balanced_accuracy,
                 rater_agreement.f1,
                 rater_agreement.matthews,
-                rater_agreement.gwet,
             ),
             *(
                 rater_agreement.kappa,

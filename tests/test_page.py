@@ -53,7 +53,7 @@ from ragmetrics_core.data.sample import (
     Sample,
     Turn,
 )
-from ragmetrics_core.labelling.labels import read_labels
+from ragmetrics_core.labelling.labels import draw, read_labels
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
@@ -71,6 +71,7 @@ from ragmetrics_core.page.sample_rows import (
 )
 from ragmetrics_core.page.wordings import EXPLANATIONS, FORMULAS
 from ragmetrics_core.reporting.diagnosis import diagnose
+from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -1245,7 +1246,7 @@ def test_a_page_too_large_keeps_the_worst_rows_whole(
 
 
 def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
-    """What is said of a verdict outlives the page, and is downloaded as labels that ``agreement`` reads."""
+    """What is said of a verdict outlives the page, and is downloaded as labels that ``card`` reads."""
     run = RUN.model_copy(update={"started": "people"})
     page_of(
         Report([row(0, 0.2, "a"), row(1, 0.9, "b"), row(2, 0.8, "c")], run), tmp_path
@@ -1284,7 +1285,7 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
-    browser: Browser, tmp_path: Path
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge says yes to all of 200; people say no to every fifth."""
     metric = "context_utilization"
@@ -1292,12 +1293,10 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     report = Report([row(place, 0.9, f"a{place}") for place in range(200)], run)
     page_of(report, tmp_path)
     report.to_jsonl(tmp_path / "run.jsonl")
-    files = [str(tmp_path / name) for name in ("run.jsonl", "drawn.jsonl")]
-    draw = ["agreement", "draw", files[0], "--n", "50", "--seed", "1"]
-    listing = str(tmp_path / "listing.html")
-    assert main([*draw, "--out", files[1], "--report", listing]) == 0
-    drawn = [label.id for label in read_labels(tmp_path / "drawn.jsonl")]
-    assert len(drawn) == 50
+    card = ["card", "--results", str(tmp_path / "run.jsonl")]
+    listing = ["--to-label", "50", "--report", str(tmp_path / "listing.html")]
+    assert main([*card, *listing]) == 0
+    drawn = draw(report, 50)
 
     browser.open(tmp_path / "listing.html")
     browser.js("document.querySelector('.banner button').click()")
@@ -1318,11 +1317,13 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
             browser.wait("document.querySelector('tr.detail .card') !== null")
             assert "0.90" in browser.find("tr.detail .card h4")[0].text
     saved = browser.download("#labels button", tmp_path / f"labels.{metric}.jsonl")
-    page = tmp_path / "people.html"
-    agreement = ["agreement", files[0], str(saved), "--drawn", files[1]]
-    options = ["--calibrate", "--draws", "20", "--report", str(page)]
-    assert main([*agreement, *options]) == 0
-    browser.open(page)
+    cards = tmp_path / "cards"
+    labelled = ["--data", str(saved), "--draws", "20", "--out", str(cards / "own.json")]
+    assert main([*card, *labelled]) == 0
+    assert Card.read(cards / "own.json").notes == ()
+    monkeypatch.setenv("RAGMETRICS_CARDS", str(cards))
+    page_of(report, tmp_path)
+    browser.open(tmp_path / "report.html")
     assert "by 50 labels of people: 0.80" in browser.find(".stages")[0].text
     assert browser.console() == []
 

@@ -76,7 +76,7 @@ COLLISIONS = [
     (f"{EVALUATE} --out x.jsonl", "--report", "x.jsonl"),
     (f"{EVALUATE} --out new.jsonl", "--report", "new-link"),
     (COMPARE, "--report", "a.jsonl b.jsonl result-link"),
-    ("agreement draw a.jsonl --seed 1 --n 1", "--out", "a.jsonl ./a.jsonl"),
+    ("card --results a.jsonl --to-label 1", "--report", "a.jsonl ./a.jsonl"),
     (DISCRETE, "--out", "pairs.jsonl docs/one.md doc-link"),
     ("dataset continuous docs", "--out", "doc-link"),
     ("card --data rows.jsonl", "--out --report", "rows.jsonl symlink hardlink"),

@@ -18,8 +18,10 @@ from doc_blocks import examples, run_examples, shows
 from loopback import LoopbackServer
 from plausible import plausible_reply
 
+from ragmetrics_core import Report
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.cli import parsers
+from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.scale import batches
 
 ROOT = Path(__file__).parents[1]
@@ -153,7 +155,6 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     " politeness:",
     "--push",
     "ragmetrics dataset review",
-    "results.jsonl drawn.jsonl",  # nobody has filled it in
 )
 GATED = ("--fail-on-regression", "--fail-under")
 RUN = {
@@ -198,15 +199,16 @@ def write_named_files() -> None:
             "adherence,utilization,recall",
         ]
         assert command.main([*given, "--out", f"{name}.jsonl"]) == 0
-    labels = [
-        {"id": f"s{n}", "label": n % 2, "labels": {"adherent": n % 2}}
-        for n in range(12)
+    labels = [  # as the page saves them
+        {"id": name, "label": int(name[1:]) % 2, "drawn": 8, "of": 12}
+        for name in draw(Report.from_jsonl("results.jsonl"), 8)
     ]
     # what a sink of JSON lines leaves: rows alone
     with Path("scores.jsonl").open("w") as file:
         file.writelines(Path("results.jsonl").read_text().splitlines(True)[1:-1])
-    for name in ("labels", "labels.adherence"):  # the second as the page saves them
-        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    name_of_page = "labels.context_adherence.jsonl"
+    lines = [{**label, "metric": "context_adherence"} for label in labels]
+    Path(name_of_page).write_text("\n".join(map(json.dumps, lines)))
     [traces, *_] = _PYTHON.findall(
         (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
     )
@@ -296,7 +298,7 @@ def model() -> Iterator[LoopbackServer]:
 
 
 # Pages whose commands measure a judge again and again: they take twenty seconds.
-LONG_PAGES = {"agreement.md"}
+LONG_PAGES = {"card.md"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from ragmetrics_core import Report, Sample, Scored, evaluate, metric
 from ragmetrics_core.capture.sinks import JsonlSink
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Undefined
+from ragmetrics_core.labelling.labels import draw
+from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.scale.parquet_report import columns_of_results
 
 LONE, SHOWN = "a\ud800b", "a\N{REPLACEMENT CHARACTER}b"
@@ -169,20 +171,10 @@ def test_labels_are_drawn_from_such_samples(
     evaluate(
         [{**ROW, "id": LONE}], "adherence", judge="lexical", progress=False
     ).to_jsonl("run.jsonl")
-    assert (
-        main(
-            [
-                "agreement",
-                "draw",
-                "run.jsonl",
-                "--n",
-                "1",
-                "--seed",
-                "0",
-                "--out",
-                "labels.jsonl",
-            ]
-        )
-        == 0
-    )
-    assert json.loads(Path("labels.jsonl").read_text("utf-8"))["id"] == SHOWN
+    words = ["card", "--results", "run.jsonl", "--to-label", "1"]
+    assert main([*words, "--report", "page.html"]) == 0
+    assert draw(Report.from_jsonl("run.jsonl"), 1) == [SHOWN]
+    label = {"id": SHOWN, "label": 1, "drawn": 1, "of": 1}
+    Path("labels.jsonl").write_text(json.dumps(label))
+    assert main([*words[:3], "--data", "labels.jsonl", "--out", "card.json"]) == 0
+    assert Card.read("card.json").corrected["context_adherence"].labelled == 1

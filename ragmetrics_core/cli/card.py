@@ -2,7 +2,7 @@
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
@@ -16,12 +16,14 @@ from ragmetrics_core.labelling.labelled_samples import (
     inputs_of,
     read_labelled,
 )
+from ragmetrics_core.labelling.labels import draw, metric_of_labels, read_labels
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     Ask,
     LabelledSamples,
     asking,
     measure_judge,
+    measure_run,
 )
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import (
@@ -31,8 +33,9 @@ from ragmetrics_core.metrics.registry import (
 )
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public_address
-from ragmetrics_core.page.render import write_html
+from ragmetrics_core.page.render import write_html, write_page
 from ragmetrics_core.reporting.judge_card import Card, cell
+from ragmetrics_core.reporting.report import Report
 
 _LONGEST_SETTING = 60
 
@@ -40,11 +43,24 @@ _LONGEST_SETTING = 60
 def run(options: argparse.Namespace) -> int:
     """Make a judge's card: how well it does on samples that people have labelled.
 
-    With ``--dry-run`` the calls are only counted.
+    The judge is asked, or with ``--results`` the scores of a run are taken. With
+    ``--dry-run`` the calls are only counted, with ``--to-label`` rows are drawn to be
+    labelled.
 
     Returns:
         The exit code, 0.
+
+    Raises:
+        SettingError: If options are missing, or do not go together.
     """
+    if options.data is None and not options.to_label:
+        raise SettingError(
+            "--data names labelled rows, or labels of the rows of --results;"
+            " --results with --to-label N draws rows to be labelled"
+        )
+    if options.results is not None:
+        _refuse_to_ask(options)
+        return _draw_rows(options) if options.to_label else _measure_results(options)
     judge = chosen_judges.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
     samples = _labelled_samples(options)
@@ -58,6 +74,69 @@ def run(options: argparse.Namespace) -> int:
         progress=options.progress,
     )
     show(*_make_card(options, judge, samples, ask))
+    return 0
+
+
+def _refuse_to_ask(options: argparse.Namespace) -> None:
+    """Raise ``SettingError`` for options of a judge that is asked: a run was judged."""
+    for name in ("judge", "limit", "settings", "dry_run"):
+        if getattr(options, name):
+            option = "set" if name == "settings" else name.replace("_", "-")
+            raise SettingError(
+                f"--{option} is for a judge that is asked, and the rows of --results are"
+                " judged: leave one of them out"
+            )
+
+
+def _draw_rows(options: argparse.Namespace) -> int:
+    """Draw rows of a run, write the page on which people label them; return exit code 0.
+
+    Raises:
+        SettingError: If no page is named, or labels are.
+    """
+    if options.report is None or options.data or options.out:
+        raise SettingError(
+            "--to-label writes the page on which people label: it takes --results and"
+            " --report, and no --data or --out"
+        )
+    report = Report.from_jsonl(options.results)
+    ids = draw(report, options.to_label)
+    write_page(
+        options.report,
+        report.results,
+        report.summary(),
+        report.run,
+        report.glance(),
+        to_label=ids,
+    )
+    show(
+        f"{len(ids)} rows drawn. Label them on {options.report}, download the labels,"
+        f" then: ragmetrics card --results {options.results} --data"
+        " labels.METRIC.jsonl"
+    )
+    return 0
+
+
+def _measure_results(options: argparse.Namespace) -> int:
+    """Make the card of a run's judge by labels of the run's rows; return exit code 0."""
+    report = Report.from_jsonl(options.results)
+    labels = read_labels(options.data)
+    metric = metric_of_labels(report, labels, options.metric)
+    card, left_over = measure_run(
+        report,
+        metric,
+        labels,
+        cluster=options.cluster,
+        draws=options.draws,
+        assume_random=options.assume_random,
+    )
+    words = ["--results", options.results.name, "--data", options.data.name]
+    words += ["--metric", metric, "--draws", options.draws]
+    origin = {"command": _command(words), "inputs": inputs_of(options.data)}
+    card = card.model_copy(update=origin)
+    _write_card(card, options)
+    lines = [*_lines_on_card(card), *(f"! {sentence}" for sentence in left_over)]
+    show(*lines, *_lines_on_files(options))
     return 0
 
 
@@ -120,15 +199,18 @@ def _make_card(
     # The metrics whose questions the samples' labels answer.
     metrics = _metrics_to_measure(samples, options)
     card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
-    origin = {"command": _command(options, judge), "inputs": inputs_of(options.data)}
+    command = _command(_words_on_judge(options, judge))
+    origin = {"command": command, "inputs": inputs_of(options.data)}
     card = card.model_copy(update=origin)
     if not options.dry_run:
         _write_card(card, options)
-    lines = list(_lines_on_card(card))
-    for path in (options.out, options.report):
-        if path is not None:
-            lines.append(f"Card: {path}")
-    return lines
+    return [*_lines_on_card(card), *_lines_on_files(options)]
+
+
+def _lines_on_files(options: argparse.Namespace) -> list[str]:
+    """Return a line on each file that the card is written to."""
+    paths = [path for path in (options.out, options.report) if path is not None]
+    return [f"Card: {path}" for path in paths]
 
 
 def _write_card(card: Card, options: argparse.Namespace) -> None:
@@ -143,25 +225,34 @@ def _write_card(card: Card, options: argparse.Namespace) -> None:
 def _lines_on_card(card: Card) -> list[str]:
     """Return lines with the figures over all sources for each question, and notes."""
     lines = [
-        f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
-        " source: --report, --out"
+        f"{card.judge}, 95 % intervals; n: answers or clusters of them, above abstained"
+        " sources where there are several. Each source: --report, --out"
     ]
     for question, figures in card.figures.items():
         lines.append(f"{question}, asked by {card.signatures[question]}")
+        sources = {figure.source for figure in figures} - {None}
+        # the mean over one source is that source, whose figure counts its answers
+        only_source = sources.pop() if len(sources) == 1 else None
+        shown = {}
         for figure in figures:
-            if figure.source is None:
-                lines.append(f"  {figure.measure:44} {cell(figure)}")
+            if figure.source == only_source:
+                shown[figure.measure] = figure
+            elif figure.source is None:
+                shown.setdefault(figure.measure, figure)
+        for measure, figure in shown.items():
+            lines.append(f"  {measure:44} {cell(figure)}")
+    for mean in card.corrected.values():
+        lines.append(f"{mean.sentence}.")
     return [*lines, *card.notes]
 
 
-def _command(options: argparse.Namespace, judge: Judge) -> str:
-    """Return the command line that makes the card again, as the card shows it.
+def _words_on_judge(options: argparse.Namespace, judge: Judge) -> list[object]:
+    """Return the options that make the card of a judge again, as the card shows them.
 
     Cards are published. So the folder of the data is left out, the address is shown
     without keys, and a long setting, which may hold a text of a sample, is cut out.
-    Example: ``ragmetrics card --judge lexical --data labels.jsonl --draws 500``.
     """
-    words = ["--judge", options.judge or judge.name]
+    words: list[object] = ["--judge", options.judge or judge.name]
     words += ["--data", options.data.resolve().name, "--draws", options.draws]
     if options.api_base:
         words += ["--api-base", public_address(options.api_base)]
@@ -174,4 +265,9 @@ def _command(options: argparse.Namespace, judge: Judge) -> str:
     for setting in options.settings:
         may_hold_text_of_sample = len(setting) > _LONGEST_SETTING
         words += ["--set", "…" if may_hold_text_of_sample else setting]
+    return words
+
+
+def _command(words: Iterable[object]) -> str:
+    """Return a command line that makes a card, such as ``ragmetrics card --data a.jsonl``."""
     return f"ragmetrics card {shlex.join(map(str, words))}"

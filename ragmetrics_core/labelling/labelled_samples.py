@@ -101,7 +101,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     """Read the labelled samples of a file, or of all files in a folder.
 
     Args:
-        path: The file or folder; ``docs/agreement.md`` describes the forms of rows.
+        path: The file or folder; ``docs/card.md`` describes the forms of rows.
         limit: At most this many samples of each group, drawn at random. A group has one
             source and one question to people, such as MS MARCO and "relevant". With 100
             its 300 samples become 100. None returns all.
@@ -118,7 +118,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         samples += _read_at(place, row)
     if not samples:
         raise InputError(
-            f"{path} holds no labelled rows; docs/agreement.md says which forms are read"
+            f"{path} holds no labelled rows; docs/card.md says which forms are read"
         )
     return _draw_of_each_group(samples, limit)
 
@@ -156,7 +156,7 @@ def _read_at(place: str, row: Row) -> list[LabelledSample]:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"a form that is not known ({type(error).__name__})"
-    raise InputError(f"{place}: no labelled row as in docs/agreement.md: {reason}")
+    raise InputError(f"{place}: no labelled row as in docs/card.md: {reason}")
 
 
 def _without_missing(row: Row) -> Row:
@@ -242,12 +242,7 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
 
 
 def _labels_of_row(row: Row) -> Any:
-    """Return the labels of a row, by question.
-
-    Rows that ``ragmetrics agreement draw`` wrote have one label, that of their metric.
-    """
-    if row.get("metric") == "context_adherence" and row.get("label") is not None:
-        return {"adherent": row["label"]}
+    """Return the labels of a row, by question."""
     return data_in(row.get("labels")) or {}
 
 

@@ -1,8 +1,11 @@
 """Measures a judge on labelled samples: how well it agrees with people, and what sways it."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
@@ -10,6 +13,7 @@ from ragmetrics_core.data import (
     EMBEDDED,
     MetricResult,
     Sample,
+    SampleResult,
     Usage,
     wilson,
 )
@@ -20,7 +24,14 @@ from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
-from ragmetrics_core.labelling.verdicts import pair_with_labels
+from ragmetrics_core.labelling.labels import (
+    Label,
+    corrected_mean,
+    describe_left_over,
+    refuse_other_texts,
+    rows_by_id,
+)
+from ragmetrics_core.labelling.verdicts import own_verdict, pair_with_labels
 from ragmetrics_core.metrics.citation_quality import (
     CitationQuality,
 )
@@ -31,14 +42,17 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
+from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of
 from ragmetrics_core.reporting.judge_card import Card
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
 from ragmetrics_core.statistics.rater_agreement import (
+    MEASURES,
     Labelled,
     Measured,
     auroc,
     human_kappa,
     measure_all,
-    measures,
     spearman,
 )
 
@@ -181,8 +195,9 @@ def measure_judge(
         labelled_rows = [row for row in labelled if row.question == question]
         rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
         judged_rows += rows
+        scored_rows = [row for row in rows if row.verdicts]
         figures_of_question = [
-            *_agreement(rows, draws=draws),
+            *_agreement(_in_clusters(scored_rows, None), draws=draws),
             *_shares(_outcomes(ask, metric, rows)),
         ]
         if question == "adherent":
@@ -243,11 +258,143 @@ def _refuse_nothing_scored(judge_name: str, rows: LabelledSamples) -> None:
     )
 
 
-def _agreement(rows: LabelledSamples, *, draws: int) -> list[Measured]:
-    """Return how well the judge agrees with the labels, and people with each other."""
-    scored = [row for row in rows if row.verdicts]
-    verdicts = [row.verdicts for row in scored]
-    votes = [[Labelled(0, row.people_votes, row.source)] for row in scored]
+def measure_run(
+    report: Report,
+    metric: str,
+    labels: Sequence[Label],
+    *,
+    cluster: GroupBy = "auto",
+    draws: int = 500,
+    assume_random: bool = False,
+) -> tuple[Card, list[str]]:
+    """Measure the judge of a run by labels of the run's rows, and return its card.
+
+    The scores of the run count, and nobody is asked. The card also has the mean that
+    people would give, where the rows that they labelled were drawn at random.
+
+    Args:
+        report: The run.
+        metric: The metric whose scores are measured.
+        labels: What people said of rows of the run.
+        cluster: Which samples belong together, as in ``Report.summary``.
+        draws: How many bootstrap resamples the intervals rest on.
+        assume_random: Take the labels for a random sample, whatever they record.
+
+    Returns:
+        The card, and sentences on labels that could not be compared with a score.
+
+    Raises:
+        InputError: If no label belongs to a scored row, an id stands for several
+            samples, or labels were given for other texts.
+        SettingError: If no sample has the key of the clusters.
+    """
+    rows_of_run = rows_by_id(report)
+    refuse_other_texts(rows_of_run, labels)
+    keys = KeysSought(cluster=cluster)
+    for row in rows_of_run.values():
+        if row.sample is not None:
+            keys.look_in(row.sample)
+    keys.check()
+
+    rows = list(_labelled_rows(rows_of_run, metric, labels))
+    left_over = describe_left_over(rows_of_run, metric, labels)
+    if not rows:
+        raise InputError(
+            f"no scored sample of {metric} has a label; labels and samples are matched"
+            f" by id. {'; '.join(left_over)}"
+        )
+    groups = _in_clusters(rows, cluster)
+    figures = _agreement(groups, draws=draws)
+
+    notes = []
+    corrected = {}
+    try:
+        corrected[metric] = corrected_mean(
+            rows_of_run, metric, labels, cluster=cluster, assume_random=assume_random
+        )
+    except InputError as error:
+        notes.append(f"No corrected mean: {error}.")
+    if len(groups) < len(rows):
+        for source, count in Counter(group[0].source for group in groups).items():
+            if count < FEWEST_CLUSTERS:
+                notes.append(
+                    f"{source}: few clusters: {count}, under {FEWEST_CLUSTERS}; the"
+                    " intervals are a rough guide."
+                )
+
+    judges = {str(row.result.judge) for row in rows if row.result is not None}
+    judge = ", ".join(sorted(judges))
+    card = Card(
+        judge=judge,
+        details=report.run.details.get(judge, {}),
+        signatures={metric: report.run.metrics[metric]},
+        version=report.run.version,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        notes=tuple(notes),
+        figures={metric: tuple(each for each in figures if each.value is not None)},
+        run=report.run.key,
+        corrected=corrected,
+    )
+    return card, left_over
+
+
+def _labelled_rows(
+    rows: Mapping[str, SampleResult], metric: str, labels: Iterable[Label]
+) -> Iterator[LabelledSample]:
+    """Yield the rows of a run that have a score and a label, as labelled samples."""
+    for label in labels:
+        row = rows.get(label.id)
+        if row is None or row.sample is None or not label.votes:
+            continue
+        result = row.results.get(metric)
+        if result is None or result.value is None:
+            continue
+        verdict = Labelled(
+            score=result.value,
+            votes=label.votes,
+            source=label.source,
+            length=len(row.sample.answer or ""),
+            id=label.id,
+            verdict=own_verdict(result.evidence),
+        )
+        yield LabelledSample(
+            metric,
+            label.source,
+            row.sample,
+            labels=(verdict.is_labelled_yes,),
+            people_votes=label.votes if len(label.votes) > 1 else (),
+            result=result,
+            verdicts=(verdict,),
+        )
+
+
+def _in_clusters(rows: LabelledSamples, cluster: GroupBy) -> list[list[LabelledSample]]:
+    """Put rows that are not independent into one group; those of two sources never are.
+
+    Example: rows on questions 1 and 2 about document A, and on 3 about B, are the
+    groups [1, 2] and [3].
+    """
+    groups: dict[tuple[str, str | int], list[LabelledSample]] = {}
+    for index, row in enumerate(rows):
+        name = group_of(row.sample, cluster)
+        # a row in no cluster stands alone, under its index
+        groups.setdefault((row.source, index if name is None else name), []).append(row)
+    return list(groups.values())
+
+
+def _agreement(groups: Sequence[LabelledSamples], *, draws: int) -> list[Measured]:
+    """Return how well the judge agrees with the labels, and people with each other.
+
+    Args:
+        groups: Scored rows in groups that are not independent, each of one source.
+        draws: How many bootstrap resamples the intervals rest on.
+    """
+    verdicts = [
+        list(chain.from_iterable(row.verdicts for row in group)) for group in groups
+    ]
+    votes = [
+        [Labelled(0, row.people_votes, row.source) for row in group] for group in groups
+    ]
     of_judge = measure_all(verdicts, _MEASURES, draws=draws)
     of_people = measure_all(votes, {"kappa of people": human_kappa}, draws=draws)
     return [*of_judge, *of_people]
@@ -306,18 +453,7 @@ def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
     return auroc([(-row.length, row.is_labelled_yes) for row in rows])
 
 
-_CARD_MEASURES = (
-    "AUROC",
-    "balanced accuracy",
-    "kappa",
-    "MCC",
-    "Brier",
-    "slope",
-    "intercept",
-    "calibration error",
-    "prevalence",
-)
-_MEASURES = {name: measures(0.5)[name] for name in _CARD_MEASURES} | {
+_MEASURES = MEASURES | {
     "one verdict throughout": _is_constant,
     "AUROC of shortness alone": _shortness_auroc,
     "correlation with length": _follows_length,

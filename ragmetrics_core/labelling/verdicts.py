@@ -32,7 +32,7 @@ def pair_with_labels(
     elif isinstance(evidence, CitationEvidence):
         yield _of_citations(row, evidence)
     else:
-        yield from _of_answer(row, result.value, _own_verdict(evidence))
+        yield from _of_answer(row, result.value, own_verdict(evidence))
 
 
 def _of_answer(
@@ -43,14 +43,14 @@ def _of_answer(
     Args:
         row: The sample with its labels.
         score: The judge's score.
-        own_verdict: See ``_own_verdict``.
+        own_verdict: See ``own_verdict``.
     """
     length = len(row.sample.answer or "")  # judges may favour long answers
     for label in row.labels:
         yield _verdict(row, score, label, length, own_verdict)
 
 
-def _own_verdict(evidence: object) -> bool | None:
+def own_verdict(evidence: object) -> bool | None:
     """Return the verdict of a judge that decides by a threshold of its own.
 
     It gives a probability, and is asked once. None for any other judge: its verdict is

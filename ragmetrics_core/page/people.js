@@ -40,24 +40,41 @@ const ids = new Map();
 for (const entry of index) ids.set(labelId(entry[1], entry[0]), (ids.get(labelId(entry[1], entry[0])) || 0) + 1);
 const alone = (id) => ids.get(id) === 1;
 
-function labelsOf(name) {
-  const found = Object.entries(said[name] || {}).filter(([id, own]) => own.word !== "unsure" && alone(id));
-  return found.map(([id, own]) => ({ id, label: Number(own.word === "yes") }));
-}
+const numberOf = (name, id) => ({ yes: 1, no: 0 })[wordOf(name, id)] ?? null;
 
-// A row that was drawn for people does not show what the judge says before it has a label.
+// The labels of a metric: of all rows that were drawn, null where none was given, and of others that have one. A label says of which
+// texts it is, and of how many rows how many were drawn: only a whole draw is a random sample.
+function labelsOf(name) {
+  const found = [];
+  for (const [place, entry] of index.entries()) {
+    const id = labelId(entry[1], entry[0]);
+    const label = alone(id) ? numberOf(name, id) : null;
+    const isDrawn = Boolean(toLabel) && toLabel.of[place] === 0;
+    if (label === null && !isDrawn) continue;
+    const draw = isDrawn ? { drawn: toLabel.of.filter((value) => value === 0).length, of: toLabel.among } : {};
+    found.push({ id, label, metric: name, ...draw, texts: recorded(place).texts });
+  }
+  return found;
+}
+const countOf = (name) => Object.keys(said[name] || {}).filter((id) => alone(id) && numberOf(name, id) !== null).length;
+
+// A row that was drawn for people does not show what the judge says before it has a label, if it can have one.
 const toLabel = columns.facets["to label"];
 function isBlind(place) {
   const id = labelId(index[place][1], index[place][0]);
-  return Boolean(toLabel) && toLabel.of[place] === 0 && alone(id) && !metrics.some((name) => wordOf(name, id));
+  const isScored = index[place][3].some((value) => typeof value === "number");
+  return Boolean(toLabel) && toLabel.of[place] === 0 && isScored && alone(id) && !metrics.some((name) => wordOf(name, id));
 }
 
 function offer() {
   const place = document.getElementById("labels");
-  const buttons = metrics.filter((name) => labelsOf(name).length).map((name) => {
-    const count = labelsOf(name).length;
+  const buttons = metrics.filter(countOf).map((name) => {
+    const count = countOf(name);
     const button = element("button", { type: "button" }, "Download " + count + (count === 1 ? " label of " : " labels of ") + name);
-    button.addEventListener("click", () => download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join(""), "application/jsonl"));
+    button.addEventListener("click", async () => {
+      await ready;
+      download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join(""), "application/jsonl");
+    });
     return button;
   });
   const nameless = index.filter((entry) => entry[3].some((value) => typeof value === "number") && !alone(labelId(entry[1], entry[0])));

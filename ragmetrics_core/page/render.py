@@ -5,7 +5,7 @@ comes from elsewhere.
 """
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -32,11 +32,14 @@ from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import Glance, date_of, question_of
-from ragmetrics_core.reporting.judge_card import figures_of_cards, quotes_of_cards
+from ragmetrics_core.reporting.judge_card import (
+    corrected_means,
+    figures_of_cards,
+    quotes_of_cards,
+)
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.what_if import what_if_known
-from ragmetrics_core.statistics.corrected_means import CorrectedMean
 
 _HERE = files("ragmetrics_core.page")
 TO_LABEL = "to label"
@@ -58,7 +61,6 @@ def write_page(
     run: RunFacts,
     glance: Glance,
     *,
-    by_people: Mapping[str, CorrectedMean] | None = None,
     to_label: Collection[str] = (),
 ) -> None:
     """Write the report as one HTML file that opens offline.
@@ -71,11 +73,9 @@ def write_page(
         summary: Their numbers.
         run: The facts of the run.
         glance: What a person should see first.
-        by_people: By metric the mean that people's labels give, beside the judge's.
         to_label: Ids of the samples that were drawn for people to label.
     """
     data = page_data(rows, summary, run, glance, to_label)
-    data["by_people"] = by_people or {}
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
@@ -130,7 +130,10 @@ def page_data(
         entry_of(row, metrics, diagnosis)
         for row, diagnosis in zip(rows, diagnoses, strict=True)
     ]
-    order = _worst_first(table_entries)
+    ids_to_label = set(to_label)
+    drawn = [row.label_id in ids_to_label for row in rows]
+    # what was drawn comes first: the page may not hold the texts of all rows
+    order = sorted(_worst_first(table_entries), key=lambda place: not drawn[place])
     packed_details = pack_lines(
         detail_lines((rows[place], diagnoses[place]) for place in order)
     )
@@ -144,7 +147,7 @@ def page_data(
         "faults": _faults_in_order(glance),
         # of these rows nobody can say whether something is wrong: they come next
         "open": [rule.name for rule in RULES if rule.kind == "unjudged"],
-        "facets": _facets(rows, to_label),
+        "facets": _facets(rows, drawn),
         "yes_above": ONE_HALF,
         "asks": {
             metric: question_of(metric, run.questions, by_words=False)
@@ -161,6 +164,8 @@ def page_data(
         "summary": summary,
         "n_to_label": len(to_label),
         "run": run,
+        # by metric the mean that people would give, beside the judge's
+        "by_people": corrected_means(run),
         "explanations": EXPLANATIONS,
         "answerings": answerings_of(rows, summary),
         "what_if": what_if_known(rows),
@@ -180,15 +185,15 @@ def _faults_in_order(glance: Glance) -> list[list[str]]:
     return [first, sorted(names.difference(first))]
 
 
-def _facets(rows: Sequence[SampleResult], to_label: Collection[str]) -> dict[str, Any]:
+def _facets(rows: Sequence[SampleResult], drawn: Sequence[bool]) -> dict[str, Any]:
     """By what people can filter rows: short metadata, and what was drawn to be labelled."""
     facets: dict[str, Any] = dict(facets_of(rows))
-    if to_label:
-        ids = set(to_label)
-        chosen = [row.label_id in ids for row in rows]
+    if any(drawn):
         facets[TO_LABEL] = {
             "values": ["drawn"],
-            "of": [0 if is_drawn else None for is_drawn in chosen],
+            "of": [0 if is_drawn else None for is_drawn in drawn],
+            # from how many they were drawn, for those who read the labels
+            "among": sum(row.sample is not None for row in rows),
         }
     return facets
 

@@ -24,6 +24,7 @@ from ragmetrics_core.reporting.journey import (
     journey_of,
 )
 from ragmetrics_core.reporting.jsonl import plain
+from ragmetrics_core.reporting.run_facts import digest_of_texts
 from ragmetrics_core.reporting.tables import is_formula
 
 LONGEST = 20_000
@@ -229,7 +230,7 @@ def detail_lines(
 
     ``cut`` tells what texts lost, ``journey`` what became of passages and facts,
     ``answer`` how the answer is shown, ``claims`` what they rest on, ``formulas`` which columns a spreadsheet would
-    compute, and ``advice`` what to mend.
+    compute, ``advice`` what to mend, and ``texts`` which texts a person who labels it saw.
     """
     for row, diagnosis in rows:
         n_cut = Counter[str]()
@@ -243,6 +244,7 @@ def detail_lines(
                 name for name, cell in _columns_of(fields) if is_formula(cell)
             ],
             "advice": diagnosis.advice,
+            "texts": digest_of_texts(row.sample),
         }
         # both are objects of JSON: the fields of the second follow those of the first
         yield f"{text[:-1]},{_plain_json(added)[1:]}\n"

@@ -49,7 +49,7 @@ function element(tag, properties, ...children) {
 
 // A row as the report writes it, less what the page adds.
 const detail = (place) => {
-  const { journey, advice, answer, claims, formulas, ...row } = recorded(place);
+  const { journey, advice, answer, claims, formulas, texts, ...row } = recorded(place);
   return row;
 };
 

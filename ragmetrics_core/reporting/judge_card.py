@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
     unseen_worth,
 )
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
+from ragmetrics_core.statistics.corrected_means import CorrectedMean
 from ragmetrics_core.statistics.rater_agreement import Measured
 
 _QUOTED_MEASURES = ("AUROC", "balanced accuracy")
@@ -33,7 +34,7 @@ _warn = cache(logging.getLogger("ragmetrics_core").warning)  # once for each fil
 class Card(Frozen):
     """What a judge is worth.
 
-    Verdicts are the judge's own where it gives them, else scores from one half on.
+    Verdicts are the judge's own where it gives them, else scores above one half.
     """
 
     judge: str = Field(description="name of the judge")
@@ -57,6 +58,17 @@ class Card(Frozen):
             "by question; source None: the mean over sources, of shares and costs that"
             " over all answers"
         )
+    )
+    run: str = Field(
+        default="",
+        description='the run that was labelled: its ``key``; "" for labelled data',
+    )
+    corrected: dict[str, CorrectedMean] = Field(
+        default={},
+        description=(
+            "by metric, the mean of the run that people would give, where its rows were"
+            " drawn at random"
+        ),
     )
 
     @classmethod
@@ -172,6 +184,19 @@ def _means_over_sources(figures: Iterable[Measured]) -> str:
         if figure.source is None and figure.measure in _QUOTED_MEASURES
     ]
     return ", ".join(cells) or "one class only"
+
+
+def corrected_means(run: RunFacts) -> dict[str, CorrectedMean]:
+    """Return the means of a run that people would give, by metric, as cards know them.
+
+    They stand in the cards that were made of labels of this very run.
+    """
+    mean_by_metric: dict[str, CorrectedMean] = {}
+    for card in _cards():
+        if card.run and card.run == run.key:
+            for metric, mean in card.corrected.items():
+                mean_by_metric.setdefault(metric, mean)
+    return mean_by_metric
 
 
 def _cards() -> Iterator[Card]:

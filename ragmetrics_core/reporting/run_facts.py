@@ -23,6 +23,11 @@ def texts_of(sample: Sample | None) -> str:
     return json.dumps([sample.question, contexts, sample.answer, sample.reference])
 
 
+def digest_of_texts(sample: Sample | None) -> str:
+    """Return a short digest of a sample's texts, which tells whether they were changed."""
+    return hashlib.sha256(texts_of(sample).encode()).hexdigest()[:16]
+
+
 class Input(Frozen):
     """Where samples came from."""
 
@@ -136,6 +141,11 @@ class RunFacts(Frozen):
         default=(),
         description="what else the reader should know, e.g. that a metric was left out",
     )
+
+    @property
+    def key(self) -> str:
+        """What tells the run from others: when it began, and the digests of its inputs."""
+        return " ".join([self.started, *(each.sha256 for each in self.inputs)])
 
     @property
     def ended_early(self) -> str:

@@ -1,47 +1,21 @@
-"""Whether scores are probabilities: calibration slope, curve and error."""
+"""Whether scores are probabilities: calibration slope and error."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import log, sqrt, tanh
 from statistics import fmean
 from typing import NamedTuple
 
-from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.statistics.means import mean_interval, share_clusters
-
 FEWEST_FOR_ERROR = 200
 """A calibration error over fewer labels would mostly show noise."""
 
+_N_BINS = 10
 _CLIP = 1e-3
 # Newton's method ends after a dozen steps, unless the labels are nearly separated.
 _MAX_STEPS = 50
 _TOLERANCE = 1e-9
 
 Pairs = Sequence[tuple[float, bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """One bin of the calibration curve.
-
-    It holds the mean score, the share of positive labels with its interval, and the
-    number of rows. The interval is Wilson's, or one over clusters.
-    """
-
-    score: float
-    share: float
-    low: float
-    high: float
-    count: int
-
-
-class _Row(NamedTuple):
-    """A score with its label and the number of its cluster."""
-
-    score: float
-    label: bool
-    cluster_number: int
 
 
 @lru_cache(maxsize=1)  # both numbers are asked for, one after the other
@@ -142,71 +116,6 @@ def _are_separated(pairs: Pairs) -> bool:
     return are_positive_above or are_positive_below
 
 
-def curve(
-    pairs: Pairs, *, bins: int = 10, clusters: Sequence[int] | None = None
-) -> list[Bin]:
-    """Compute the calibration curve: how many labels are positive as scores rise.
-
-    Example: of the 20 rows with scores from .7 to .8, 15 have a positive label: a bin
-    with .75.
-
-    Args:
-        pairs: Score and label of each row.
-        bins: How many bins there are at most, of about the same number of rows.
-        clusters: Number of each row's cluster (rows that are not independent), negative
-            for a row that stands alone; None if all rows do.
-    """
-    cluster_numbers = [-1] * len(pairs) if clusters is None else clusters
-    rows = [
-        _Row(float(score), bool(label), cluster_number)
-        for (score, label), cluster_number in zip(pairs, cluster_numbers, strict=True)
-    ]
-    rows.sort(key=lambda row: row.score)
-    return [_bin(bin_rows) for bin_rows in _divide(rows, bins)]
-
-
-def _divide(rows: Sequence[_Row], n_bins: int) -> list[list[_Row]]:
-    """Divide sorted rows into bins of about the same size; equal scores stay together.
-
-    Example: scores .1, .2, .2, .3 in two bins: [.1, .2, .2] and [.3].
-    """
-    rows_per_bin = len(rows) / n_bins
-    rows_by_bin: list[list[_Row]] = []
-    previous_score: float | None = None
-    for row_index, row in enumerate(rows):
-        is_tied = row.score == previous_score
-        are_bins_full = row_index >= rows_per_bin * len(rows_by_bin)
-        if are_bins_full and not is_tied:
-            rows_by_bin.append([])
-        rows_by_bin[-1].append(row)
-        previous_score = row.score
-    return rows_by_bin
-
-
-def _bin(rows: Sequence[_Row]) -> Bin:
-    labels = [row.label for row in rows]
-    cluster_numbers = [row.cluster_number for row in rows]
-    low, high = _bounds_of_share(labels, cluster_numbers)
-    return Bin(
-        score=fmean(row.score for row in rows),
-        share=sum(labels) / len(rows),
-        low=low,
-        high=high,
-        count=len(rows),
-    )
-
-
-def _bounds_of_share(
-    labels: Sequence[bool], clusters: Sequence[int]
-) -> tuple[float, float]:
-    """Interval of the share of positive labels: over clusters, Wilson's without any."""
-    values = [float(label) for label in labels]
-    interval = mean_interval(values, clusters) if share_clusters(clusters) else None
-    if interval is None:
-        return wilson(sum(labels), len(labels))
-    return interval.low, interval.high
-
-
 def calibration_error(pairs: Pairs) -> float | None:
     """How far scores are from being probabilities: the debiased calibration error.
 
@@ -223,11 +132,32 @@ def calibration_error(pairs: Pairs) -> float | None:
     if len(pairs) < FEWEST_FOR_ERROR:
         return None
     sum_over_rows = 0.0
-    for each_bin in curve(pairs):
-        if each_bin.count > 1:  # the noise of one row cannot be estimated
-            squared_error = (each_bin.score - each_bin.share) ** 2
-            variance = each_bin.share * (1 - each_bin.share)
-            noise = variance / (each_bin.count - 1)
-            sum_over_rows += each_bin.count * (squared_error - noise)
+    plain_pairs = [(float(score), bool(label)) for score, label in pairs]
+    for bin_pairs in _bins(sorted(plain_pairs, key=lambda pair: pair[0])):
+        count = len(bin_pairs)
+        if count > 1:  # the noise of one row cannot be estimated
+            share = sum(label for _, label in bin_pairs) / count
+            squared_error = (fmean(score for score, _ in bin_pairs) - share) ** 2
+            noise = share * (1 - share) / (count - 1)
+            sum_over_rows += count * (squared_error - noise)
     mean_square = max(0.0, sum_over_rows / len(pairs))
     return sqrt(mean_square)
+
+
+def _bins(sorted_pairs: Pairs) -> list[list[tuple[float, bool]]]:
+    """Divide pairs, sorted by their scores, into ten bins of about the same size.
+
+    Equal scores stay together. Example, with two bins: scores .1, .2, .2, .3 become
+    [.1, .2, .2] and [.3].
+    """
+    pairs_per_bin = len(sorted_pairs) / _N_BINS
+    bins: list[list[tuple[float, bool]]] = []
+    previous_score: float | None = None
+    for index, (score, label) in enumerate(sorted_pairs):
+        is_tied = score == previous_score
+        are_bins_full = index >= pairs_per_bin * len(bins)
+        if are_bins_full and not is_tied:
+            bins.append([])
+        bins[-1].append((score, label))
+        previous_score = score
+    return bins

@@ -14,6 +14,7 @@ from itertools import chain, combinations
 from statistics import fmean
 from typing import TypeVar
 
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.statistics.calibration import (
     calibration_error,
     slope_and_intercept,
@@ -159,23 +160,6 @@ def matthews(pairs: Verdicts) -> float | None:
     return correlation(numbers)
 
 
-def gwet(pairs: Verdicts) -> float | None:
-    """Gwet's AC1: agreement beyond chance that a lopsided prevalence does not deflate.
-
-    None without rows.
-
-    Source:
-        Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
-    """
-    agreement = accuracy(pairs)
-    if agreement is None:
-        return None
-    values_of_both = chain.from_iterable(pairs)
-    share_of_yes = fmean(float(value) for value in values_of_both)
-    chance = 2 * share_of_yes * (1 - share_of_yes)
-    return (agreement - chance) / (1 - chance)
-
-
 def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """Cohen's kappa of two raters: how far they agree beyond chance.
 
@@ -204,42 +188,6 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
         return None
     agreement = fmean(first == second for first, second in pairs)
     return (agreement - agreement_by_chance) / (1 - agreement_by_chance)
-
-
-def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
-    """Krippendorff's alpha: how far several annotators agree beyond chance.
-
-    1 is full agreement, 0 is chance. Example: yes and yes, yes and no, no and no on
-    three items: .44. None if all labels are equal.
-
-    Args:
-        rows: For each item, the yes/no labels of those who labelled it. Items with one
-            label are left out.
-
-    Source:
-        Krippendorff (2011), Computing Krippendorff's alpha-reliability.
-    """
-    units = []
-    for row in rows:
-        if len(row) > 1:
-            units.append([bool(label) for label in row])
-    n_labels = sum(len(unit) for unit in units)
-    n_yes = sum(sum(unit) for unit in units)
-    n_no = n_labels - n_yes
-    if n_yes == 0 or n_no == 0:
-        return None
-    observed_disagreement = sum(map(_disagreement, units)) / n_labels
-    n_ordered_pairs = n_labels * (n_labels - 1)
-    expected_disagreement = 2 * n_yes * n_no / n_ordered_pairs
-    return 1 - observed_disagreement / expected_disagreement
-
-
-def _disagreement(unit: Sequence[bool]) -> float:
-    """Count the ordered pairs of different labels of a unit, per possible partner."""
-    n_yes = sum(unit)
-    n_no = len(unit) - n_yes
-    n_others = len(unit) - 1
-    return 2 * n_yes * n_no / n_others
 
 
 def bootstrap(
@@ -359,11 +307,9 @@ class Labelled:
         n_no = len(self.votes) - n_yes
         object.__setattr__(self, "is_labelled_yes", n_yes > n_no)
 
-    def is_judged_yes(self, threshold: float = 0.5) -> bool:
-        """The judge's own verdict, else whether its score is above the threshold."""
-        if self.verdict is not None:
-            return self.verdict
-        return self.score > threshold
+    def is_judged_yes(self) -> bool:
+        """The judge's own verdict, else whether its score is above one half."""
+        return is_yes(self.score) if self.verdict is None else self.verdict
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
@@ -408,50 +354,44 @@ def _intercept(rows: Sequence[Labelled]) -> float | None:
     return intercept
 
 
-def measures(threshold: float) -> dict[str, Statistic]:
-    """The measures of agreement between a judge and people, by name.
-
-    Each is a function from labelled rows to a number, or None where it is undefined:
-    ``measures(0.5)["kappa"](rows)`` may be .7.
-
-    Args:
-        threshold: A score above it is a yes, where the judge gives no verdict of
-            its own.
-    """
-
-    def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
-        """The judge's verdict and people's label on each row."""
-        return [(row.is_judged_yes(threshold), row.is_labelled_yes) for row in rows]
-
-    def judge_kappa(rows: Sequence[Labelled]) -> float | None:
-        return kappa(verdicts(rows)) if _has_both_labels(rows) else None
-
-    return {
-        "AUROC": lambda rows: auroc(_scores(rows)),
-        "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
-        "MCC": lambda rows: _judge_matthews(verdicts(rows)),
-        "kappa": judge_kappa,
-        "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
-        "prevalence": lambda rows: fmean(row.is_labelled_yes for row in rows),
-        "Brier": lambda rows: brier(_scores(rows)),
-        "slope": _slope,
-        "intercept": _intercept,
-        "calibration error": lambda rows: calibration_error(_scores(rows)),
-        "human kappa": human_kappa,
-        "human alpha": lambda rows: krippendorff([row.votes for row in rows]),
-    }
+def _verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
+    """The judge's verdict and people's label on each row."""
+    return [(row.is_judged_yes(), row.is_labelled_yes) for row in rows]
 
 
-def _judge_matthews(pairs: Verdicts) -> float | None:
+def _judge_kappa(rows: Sequence[Labelled]) -> float | None:
+    return kappa(_verdicts(rows)) if _has_both_labels(rows) else None
+
+
+def _judge_matthews(rows: Sequence[Labelled]) -> float | None:
     """Matthews' correlation; 0 for a judge that says the same of both labels.
 
     None would leave out the source where the judge is worst.
     """
+    pairs = _verdicts(rows)
     verdicts = {verdict for verdict, _ in pairs}
     labels = {label for _, label in pairs}
     if len(verdicts) == 1 and len(labels) == 2:
         return 0.0
     return matthews(pairs)
+
+
+MEASURES: dict[str, Statistic] = {
+    "AUROC": lambda rows: auroc(_scores(rows)),
+    "balanced accuracy": lambda rows: balanced_accuracy(_verdicts(rows)),
+    "kappa": _judge_kappa,
+    "MCC": _judge_matthews,
+    "Brier": lambda rows: brier(_scores(rows)),
+    "slope": _slope,
+    "intercept": _intercept,
+    "calibration error": lambda rows: calibration_error(_scores(rows)),
+    "prevalence": lambda rows: fmean(row.is_labelled_yes for row in rows),
+}
+"""The measures of agreement between a judge and people, by name.
+
+Each is a function from labelled rows to a number, or None where it is undefined:
+``MEASURES["kappa"](rows)`` may be .7.
+"""
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
