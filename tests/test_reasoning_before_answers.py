@@ -9,13 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numbered_prompts import chain, citation_query_engine, pipeline
 
-from ragmetrics_core import Sample
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextUtilization,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+)
 from ragmetrics_core.data.citations import (
     CitedStatement,
     citations_of_marks,
     cited_statements,
     read_citations,
 )
+from ragmetrics_core.metrics.context_utilization import Useful
 
 NUMBERING = {"1": 0, "2": 1, "3": 2}
 BLOCKS = (
@@ -132,3 +139,93 @@ def test_sentences_of_the_reasoning_are_no_statements() -> None:
     answer = "<think>It is red. Maybe [2]?</think>It is old [1]."
     cited = citations_of_marks(answer, NUMBERING)
     assert cited_statements(answer, cited) == (CitedStatement("It is old.", (0,)),)
+
+
+# What is judged
+
+ROW = {"question": "How long is the Velm?", "contexts": ["The Velm is 90 km long."]}
+IS_90 = "The Velm is 90 km long."
+TOLD = "the answer held the model's reasoning"
+
+
+@given(
+    block=st.sampled_from([*BLOCKS[:-1], "{}\n</think>\n\n", "[THINK]{}[/THINK]"]),
+    thoughts=st.sampled_from([*THOUGHTS, "Perhaps 70 km?\nNo.", "```\n7 km\n"]),
+    again=st.booleans(),
+)
+def test_an_answer_is_judged_without_its_reasoning(
+    block: str, thoughts: str, again: bool
+) -> None:
+    plain, row = (
+        {**ROW, "answer": IS_90},
+        {**ROW, "answer": block.format(thoughts) + IS_90},
+    )
+    if again and block.startswith("<"):
+        row["answer"] += "\n" + block.format(thoughts)
+    expected = evaluate([plain], judge="lexical").results[0].results
+    for given_row in (row, Sample.from_row(row), Sample(**row)):
+        report = evaluate([given_row], judge="lexical")
+        (result,) = report.results
+        assert {name: one.value for name, one in result.results.items()} == {
+            name: one.value for name, one in expected.items()
+        }
+        assert result.sample is not None
+        assert (result.sample.answer or "").strip() == IS_90
+        assert result.sample.capture is not None
+        assert TOLD in result.sample.capture.doubts["reasoning"]
+        assert report.summary().doubts[0].samples == 1
+    adherence = ContextAdherence()
+    assert (
+        adherence.score(**row, judge="lexical").value
+        == expected["context_adherence"].value
+    )
+
+
+def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = [{**ROW, "answer": f"<think>Zanzibar {n}?</think>{IS_90}"} for n in range(3)]
+    judge = ScriptedJudge({Useful: {"useful": True, "reason": "It says so."}})
+    evaluate(rows, [ContextUtilization()], judge=judge)
+    ContextUtilization().score(Sample(**rows[0]), judge=judge)
+    assert [question["answer"] for question in judge.asked] == [IS_90] * 4
+    told = [record.getMessage() for record in caplog.records]
+    assert sum("model's reasoning" in words for words in told) == 1
+    assert "3 answers held" in " ".join(told)
+
+
+def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
+    for answer in ("<think>It may be 90 km", "\n<thinking>\nIs it?", "<think></think>"):
+        report = evaluate([{**ROW, "answer": answer}], ["adherence"], judge="lexical")
+        (result,) = report.results
+        assert result.sample is not None
+        assert result.sample.answer is None
+        assert result.results["context_adherence"].status == "undefined"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [*SAID_OF_TAGS, "Models write </think> first.", "Put <think>x</think> in."],
+)
+def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
+    result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
+    assert result.sample is not None
+    assert result.sample.answer == answer
+
+
+@pytest.mark.parametrize("block", BLOCKS[:-1])
+def test_what_the_answer_cites_moves_with_it(block: str) -> None:
+    answer = f"It rose [2].\n{block.format('Or [3]?')}It fell [1]. {IS_90} [9]"
+    for before in ("", block.format(THOUGHTS[0])):
+        row = {"contexts": ["[1] a", "[2] b", "[3] c"], "answer": before + answer}
+        result = evaluate([row], ["adherence"], judge="lexical").results[0]
+        assert result.sample is not None
+        assert cited_in(result.sample) == [
+            ("It rose [2].", (1,), ()),
+            ("It fell [1].", (0,), ()),
+            (IS_90, (), ("9",)),
+        ]
+        for citation in result.sample.citations or ():
+            assert citation.mark is not None
+            start, end = citation.mark
+            assert (result.sample.answer or "")[start:end] in ("[2]", "[1]", "[9]")

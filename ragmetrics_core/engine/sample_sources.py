@@ -12,6 +12,8 @@ from ragmetrics_core.data import (
     Sample,
     SettingError,
 )
+from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.table_rows import table_rows
 from ragmetrics_core.statistics.means import n_repeats
@@ -91,21 +93,25 @@ def refuse_wrong_columns(
         raise SettingError(f"{first_error}; no other row has it either")
 
 
-def warn_of_doubles(
+def ready_samples(
     rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
-    """Yield samples, and log once at the end how many of them are doubles.
+    """Yield samples as they are judged, and log once at the end what was odd about them.
 
-    A sample is a double if an earlier sample has the same id. A sample without an id is
-    a double if an earlier one has the same question, contexts and answer. Example: of
-    10 samples two have the id "a", and the others have none and differ: all 10 are
-    yielded, and one double is logged.
+    Answers come without the model's reasoning. A sample is a double if an earlier one
+    has the same id; without an id, if an earlier one has the same question, contexts and
+    answer. Example: of 10 samples two have the id "a", and the others have none and
+    differ: all 10 are yielded, and one double is logged.
     """
     # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")
     hashes_of_contents = array("q")
+    n_with_reasoning = 0
     for row in rows:
         if isinstance(row, Sample):
+            ready = leave_out_reasoning(row)
+            n_with_reasoning += ready is not row
+            row = ready
             contexts = tuple(context.text for context in row.known_contexts)
             content = (row.question, contexts, row.answer)
             if row.id is not None:
@@ -113,6 +119,12 @@ def warn_of_doubles(
             elif any(content):  # samples without any text are not called doubles
                 hashes_of_contents.append(hash(content))
         yield row
+    if n_with_reasoning:
+        logger.warning(
+            "%s held the model's reasoning (<think>…</think>), which was left out; let"
+            " the server parse it",
+            count_in_words(n_with_reasoning, "answer"),
+        )
     _log_doubles(n_repeats(hashes_of_ids), _SAME_ID)
     _log_doubles(n_repeats(hashes_of_contents), _SAME_CONTENT)
 

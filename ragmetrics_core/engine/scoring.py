@@ -26,6 +26,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.data.crashes import frame_of_users_code, is_ours, reason_of_crash
+from ragmetrics_core.data.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.judging.judge import Judge, check_judge
@@ -79,6 +80,7 @@ async def score_one(
         LimitReached: If a limit of the run around it is reached.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
+    sample = leave_out_reasoning(sample)
     if not metric.asks_judge or not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(judge_of_metric, metric, judge)

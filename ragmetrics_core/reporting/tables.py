@@ -143,7 +143,7 @@ def _notes_on_rows(summary: Summary) -> Iterator[str]:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."
     for doubt in summary.doubts:
-        yield f"Not sure of captured samples: {doubt}."
+        yield f"Noted of samples: {doubt}."
 
 
 def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
