@@ -340,7 +340,7 @@ def requests_of(question: Any) -> str:
     """All that any judge is sent for a question: as a chat, and as typed questions."""
     typed = convert_question(question)
     chat = [message.content for message in render(question)]
-    return "\n".join([*chat, typed.state, *typed.typed_jsons])
+    return "\n".join([*chat, typed.state, *typed.typed_by_json])
 
 
 HIDDEN = "zyxwv"
@@ -727,23 +727,28 @@ def test_the_share_of_polls_is_the_probability_after_a_reasoning(
 
 
 def test_typed_questions_of_sufficiency_and_relevance() -> None:
-    with DecisionServer(answer=lambda *_: 0.25) as server:
+    def answer(state: Any, question: dict[str, Any]) -> Any:
+        return [0.1, 0.2, 0.6, 0.1] if "levels" in question else 0.25
+
+    with DecisionServer(answer=answer) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
         metrics = [ContextSufficiency(), AnswerRelevance()]
         run = evaluate([SAMPLE], metrics, judge=judge, progress=False, store=False)
         states = [json.loads(sent.body["input"]) for sent in server.requests]
     assert sorted(sorted(state) for state in states) == [
-        ["answer", "note", "question"],  # does it decline?
-        ["answer", "note", "question"],  # does it address the question?
-        ["chunks", "note", "question"],
+        ["answer", "note", "question", "rules"],  # does it decline?
+        ["answer", "note", "question", "rules"],  # does it address the question?
+        ["contexts", "note", "question", "rules"],
     ]
     results = run.results[0].results
     enough, addresses = results["context_sufficiency"], results["answer_relevance"]
-    assert enough.value == addresses.value == 0.25
+    assert (enough.value, addresses.value) == (0.25, pytest.approx(2 / 3))
     assert isinstance(enough.evidence, SufficiencyEvidence)
     assert (enough.evidence.mode, enough.evidence.case) == ("decision", "unbacked")
     assert addresses.evidence is not None
-    assert addresses.evidence.verdicts() == ["addresses the question, probability 0.25"]
+    assert addresses.evidence.verdicts() == [
+        "grade 2 of 3: addresses a part of the question"
+    ]
 
 
 @pytest.mark.parametrize(

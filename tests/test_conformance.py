@@ -112,9 +112,7 @@ def makes_claim(question, reply):
 
 
 def addresses(question, reply):
-    p = reply["says"].get("probability")
-    weights = () if p is None else (Weight(p, "decision"),)
-    return Asked((RelevanceGrade(**reply["says"]),), weights=weights)
+    return RelevanceGrade(**reply["says"])
 
 
 READERS = {
@@ -358,8 +356,7 @@ def sufficiency(case):
 
 def relevance(case):
     [reply] = said(case, "addresses")
-    p = reply["says"].get("probability")
-    return Fraction(reply["says"]["grade"], 3) if p is None else decimal(p)
+    return Fraction(reply["says"]["grade"], 3)
 
 
 def citations(case):

@@ -48,13 +48,12 @@ from ragmetrics_core.data import (
     SettingError,
     errors,
 )
-from ragmetrics_core.data.typed import Option, TypedForm, TypedQuestion
+from ragmetrics_core.data.typed import Option, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
-from ragmetrics_core.metrics.polls import Poll
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import chances_of
 from ragmetrics_core.models.decision_model import (
@@ -73,8 +72,8 @@ def form(request: pytest.FixtureRequest) -> str:
 
 
 def claiming(state: Any, question: Body) -> Chance:
-    """By digest, but for an answer that always claims something."""
-    if "makes a claim" in question["instructions"]:
+    """By digest, but an answer claims something, and the chunks are useful for it."""
+    if '"claims"' in question["instructions"] or '"useful"' in question["instructions"]:
         return 0.9
     return by_digest(state, question)
 
@@ -115,7 +114,7 @@ def bodies(server: DecisionServer) -> list[Body]:
 
 
 def asks_if_declined(question: Body) -> bool:
-    return "cannot or will not answer" in json.dumps(question)
+    return '"declined"' in question["instructions"]
 
 
 # What is sent
@@ -237,24 +236,13 @@ def scripted(**chances: Chance) -> Callable[[Any, Body], Chance]:
 
 
 def test_the_weakest_sentence_decides_adherence(form: str) -> None:
-    answer = scripted(claim=0.9, S1=0.8, S2=0.3)
-
-    def by_label(state: Any, question: Body) -> Chance:
-        wording = question["instructions"]
-        if "answer.S" in wording:
-            return 0.8 if "S1" in wording else 0.3
-        return answer(state, question)
-
-    with DecisionServer(by_label) as server:
+    with DecisionServer(scripted(claims=0.9, S1=0.8, S2=0.3)) as server:
         report = judged(judge_at(server, form), [ContextAdherence(cause=False)])
     result = report.results[0].results["context_adherence"]
     assert result.value == 0.3
     assert result.evidence.unsupported == ("It was in May.",)
-    assert [claim.probability for claim in result.evidence.claims] == [0.8, 0.3]
-    assert (
-        "1 of 2 sentences rest on the contexts; the weakest has p = 0.30:"
-        ' "It was in May."'
-    ) in result.reason
+    weakest = 'The weakest of 2 sentences has p = 0.30: "It was in May."'
+    assert result.reason == weakest
 
 
 @pytest.mark.parametrize(
@@ -287,33 +275,25 @@ LEDGER_ROW = {
 }
 
 
-@pytest.mark.parametrize(
-    ("second", "value"),
-    [([0.1, 0.1, 0.1, 0.6, 0.1, 0.0], 0.3), ([0.0, 0, 0, 0, 0.9, 0.1], 0.9)],
-)
-def test_labels_of_the_ledger_are_choices(
-    form: str, second: list[float], value: float
-) -> None:
-    def answer(state: Any, question: Body) -> Chance:
-        return [0.9, 0, 0, 0, 0, 0.1] if "S1" in question["instructions"] else second
-
+def test_with_a_ledger_the_verdict_is_asked_and_no_labels_of_claims(form: str) -> None:
+    """A judge that writes nothing lists no claims, of which it could say what holds them."""
     sample = Sample.from_row(LEDGER_ROW)
     assert sample.ledger is not None
-    with DecisionServer(answer) as server:
+    with DecisionServer(scripted(claims=0.9, S1=0.9, S2=0.3)) as server:
         report = judged(
             judge_at(server, form), [ContextAdherence(cause=False)], [sample]
         )
     result = report.results[0].results["context_adherence"]
-    assert result.value == pytest.approx(value)
-    assert "earlier" in state_of(server.requests[0].body)
+    assert result.value == 0.3
+    assert result.evidence.ledger.note.endswith("without labels.")
+    assert len(server.requests) == 1
 
 
 def test_a_cause_is_asked_below_one_half_only() -> None:
     def answer(state: Any, question: Body) -> Chance:
-        wording = question["instructions"]
-        if "answer.S" in wording:
-            return 0.2
-        return 0.1 if "all that `question` asks" in wording else 0.9
+        if '"grade"' in question["instructions"]:
+            return [0.0, 0.0, 0.0, 1.0]
+        return scripted(S=0.2, missing=0.1, claims=0.9)(state, question)
 
     with DecisionServer(answer) as server:
         report = judged(judge_at(server), [ContextAdherence()])
@@ -335,71 +315,21 @@ def test_facts_cannot_be_listed_and_the_error_says_what_to_do(
         .results["retrieval_accuracy"]
     )
     assert (result.status, result.error.type) == ("failed", "QuestionNotSupported")
-    assert "facts=" in result.reason
+    for words in ("ExtractFacts", '"facts"', "facts=", "gpt-4o-mini"):
+        assert words in result.reason
     assert not server.requests
 
 
-class Polite(Question[Poll]):
-    """A question of a stranger."""
-
-
-def polite(**fields: Any) -> Polite:
-    return Polite(
-        parts={"answer": Part("Answer", "Thanks.")},
-        instructions=Instructions("Is it polite?\n{answer}"),
-        Reply=Poll,
-        **fields,
-    )
-
-
-def test_a_strangers_question_without_a_form_says_how_to_give_it_one(
+def test_a_template_of_ones_own_is_asked_by_its_own_words(
     server: DecisionServer,
 ) -> None:
-    reply = run(judge_at(server).answer(polite())).reply
-    assert isinstance(reply, NotAnswered)
-    assert isinstance(reply.error, errors.QuestionNotSupported)
-    assert "typed_form=TypedForm(state, typed_questions, read_reply)" in str(
-        reply.error
-    )
-
-
-def test_a_strangers_question_with_a_form_is_answered(form: str) -> None:
-    typed_form = TypedForm(
-        lambda question: {"answer": question["answer"]},
-        lambda _: [
-            TypedQuestion(
-                "choice",
-                "Which tone has `answer`?",
-                (Option("A", "polite"), Option("B", "none of these")),
-            )
-        ],
-        lambda question, answers: Asked(
-            (question.read({"verdict": "yes", "reason": str(answers[0])}),)
-        ),
-    )
-    with DecisionServer(lambda *_: [0.7, 0.3]) as server:
-        answer = run(judge_at(server, form).answer(polite(typed_form=typed_form)))
-    assert isinstance(answer.reply, Asked)
-    assert answer.reply.reply.reason == "(0.7, 0.3)"
-
-
-def test_a_form_that_raises_fails_typed_and_alone(server: DecisionServer) -> None:
-    def broken(question: object) -> Any:
-        raise KeyError(question)
-
-    judge = judge_at(server)
-    question = polite(typed_form=TypedForm(broken, lambda _: (), broken))
-    reply = run(judge.answer(question)).reply
-    assert isinstance(reply, NotAnswered)
-    assert "raised KeyError" in str(reply.error)
-    assert "Thanks" not in str(reply.error)
-
-
-def test_a_template_of_ones_own_is_not_passed_over(server: DecisionServer) -> None:
-    own = ContextRecall(template="Rate it.\n{answer}\n{reference}", examples="")
+    template = "Rate it as teachers do.\n{answer}\n{reference}\nBe strict."
+    server.answer = fixed([0.0, 0.0, 0.0, 0.0, 1.0])
+    own = ContextRecall(template=template, examples="")
     result = judged(judge_at(server), [own]).results[0].results["context_recall"]
-    assert result.error.type == "QuestionNotSupported"
-    assert not server.requests
+    assert result.value == 1.0
+    (body,) = bodies(server)
+    assert state_of(body)["rules"] == "Rate it as teachers do.\nBe strict."
 
 
 # Answers that cannot be used
@@ -559,11 +489,6 @@ def a_question() -> Question[Any]:
         },
         instructions=Instructions("{question}\n{answer}"),
         Reply=DeclinedJudgement,
-        typed_form=TypedForm(
-            lambda question: {"answer": question["answer"]},
-            lambda _: [TypedQuestion("predicate", "Is `answer` right?")],
-            lambda question, answers: Asked((question.read({"declined": 1}),)),
-        ),
     )
 
 
@@ -791,7 +716,7 @@ def test_questions_of_a_metric_about_equal_texts_share_a_request(
 
 def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
     def low(state: Any, question: Body) -> Chance:
-        if "makes a claim" in question["instructions"]:
+        if '"claims"' in question["instructions"]:
             return 0.9
         return by_digest(state, question) if "levels" in question else 0.1
 

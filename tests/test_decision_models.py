@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from decision_loopback import DecisionServer
+from pydantic import BaseModel
 from typed_rows import FORMS
 
 from ragmetrics_core import ContextRecall, ContextUtilization, evaluate
 from ragmetrics_core.data import (
     Asked,
+    Bit,
     Instructions,
     NotAnswered,
     Part,
@@ -21,11 +23,9 @@ from ragmetrics_core.data import (
     SettingError,
     errors,
 )
-from ragmetrics_core.data.typed import Option, TypedForm, TypedQuestion
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
-from ragmetrics_core.metrics.polls import Poll
 from ragmetrics_core.models.addresses import TYPESAFE, provider_endpoint
 from ragmetrics_core.models.decision_model import (
     DecisionModel,
@@ -54,28 +54,31 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(f"{provider}_{ending}", raising=False)
 
 
-class Tone(Question[Poll]):
+class Polite(BaseModel):
+    polite: Bit
+
+
+class OfTwo(BaseModel):
+    tone: Literal["A", "B"]
+
+
+class Tone(Question[Any]):
     """Is an answer polite?"""
 
 
-def tone(*typed: TypedQuestion) -> Tone:
+def tone(reply: type[BaseModel] = Polite) -> Tone:
     return Tone(
         parts={"answer": Part("Answer", "Thanks.")},
         instructions=Instructions("Is it polite?\n{answer}"),
-        Reply=Poll,
-        typed_form=TypedForm(
-            lambda question: {"answer": question["answer"]},
-            lambda _: typed or [TypedQuestion("predicate", "`answer` is polite.")],
-            lambda question, answers: Asked(
-                (question.read({"verdict": "yes", "reason": str(answers)}),)
-            ),
-        ),
+        Reply=reply,
     )
 
 
-def error_of(model: DecisionModel, *typed: TypedQuestion) -> errors.JudgeError:
+def error_of(
+    model: DecisionModel, reply_form: type[BaseModel] = Polite
+) -> errors.JudgeError:
     """The error with which a question fails."""
-    reply = run(DecisionJudge(model).answer(tone(*typed))).reply
+    reply = run(DecisionJudge(model).answer(tone(reply_form))).reply
     assert isinstance(reply, NotAnswered)
     return reply.error
 
@@ -107,10 +110,6 @@ def test_a_number_that_is_none_fails_at_once(form: str, number: Any) -> None:
 def test_a_number_among_those_of_options_that_is_none_fails_at_once(
     form: str, number: Any
 ) -> None:
-    typed = TypedQuestion(
-        "choice", "Which?", (Option("A", "one"), Option("B", "another"))
-    )
-
     class Wrong(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
@@ -122,7 +121,7 @@ def test_a_number_among_those_of_options_that_is_none_fails_at_once(
             return reply
 
     with Wrong(lambda *_: [0.5, 0.5]) as server:
-        error = error_of(FORMS[form](server.base_url), typed)
+        error = error_of(FORMS[form](server.base_url), OfTwo)
         assert isinstance(error, errors.UnusableReply)
         assert len(server.requests) == 1
 
@@ -130,10 +129,6 @@ def test_a_number_among_those_of_options_that_is_none_fails_at_once(
 def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(
     form: str,
 ) -> None:
-    typed = TypedQuestion(
-        "choice", "Which?", (Option("A", "one"), Option("B", "another"))
-    )
-
     class More(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
@@ -145,7 +140,7 @@ def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(
             return reply
 
     with More(lambda *_: [0.5, 0.5]) as server:
-        error = error_of(FORMS[form](server.base_url), typed)
+        error = error_of(FORMS[form](server.base_url), OfTwo)
         assert isinstance(error, errors.UnusableReply)
 
 

@@ -171,13 +171,23 @@ class IsPolite(Question[Verdict]):
     """Is the answer polite?"""
 
 
+class InWords(BaseModel):
+    """What no judge of typed questions writes."""
+
+    tone: str
+
+
 def question_of_tone(
-    sample: Sample, template: str = "{answer}", example: bool = True, **fields: Any
+    sample: Sample,
+    template: str = "{answer}",
+    example: bool = True,
+    reply: type[BaseModel] = Verdict,
+    **fields: Any,
 ) -> Iterator[Any]:
     question = IsPolite(
         parts={"answer": Part("Answer", sample.answer)},
         instructions=Instructions(template),
-        Reply=Verdict,
+        Reply=reply,
         example=Verdict(polite=True) if example else None,
         **fields,
     )
@@ -237,7 +247,8 @@ def test_what_only_a_dry_run_cannot_answer_is_no_crash() -> None:
 
 def test_a_refused_question_is_said_where_the_metric_raises_its_error() -> None:
     judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base="http://127.0.0.1:9"))
-    found = estimate([SAMPLE], [tone_with()], judge)
+    metric = tone_with(reply=InWords, example=False)
+    found = estimate([SAMPLE], [metric], judge)
     assert "tone will fail on 1 of 1 samples: " in found.text()
     assert not found.failing["tone"].is_crash
 

@@ -39,7 +39,6 @@ from ragmetrics_core.data import (
     Usage,
     Weight,
 )
-from ragmetrics_core.data.typed import TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.decision_judge import DecisionJudge
@@ -376,34 +375,9 @@ class Replying(DecisionModel):
         return ChatReply((Choice(self._text),))
 
 
-def typed_form(*, with_weights: bool) -> TypedForm[Tone]:
-    def reads(question: Any, chances: Any) -> Asked[Tone]:
-        p = chances[0][0]
-        weights = (Weight(p, "decision"),) if with_weights else ()
-        return Asked((Tone(polite=p > 0.5),), weights=weights)
-
-    return TypedForm(
-        state=lambda question: {"answer": question["answer"]},
-        typed_questions=lambda question: [
-            TypedQuestion("predicate", "`answer` is polite.")
-        ],
-        read_reply=reads,
-    )
-
-
 def test_a_decision_model_is_asked_a_question_of_ones_own() -> None:
     judge = DecisionJudge(Replying("[0.9]"))
-    own = politeness(typed_form=typed_form(with_weights=True))
-    assert own.score(answer="Sit, please.", judge=judge).value == 0.9
-
-
-def test_a_form_that_gives_no_probability_where_one_is_wanted_is_told_so() -> None:
-    judge = DecisionJudge(Replying("[0.9]"))
-    own = politeness(typed_form=typed_form(with_weights=False))
-    failed = own.score(answer="Sit, please.", judge=judge)
-    assert failed.error.type == "JudgeError"
-    assert "correct its TypedForm" in failed.reason
-    assert "a Weight for the one verdict" in failed.reason
+    assert politeness().score(answer="Sit, please.", judge=judge).value == 0.9
 
 
 @pytest.mark.parametrize("text", ["0.9", '{"p": 0.9}', "yes", '"0.9"', "[0.9, 0.1]"])
@@ -411,8 +385,7 @@ def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(
     text: str,
 ) -> None:
     judge = DecisionJudge(Replying(text))
-    own = politeness(typed_form=typed_form(with_weights=True))
-    failed = own.score(answer="Sit, please.", judge=judge)
+    failed = politeness().score(answer="Sit, please.", judge=judge)
     assert failed.error.type == "UnusableReply"
     assert "mine" in failed.reason
     assert "a JSON list of 1 number" in failed.reason
@@ -444,7 +417,6 @@ BAD_QUESTIONS: list[tuple[dict[str, Any], str]] = [
     ({"parts": "Sit."}, "parts must be a mapping"),
     ({"instructions": "Is it polite?"}, "instructions must be Instructions.*got str"),
     ({"Reply": dict}, "Reply must be a pydantic model.*got dict"),
-    ({"typed_form": lambda question: None}, "typed_form must be TypedForm"),
     ({"if_too_long": "answer"}, "if_too_long must be Windows"),
 ]
 

@@ -282,7 +282,7 @@ FIELDS_GONE = {
         [0.5, None],
     ),
     "4": (
-        "decisions spared passed grade ndcg control misattributed supporting",
+        "decisions spared passed ndcg control misattributed supporting",
         [0.5],
     ),
 }
@@ -309,6 +309,14 @@ def test_a_misattributed_sentence_of_an_old_file_is_unsupported() -> None:
     assert isinstance(evidence, CitationEvidence)
     assert evidence.unsupported == 1
     assert [one.fault for one in evidence.statements] == ["unsupported"]
+
+
+def test_a_relevance_by_probability_of_an_old_file_keeps_its_score() -> None:
+    (row,) = Report.from_jsonl(GOLDEN / "fields_gone_4.jsonl").results
+    relevance = row.results["answer_relevance"]
+    assert (relevance.value, relevance.reason) == (0.75, "p = 0.75")
+    assert relevance.evidence is not None
+    assert relevance.evidence.verdicts() == []
 
 
 def test_a_run_of_an_old_file_that_stopped_once_its_gates_were_decided_is_a_part(

@@ -1,18 +1,19 @@
-"""Typed questions: what a form must be, which answers claim nothing, and when a label holds."""
+"""Typed questions: how they follow from the form of a reply, and how answers are read."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 import pytest
 from citing import citing_sample
 from decision_loopback import Chance, DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, create_model, model_validator
 
 from ragmetrics_core import (
     AnswerRelevance,
@@ -26,14 +27,32 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.data import Asked, Instructions, NotAnswered, Part, Question
-from ragmetrics_core.data.typed import Kind, Option, TypedForm, TypedQuestion
+from ragmetrics_core.data import (
+    Asked,
+    Bit,
+    Comment,
+    Instructions,
+    LabelProbability,
+    NotAnswered,
+    Part,
+    Question,
+    QuestionNotSupported,
+    UnusableReply,
+)
+from ragmetrics_core.data.replies import Bands, EachOnce, Findings, Texts, UnitNumber
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.judging.decision_judge import (
+    ConvertedQuestion,
+    DecisionJudge,
+    convert_question,
+)
+from ragmetrics_core.metrics import templates
+from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_support import MakesClaim
-from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.decision_model import (
+    DecisionModel,
     OpenAIDecisionModel,
     ServedDecisionModel,
     SystemOneModel,
@@ -50,131 +69,281 @@ def judge_at(server: DecisionServer) -> DecisionJudge:
     return DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
 
 
-# A form of a stranger
+# What is derived of the form of a reply
 
 
-class Tone(Question[Poll]):
-    """Is an answer polite?"""
+class Labelled(BaseModel):
+    label: str
+    held: Bit
 
 
-POLITE = TypedQuestion("predicate", "`answer` is polite.")
-FORM: TypedForm[Poll] = TypedForm(
-    lambda question: {"answer": question["answer"]},
-    lambda _: [POLITE],
-    lambda question, _: Asked((question.read({"verdict": "yes", "reason": "p"}),)),
-)
-TWO = (Option("A", "one"), Option("B", "another"))
+BANDS = Bands((("low", 0.0, 0.4), ("high", 0.4, 1.0)))
+MANY = tuple(f"L{number}" for number in range(256))
 
 
-def options(count: int) -> tuple[Option, ...]:
-    return tuple(Option(f"L{number}", "a level") for number in range(count))
+def form(**fields: Any) -> type[BaseModel]:
+    """The form of a reply with these fields."""
+    return create_model("Form", **fields)
 
 
-def tone(typed_form: TypedForm[Poll]) -> Tone:
-    return Tone(
-        parts={"answer": Part("Answer", "Thanks.")},
-        instructions=Instructions("Is it polite?\n{answer}"),
-        Reply=Poll,
-        typed_form=typed_form,
+def tone(reply: type[BaseModel], **fields: Any) -> Question[Any]:
+    parts = {
+        "answer": Part("Answer", "Thanks. Sit, please."),
+        "texts": Part("Text", ("One.", "Two."), "letters"),
+    }
+    settings: dict[str, Any] = {
+        "parts": parts,
+        "instructions": Instructions("Is it polite?\n{answer}\n{texts}"),
+        "Reply": reply,
+    }
+    return Question(**{**settings, **fields})
+
+
+# What a reply holds, the kind and the wordings of its typed questions, their options,
+# and what a reply is read as if the first of two options is the likelier one.
+DERIVED: dict[str, tuple[type[BaseModel], str, list[str], list[str], Any]] = {
+    "a bit": (form(polite=(Bit, ...)), "predicate", ['"polite" is 1.'], [], True),
+    "a bool": (form(polite=(bool, ...)), "predicate", ['"polite" is True.'], [], True),
+    "an enumeration": (
+        form(tone=(Literal["kind", "rude"], ...)),
+        "choice",
+        ['what is "tone"?'],
+        ["kind", "rude"],
+        "kind",
+    ),
+    "an enumeration of numbers": (
+        form(grade=(Literal[0, 1, 2], ...)),
+        "score",
+        ['what is "grade"?'],
+        ["0", "1", "2"],
+        0,
+    ),
+    "a number with bands": (
+        form(score=(Annotated[UnitNumber, BANDS], ...)),
+        "score",
+        ['what is "score"?'],
+        ["low", "high"],
+        pytest.approx(0.9 * 0.2 + 0.1 * 0.7),
+    ),
+    "a list that decides": (
+        form(missing=(Annotated[Texts, Findings()], ...)),
+        "predicate",
+        ['"missing" is empty.'],
+        [],
+        (),
+    ),
+    "a list of a part's sentences": (
+        form(rude=(Annotated[Texts, Findings("answer")], ...)),
+        "predicate",
+        ['"rude" is empty for `answer.S1`.', '"rude" is empty for `answer.S2`.'],
+        [],
+        (),
+    ),
+    "a verdict on each text": (
+        form(texts=(EachOnce[Labelled], ...)),
+        "predicate",
+        ['"held" is 1 for `texts.A`.', '"held" is 1 for `texts.B`.'],
+        [],
+        (Labelled(label="A", held=True), Labelled(label="B", held=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_typed_questions_follow_from_the_form_of_the_reply(name: str) -> None:
+    reply, kind, wordings, options, value = DERIVED[name]
+    converted = convert_question(tone(reply))
+    assert isinstance(converted, ConvertedQuestion)
+    typed = list(converted.typed_by_json.values())
+    assert {one.kind for one in typed} == {kind}
+    assert [one.wording for one in typed] == [f"By `rules`, {one}" for one in wordings]
+    assert {tuple(option.label for option in one.options) for one in typed} == {
+        tuple(options)
+    }
+
+    def answer(state: Any, question: dict[str, Any]) -> Chance:
+        n_others = len(options) - 1
+        return [0.9, *[0.1 / n_others] * n_others] if options else 0.9
+
+    with DecisionServer(answer) as server:
+        answered = run(judge_at(server).answer(tone(reply))).reply
+    assert isinstance(answered, Asked)
+    (field,) = reply.model_fields
+    assert getattr(answered.reply, field) == value
+    is_sure = kind == "predicate"
+    assert [weight.p for weight in answered.weights] == is_sure * (
+        [0.9] * (2 if name == "a verdict on each text" else 1)
     )
 
 
-def asking(typed: Any) -> TypedForm[Poll]:
-    return replace(FORM, typed_questions=lambda _: typed)
-
-
-def showing(state: Any) -> TypedForm[Poll]:
-    return replace(FORM, state=lambda _: state)
-
-
-def reading(reply: Any) -> TypedForm[Poll]:
-    return replace(FORM, read_reply=lambda *_: reply)
-
-
-CIRCLE: dict[str, Any] = {}
-CIRCLE["circle"] = CIRCLE
-
-
-@pytest.mark.parametrize(
-    ("form", "problem"),
-    [
-        (asking([]), "asks nothing"),
-        (asking(["Is it polite?"]), "asks a str in place of a TypedQuestion"),
-        (asking([TypedQuestion("noul", "?")]), "none of predicate, choice, score"),  # type: ignore[arg-type]  # what a stranger may write
-        (asking([TypedQuestion("predicate", " ")]), "has no wording"),
-        (
-            asking([TypedQuestion("predicate", "?", TWO)]),
-            "gives options to a predicate",
-        ),
-        (asking([TypedQuestion("choice", "?")]), "0 options in a choice, not 2 to 255"),
-        (
-            asking([TypedQuestion("choice", "?", options(256))]),
-            "256 options in a choice",
-        ),
-        (asking([TypedQuestion("score", "?", options(11))]), "not 2 to 10"),
-        (
-            asking([TypedQuestion("choice", "?", (*TWO, TWO[0]))]),
-            "one label to two options",
-        ),
-        (asking([TypedQuestion("choice", "?", ("A", "B"))]), "is no text"),  # type: ignore[arg-type]  # what a stranger may write
-        (showing(["Thanks."]), "raised"),
-        (showing("Thanks."), "raised"),
-        (showing({"p": math.nan}), "raised"),
-        (showing({"answer": {1}}), "raised"),
-        (showing(CIRCLE), "raised"),
-        (showing(1 / 1), "raised"),
-    ],
-)
-def test_a_form_that_no_service_can_be_asked_says_what_is_wrong_and_asks_nobody(
-    server: DecisionServer, form: TypedForm[Poll], problem: str
+def test_a_default_is_left_out_and_a_reason_says_the_probability(
+    server: DecisionServer,
 ) -> None:
-    reply = run(judge_at(server).answer(tone(form))).reply
-    assert isinstance(reply, NotAnswered)
-    said = str(reply.error)
-    assert said.startswith("the typed form of questions of type Tone ")
-    assert problem in said
-    assert "Thanks" not in said
+    reply = form(reason=(Comment, ""), words=(list[str], []), polite=(Bit, ...))
+    answered = run(judge_at(server).answer(tone(reply))).reply
+    assert isinstance(answered, Asked)
+    assert answered.reply == reply(reason="p = 0.90", words=[], polite=True)
+    assert len(server.requests) == 1
+
+
+REFUSED: dict[str, tuple[type[BaseModel], str]] = {
+    "a text": (form(word=(str, ...)), '"word"'),
+    "a number": (form(share=(float, ...)), '"share"'),
+    "texts": (form(facts=(Texts, ...)), '"facts"'),
+    "objects that the judge lists": (form(claims=(tuple[Labelled, ...], ...)), "list"),
+    "a reason alone": (form(reason=(Comment, "")), "no verdict"),
+    "an enumeration of one": (form(tone=(Literal["kind"], ...)), '"tone"'),
+    "too many labels": (form(tone=(Literal[MANY], ...)), '"tone"'),  # type: ignore[valid-type]  # made at run time
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_typed_question_decides_is_refused_and_names_a_judge(
+    server: DecisionServer, name: str
+) -> None:
+    reply, words = REFUSED[name]
+    refused = run(judge_at(server).answer(tone(reply))).reply
+    assert isinstance(refused, NotAnswered)
+    assert isinstance(refused.error, QuestionNotSupported)
+    for said in (words, "Question", "gpt-4o-mini", "'lexical'"):
+        assert said in str(refused.error)
+    assert "Thanks" not in str(refused.error)
     assert not server.requests
 
 
-@pytest.mark.parametrize("reply", [None, "yes", Asked(()), Asked(("yes",))], ids=repr)
-def test_reads_that_gives_no_reply_is_the_forms_fault(
-    server: DecisionServer, reply: Any
+def test_a_probability_of_what_is_not_asked_is_refused(server: DecisionServer) -> None:
+    reply = form(polite=(Bit, ...), word=(str, "-"))
+    asked = tone(
+        reply, wanted_probability=LabelProbability("word", "a", labels=("a", "b"))
+    )
+    refused = run(judge_at(server).answer(asked)).reply
+    assert isinstance(refused, NotAnswered)
+    assert '"word" has no probability' in str(refused.error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "wanted", "chances", "p"),
+    [
+        (form(polite=(Bit, ...)), LabelProbability("polite"), 0.9, 0.9),
+        (form(polite=(Bit, ...)), LabelProbability("polite", positive=0), 0.9, 0.1),
+        (
+            form(tone=(Literal["kind", "rude", "dull"], ...)),
+            LabelProbability("tone", "rude", labels=("kind", "rude", "dull")),
+            [0.2, 0.7, 0.1],
+            0.7,
+        ),
+        # of two bits that of the one that is wanted
+        (
+            form(polite=(Bit, ...), short=(Bit, ...)),
+            LabelProbability("short"),
+            0.9,
+            0.9,
+        ),
+    ],
+)
+def test_the_probability_of_the_label_that_is_wanted_is_given(
+    reply: type[BaseModel], wanted: LabelProbability, chances: Chance, p: float
 ) -> None:
-    answer = run(judge_at(server).answer(tone(reading(reply))))
-    assert isinstance(answer.reply, NotAnswered)
-    assert "has a read_reply that returns no reply" in str(answer.reply.error)
-    assert answer.usage.calls == 1
+    with DecisionServer(lambda *_: chances) as server:
+        answered = run(
+            judge_at(server).answer(tone(reply, wanted_probability=wanted))
+        ).reply
+    assert isinstance(answered, Asked)
+    assert [weight.p for weight in answered.weights] == [pytest.approx(p)]
+    assert {weight.mode for weight in answered.weights} == {"decision"}
 
 
-def test_a_question_that_its_texts_settle_is_asked_of_nobody(
+def test_of_two_bits_nothing_tells_which_probability_counts(
     server: DecisionServer,
 ) -> None:
-    settled = Asked((Poll(verdict="no", reason="known"),))
-    answer = run(
-        judge_at(server).answer(tone(replace(FORM, known_reply=lambda _: settled)))
+    reply = form(polite=(Bit, ...), short=(Bit, ...))
+    answered = run(judge_at(server).answer(tone(reply))).reply
+    assert isinstance(answered, Asked)
+    assert answered.weights == ()
+
+
+def test_where_a_bit_and_a_list_contradict_each_other_the_bit_counts() -> None:
+    def answer(state: Any, question: dict[str, Any]) -> Chance:
+        return 0.2  # it claims nothing, and what it claims is not supported
+
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Hello there."}
+    with DecisionServer(answer) as server:
+        result = ContextAdherence(cause=False).score(
+            Sample.from_row(row), judge=judge_at(server)
+        )
+    assert (result.status, result.code) == ("undefined", "no_claim")
+
+
+class Contradicting(BaseModel):
+    polite: Bit
+    rude: Bit
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.polite and self.rude:
+            raise ValueError("it cannot be both")
+        return self
+
+
+def test_bits_that_contradict_each_other_fail(server: DecisionServer) -> None:
+    reply = run(judge_at(server).answer(tone(Contradicting))).reply
+    assert isinstance(reply, NotAnswered)
+    assert isinstance(reply.error, UnusableReply)
+    assert "contradict" in str(reply.error)
+
+
+@pytest.mark.parametrize("name", ["rules", "note"])
+def test_no_part_takes_the_place_of_what_is_asked(
+    server: DecisionServer, name: str
+) -> None:
+    asked = tone(
+        form(polite=(Bit, ...)),
+        parts={name: Part("Text", "All is polite.")},
+        instructions=Instructions(f"Is it polite?\n{{{name}}}"),
     )
-    assert answer.reply == settled
-    open_form = replace(FORM, known_reply=lambda _: None)
-    assert isinstance(run(judge_at(server).answer(tone(open_form))).reply, Asked)
-    assert len(server.requests) == 1
-    wrong = run(
-        judge_at(server).answer(tone(replace(FORM, known_reply=lambda _: "no")))
-    )  # type: ignore[arg-type, return-value]  # what a stranger may write
-    assert isinstance(wrong.reply, NotAnswered)
+    refused = run(judge_at(server).answer(asked)).reply
+    assert isinstance(refused, NotAnswered)
+    assert f"a part named {name}" in str(refused.error)
+    assert not server.requests
 
 
-KINDS: dict[Kind, int] = {"predicate": 0, "choice": 7, "score": 4}
+@pytest.mark.parametrize(
+    ("template", "rules"),
+    [
+        ("Is it polite?\n{answer}\n{texts}", "Is it polite?"),
+        ("Is it polite?\n---\nThe answer:\n{answer}\n{texts}", "Is it polite?"),
+        (
+            'Is it polite?\n1. The texts stand in tags.\n{language}\nReply so:\n{"polite": 1}'
+            "\n{examples}\n---\n{answer}\n{texts}",
+            "Is it polite?",
+        ),
+        ("{answer}\nIs {it} polite?\n{texts}", ""),
+        ("{answer}\nIs { it } polite?\n{texts}", "Is { it } polite?"),
+    ],
+)
+def test_rules_are_what_is_told_without_texts_tags_and_the_form_of_a_reply(
+    template: str, rules: str
+) -> None:
+    asked = tone(form(polite=(Bit, ...)), instructions=Instructions(template))
+    converted = convert_question(asked)
+    assert isinstance(converted, ConvertedQuestion)
+    assert json.loads(converted.state)["rules"] == rules
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_form_that_is_right_is_asked(server: DecisionServer, kind: Kind) -> None:
-    server.answer = lambda *_: 0.9 if kind == "predicate" else [1.0, *[0.0] * (n - 1)]
-    n = KINDS[kind]
-    reply = run(
-        judge_at(server).answer(tone(asking([TypedQuestion(kind, "?", options(n))])))
-    )
-    assert isinstance(reply.reply, Asked)
+def test_every_prompt_that_ships_leaves_rules_and_no_form_of_a_reply() -> None:
+    for path in Path(templates.__file__).parent.glob("prompts/*.txt"):
+        if path.stem.endswith("_examples"):
+            continue
+        asked = tone(
+            form(polite=(Bit, ...)), instructions=Instructions(path.read_text("utf-8"))
+        )
+        converted = convert_question(asked)
+        assert isinstance(converted, ConvertedQuestion)
+        rules = json.loads(converted.state)["rules"]
+        assert rules.startswith("You ")
+        assert len(rules.splitlines()) >= 4
+        for left_out in ("Reply with", "{", "stand in tags"):
+            assert left_out not in rules
 
 
 # Answers that claim nothing
@@ -189,21 +358,21 @@ LEDGER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("ledger", [{}, LEDGER], ids=["contexts", "ledger"])
-@pytest.mark.parametrize(
-    "answer", ["I don't know.", "The contexts do not say.", "我不知道"]
-)
-def test_an_answer_that_only_declines_is_undefined_and_asks_nobody(
-    server: DecisionServer, answer: str, ledger: dict[str, Any]
-) -> None:
-    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": answer, **ledger}
-    judge = judge_at(server)
-    metrics = [ContextAdherence()]
-    report = evaluate([row], metrics, judge=judge, store=False, progress=False)
+def test_an_answer_that_only_declines_is_undefined(ledger: dict[str, Any]) -> None:
+    def answer(state: Any, question: dict[str, Any]) -> Chance:
+        return 0.9 if '"declined"' in question["instructions"] else 0.1
+
+    row = {"question": "Who?", "contexts": ["A."], "answer": "I don't know.", **ledger}
+    with DecisionServer(answer) as server:
+        report = evaluate(
+            [row],
+            [ContextAdherence()],
+            judge=judge_at(server),
+            store=False,
+            progress=False,
+        )
     result = report.results[0].results["context_adherence"]
     assert (result.status, result.code) == ("undefined", "declined")
-    assert not server.requests
-    counted = estimate([Sample.from_row(row)], metrics, judge)
-    assert counted.usage.calls == 0
 
 
 def test_an_answer_that_declines_and_claims_is_asked_about(
@@ -240,21 +409,35 @@ OF_ALL_METRICS = citing_sample(
 )
 
 
+class Constant(DecisionModel):
+    """Gives every predicate one probability, and another to whether anything is claimed."""
+
+    name = "constant"
+
+    def __init__(self, chance: float, of_a_claim: float) -> None:
+        self._chance, self._of_a_claim = chance, of_a_claim
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        asked = json.loads(request.messages[-1].content)["questions"]
+        choices: list[Choice] = []
+        for kind, wording, options in asked:
+            p = self._of_a_claim if '"claims"' in wording else self._chance
+            chances = [p] if kind == "predicate" else [1.0, *[0.0] * (len(options) - 1)]
+            choices.append(Choice(json.dumps(chances)))
+        return ChatReply(tuple(choices))
+
+
 def reply_at(
     question: Question[Any], chance: float, *, of_a_claim: float | None = None
 ) -> Asked[Any]:
     """The reply to a question if each of its predicates has this probability.
 
-    ``of_a_claim`` is the probability that a sentence claims anything; None for the same.
+    ``of_a_claim`` is the probability that anything is claimed; None for the same.
     """
-    assert question.typed_form is not None
-    typed_questions = question.typed_form.typed_questions(question)
-    assert {typed.kind for typed in typed_questions} == {"predicate"}
-    chances = [
-        (of_a_claim if of_a_claim and "makes a claim" in typed.wording else chance,)
-        for typed in typed_questions
-    ]
-    return question.typed_form.read_reply(question, chances)
+    model = Constant(chance, chance if of_a_claim is None else of_a_claim)
+    answered = run(DecisionJudge(model).answer(question)).reply
+    assert isinstance(answered, Asked)
+    return answered
 
 
 def questions_of(metric: Metric, chance: float) -> list[Question[Any]]:
@@ -283,6 +466,8 @@ def verdicts_at(
         judgement.pop("reason", None)
     if "missing" in reply:  # its words hold the probability
         reply["missing"] = bool(reply["missing"])
+    if isinstance(question, Addresses):  # a score, no predicate
+        return {}
     return reply
 
 
@@ -295,6 +480,8 @@ def test_law_one_half_is_no_in_every_predicate(
         at_one_half = verdicts_at(question, 0.5, of_a_claim)
         assert at_one_half == verdicts_at(question, 0.4, of_a_claim)
         is_on_claims_alone = isinstance(question, MakesClaim)
+        if isinstance(question, Addresses):
+            continue
         if of_a_claim is None or not is_on_claims_alone:
             just_above = math.nextafter(0.5, 1)
             assert at_one_half != verdicts_at(question, just_above, of_a_claim)
@@ -321,82 +508,11 @@ def test_a_rewrite_is_shown_beside_the_question_where_they_differ(
         answer="In May.",
     )
     (question,) = next(ContextUtilization().plan(sample))
-    assert question.typed_form is not None
-    state: Any = question.typed_form.state(question)
+    converted = convert_question(question)
+    assert isinstance(converted, ConvertedQuestion)
+    state = json.loads(converted.state)
     assert state["question"] == "When?"
     assert state.get("standalone_question") == shown
-
-
-# Labels of the ledger: a forced choice
-
-
-def labelled(*chances: Sequence[float]) -> Any:
-    """The adherence of an answer whose sentences get these probabilities of labels."""
-    sentences = [f"Sentence number {place}." for place in range(len(chances))]
-
-    def answer(state: Any, question: dict[str, Any]) -> Chance:
-        label = question["instructions"].partition("answer.S")[2].partition("`")[0]
-        if not label:  # does the answer decline?
-            return 0.1
-        return chances[int(label) - 1]
-
-    row = {
-        "question": "Who?",
-        "contexts": ["Anna lit it."],
-        "answer": " ".join(sentences),
-        **LEDGER,
-    }
-    with DecisionServer(answer) as server:
-        report = evaluate(
-            [row],
-            [ContextAdherence(cause=False)],
-            judge=judge_at(server),
-            store=False,
-            progress=False,
-        )
-    return report.results[0].results["context_adherence"]
-
-
-@pytest.mark.parametrize(
-    ("chances", "value"),
-    [
-        ([1 / 6] * 6, 0.5),
-        ([0.3, 0, 0, 0, 0.45, 0.25], 0.3),
-        ([0.17, 0.17, 0.16, 0.1, 0.3, 0.1], 0.5),
-        ([0.3, 0.2, 0.1, 0.1, 0.2, 0.1], 0.6),
-    ],
-)
-def test_a_label_holds_by_more_than_half_of_all(
-    chances: list[float], value: float
-) -> None:
-    result = labelled(chances)
-    assert result.value == pytest.approx(value)
-    (poll,) = result.evidence.polls
-    assert poll.verdict == ("yes" if value > 0.5 else "no")
-
-
-HUNDREDTHS = st.lists(st.integers(0, 100), min_size=5, max_size=5).map(sorted)
-
-
-@settings(max_examples=25, deadline=None)
-@given(cuts=st.lists(HUNDREDTHS, min_size=1, max_size=3))
-def test_law_verdict_and_probability_of_labels_agree(cuts: list[list[int]]) -> None:
-    answers = []
-    for places in cuts:
-        bounds = [0, *places, 100]
-        answers.append([(high - low) / 100 for low, high in pairwise(bounds)])
-    result = labelled(*answers)
-    judged = [chances for chances in answers if chances[4] <= 0.5]
-    if not judged:
-        assert result.status == "undefined"
-        return
-    in_hundredths = min(round(100 * sum(chances[:3])) for chances in judged)
-    if result.status == "scored":
-        (poll,) = result.evidence.polls
-        assert result.value == pytest.approx(in_hundredths / 100)
-        assert (poll.verdict == "yes") == (in_hundredths > 50)
-    else:  # all rests on what the user says
-        assert in_hundredths > 50
 
 
 # Estimates
@@ -421,21 +537,6 @@ def evenly(state: Any, question: dict[str, Any]) -> Chance:
         question.get("choices") or question.get("levels") or question.get("criteria")
     )
     return [1 / len(options)] * len(options) if options else 0.9
-
-
-TYPED = st.one_of(
-    st.builds(lambda wording: TypedQuestion("predicate", wording), WORDS),
-    st.builds(
-        lambda kind, wording, meanings: TypedQuestion(
-            kind,
-            wording,
-            tuple(Option(f"L{place}", text) for place, text in enumerate(meanings)),
-        ),
-        st.sampled_from(["choice", "score"]),
-        WORDS,
-        st.lists(WORDS, min_size=2, max_size=6),
-    ),
-)
 
 
 @pytest.mark.parametrize("form", MODELS)
@@ -483,7 +584,7 @@ def test_a_dry_run_says_which_metric_will_fail_and_what_to_do(
     assert list(counted.failing) == ["retrieval_accuracy"]
     text = counted.text()
     assert "retrieval_accuracy will fail on 3 of 3 samples: " in text
-    assert "give them (facts=" in text
+    assert "facts=" in text
     report = evaluate(rows, metrics, judge=judge, store=False, progress=False)
     statuses = {
         name: {row.results[name].status for row in report.results}

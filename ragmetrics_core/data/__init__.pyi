@@ -126,8 +126,5 @@ from ragmetrics_core.data.settings import PROJECT_FILE as PROJECT_FILE
 from ragmetrics_core.data.settings import ProjectSettings as ProjectSettings
 from ragmetrics_core.data.settings import project_settings as project_settings
 from ragmetrics_core.data.settings import read_project_file as read_project_file
-from ragmetrics_core.data.typed import WORDING as WORDING
 from ragmetrics_core.data.typed import Chances as Chances
-from ragmetrics_core.data.typed import State as State
-from ragmetrics_core.data.typed import TypedForm as TypedForm
 from ragmetrics_core.data.typed import TypedQuestion as TypedQuestion

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from itertools import chain, islice, pairwise
 from typing import Any, Generic, Literal, TypeVar, cast
 
@@ -23,10 +24,10 @@ from ragmetrics_core.data.replies import (
     R,
     Weight,
     form_of_verdict,
+    list_field,
     verdicts_of,
 )
 from ragmetrics_core.data.sample import Sample, Turn
-from ragmetrics_core.data.typed import TypedForm
 
 Label = int | str
 Outcome = TypeVar("Outcome")
@@ -262,8 +263,6 @@ class Question(PrivateRepr, Generic[R]):
         wanted_probability: Which label's probability is wanted; None for bare verdicts.
         if_too_long: Which text is judged in windows where all texts together are too
             long for the judge; None if they are needed as a whole.
-        typed_form: How it is asked of a judge that answers typed questions with
-            probabilities; None if it cannot be.
         example: A usual reply, for dry runs; or a function of the question that
             returns it.
     """
@@ -276,7 +275,6 @@ class Question(PrivateRepr, Generic[R]):
     temperature: float | None = None
     wanted_probability: LabelProbability | None = None
     if_too_long: Windows | None = None
-    typed_form: TypedForm[R] | None = None
     example: R | Callable[[Any], R] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -323,6 +321,26 @@ class Question(PrivateRepr, Generic[R]):
         """How long the texts of all parts are together."""
         return sum(len(text) for part in self.parts.values() for text in part.texts)
 
+    @property
+    def labels_of_verdicts(self) -> tuple[str, ...]:
+        """The labels of the texts on each of which a reply has a verdict; () for one."""
+        name = list_field(self.Reply)
+        part = None if name is None else self.parts.get(name)
+        return () if part is None else part.labels
+
+    def read_verdicts(self, verdicts: Sequence[Mapping[str, Any]]) -> R:
+        """Read a reply with these verdicts on its texts, or with the only verdict.
+
+        Raises ``ValidationError`` if it has not the form that was asked for.
+        """
+        if not self.labels_of_verdicts:
+            return self.read(verdicts[0])
+        labelled = [
+            {**verdict, "label": label}
+            for label, verdict in zip(self.labels_of_verdicts, verdicts, strict=True)
+        ]
+        return self.read({list_field(self.Reply): labelled})
+
     def read(self, value: object) -> R:
         """Read a reply.
 
@@ -340,7 +358,6 @@ _KIND_OF_FIELD: Mapping[str, tuple[type, str]] = {
     "instructions": (Instructions, "Instructions(text)"),
     "wanted_probability": (LabelProbability, "LabelProbability('useful')"),
     "if_too_long": (Windows, "Windows('answer', 'useful')"),
-    "typed_form": (TypedForm, "TypedForm(state, typed_questions, read_reply)"),
 }
 
 
@@ -394,6 +411,22 @@ def _problem_of_reply_form(
                 f" wanted_probability names; there are: {', '.join(verdict_class.model_fields)}"
             )
     return ""
+
+
+def order_of_digest(question: str | None, texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct texts in an order independent of rank.
+
+    So a judge that favours places cannot favour early ranks.
+
+    Args:
+        question: The question of the sample, so that no text always comes first.
+        texts: The texts.
+    """
+
+    def digest(text: str) -> bytes:
+        return sha256(f"{question}\0{text}".encode()).digest()
+
+    return tuple(sorted(dict.fromkeys(texts), key=digest))
 
 
 def question_part(sample: Sample) -> dict[str, Part]:

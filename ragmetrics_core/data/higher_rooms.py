@@ -35,10 +35,6 @@ _DEFERRED_NAMES = {
     "target_named": _DeferredName(
         "traces.targets", "target_named", "writing onto traces"
     ),
-    # which answers claim nothing, by the words that the embedded judge reads
-    "only_declines": _DeferredName(
-        "lexical.declining", "only_declines", "seeing which answers decline"
-    ),
     # Metric.score, which the engine carries out
     "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),
     "submit_to_loop": _DeferredName("engine.loop", "submit", "scoring"),

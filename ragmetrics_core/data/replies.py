@@ -145,7 +145,31 @@ def _read_texts(value: object) -> object:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_read_texts)]
-"""A field of a reply that is a list of texts, which decides by being empty or not."""
+"""A field of a reply that is a list of texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Marks a list of texts that decides by being empty, such as of what is missing.
+
+    Args:
+        part: The part of the question whose sentences may stand in it; None for words
+            of the judge's own.
+    """
+
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Marks a number that lies in one of several bands.
+
+    Args:
+        bands: The name, lowest and highest number of each, from the lowest up.
+    """
+
+    bands: tuple[tuple[str, float, float], ...]
+
 
 Comment = Annotated[
     str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")

@@ -96,7 +96,7 @@ class CountingJudge(Judge):
         polls = question.polls
         if models and isinstance(models[0], DecisionModel):
             converted = convert_question(question)
-            if not isinstance(converted, ConvertedQuestion):  # known without asking
+            if isinstance(converted, NotAnswered):  # refused
                 return Answer(converted)
             self._count_typed(models[0], converted)
             polls = 1  # it takes no vote

@@ -63,8 +63,8 @@ class AdherenceEvidence(Polled, extra="ignore"):
     claims: tuple[ClaimSupport, ...] = Field(
         default=(),
         description=(
-            "Per claim, what an encoder or a judge of typed questions says; behind them"
-            " what claims nothing, without a probability."
+            "Per claim, what an encoder says, or any judge of contexts that are too long;"
+            " behind them what claims nothing, without a probability."
         ),
     )
     windows: int | None = Field(

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ragmetrics_core.data import (
-    Asked,
     Comment,
     Evidence,
     Instructions,
@@ -16,23 +15,18 @@ from ragmetrics_core.data import (
     Part,
     Question,
     Sample,
-    Share,
     SilentData,
     ask,
 )
 from ragmetrics_core.data.metric_evidence import DECLINED
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Points
-from ragmetrics_core.data.typed import TypedQuestion
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
-    question_and_answer,
     question_on_declining,
     standalone_question_part,
 )
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import one_predicate
 
 _HIGHEST_GRADE = 3
 _GRADES_IN_WORDS = (
@@ -40,13 +34,6 @@ _GRADES_IN_WORDS = (
     "comes near the question without answering it",
     "addresses a part of the question",
     "addresses the question fully",
-)
-
-_ANSWER_ADDRESSES_QUESTION = TypedQuestion(
-    "predicate",
-    "`answer` addresses `question` or a part of it, be it right or wrong, also with a"
-    " caveat, by denying what it takes for granted, or by saying that there is none or"
-    " that nobody knows; to address another question is not enough.",
 )
 
 
@@ -64,15 +51,6 @@ class Addresses(Question[RelevanceGrade]):
     """
 
 
-def _fields_of_probability(chance: float) -> dict[str, object]:
-    """Return the fields of a grade, which is only the probability's side of one half."""
-    grade = _HIGHEST_GRADE if is_yes(chance) else 0
-    return {"grade": grade, "reason": f"p = {chance:.2f}"}
-
-
-_TYPED_FORM = one_predicate(
-    question_and_answer, _ANSWER_ADDRESSES_QUESTION, _fields_of_probability
-)
 _EXAMPLE = RelevanceGrade.model_construct(
     reason="It says who lit the lamp, and when that was.", grade=3
 )
@@ -83,14 +61,7 @@ class RelevanceEvidence(Evidence, extra="ignore"):
 
     kind: Literal["answer_relevance"] = "answer_relevance"
     grade: int | None = Field(
-        default=None,
-        ge=0,
-        le=3,
-        description="The grade; None where there is a probability.",
-    )
-    probability: Share | None = Field(
-        default=None,
-        description="p(addresses) of a judge of typed questions; None of others.",
+        default=None, ge=0, le=3, description="The grade; None where it declines."
     )
     declined: bool | None = Field(
         default=None,
@@ -102,9 +73,7 @@ class RelevanceEvidence(Evidence, extra="ignore"):
     )
 
     def verdicts(self) -> list[str]:
-        """The grade, or the probability that the answer addresses the question."""
-        if self.probability is not None:
-            return [f"addresses the question, probability {self.probability:.2f}"]
+        """The grade, in words."""
         if self.grade is not None:
             return [f"grade {self.grade} of 3: {_GRADES_IN_WORDS[self.grade]}"]
         return []
@@ -117,8 +86,7 @@ class AnswerRelevance(Metric):
 
     Returns:
         A score in [0, 1], higher is better: grade / 3, with 3 fully, 2 in part, 1 near
-        it and 0 something else. A judge of typed questions gives the probability that
-        the answer addresses the question.
+        it and 0 something else.
 
     Undefined when:
         Question or answer are missing, or the answer declines (``declined``).
@@ -177,9 +145,7 @@ class AnswerRelevance(Metric):
         """
         questions: list[Question[Any]] = [
             question_on_declining(sample, self.language),
-            question_on_answer(
-                sample, self.instructions()[0], own_template=self.template is not None
-            ),
+            question_on_answer(sample, self.instructions()[0]),
         ]
         whether_declined, how_far = yield from ask(questions)
         if isinstance(whether_declined, NotAnswered):
@@ -192,33 +158,14 @@ class AnswerRelevance(Metric):
             return self.undefined(DECLINED, "declined", evidence)
         if isinstance(how_far, NotAnswered):
             return self.failed(how_far.error, evidence)
-        return self._outcome(how_far, evidence)
-
-    def _outcome(
-        self, judge_reply: Asked[RelevanceGrade], evidence: RelevanceEvidence
-    ) -> Outcome:
-        """Return the score: a probability where the judge gives one, else the grade.
-
-        Example: the grade 2 of 3 scores 2/3, and a probability of .9 scores .9.
-        """
-        grade = judge_reply.reply.grade
-        if judge_reply.weights:
-            value = judge_reply.weights[0].p
-            evidence = evidence.model_copy(update={"probability": value})
-        else:
-            value = grade / _HIGHEST_GRADE
-            evidence = evidence.model_copy(update={"grade": grade})
-        reason = judge_reply.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
-        return self.scored(value, reason, evidence)
+        grade = how_far.reply.grade
+        evidence = evidence.model_copy(update={"grade": grade})
+        reason = how_far.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
+        return self.scored(grade / _HIGHEST_GRADE, reason, evidence)
 
 
-def question_on_answer(
-    sample: Sample, instructions: Instructions, *, own_template: bool = False
-) -> Addresses:
-    """Return the question how far the answer of a sample addresses its question.
-
-    A template of the user's own asks something that our typed question does not.
-    """
+def question_on_answer(sample: Sample, instructions: Instructions) -> Addresses:
+    """Return the question how far the answer of a sample addresses its question."""
     return Addresses(
         parts={
             "question": standalone_question_part(sample),
@@ -226,6 +173,5 @@ def question_on_answer(
         },
         instructions=instructions,
         Reply=RelevanceGrade,
-        typed_form=None if own_template else _TYPED_FORM,
         example=_EXAMPLE,
     )

@@ -508,7 +508,6 @@ class CitationQuality(Metric):
             question=standalone_question_part(answer.sample),
             instructions=instructions,
             polls=self.polls,
-            has_typed_form=self.template is None,
         )
 
     def _outcome(self, statements: Sequence[JudgedStatement]) -> Outcome:

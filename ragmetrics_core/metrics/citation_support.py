@@ -21,25 +21,12 @@ from ragmetrics_core.data import (
     Question,
     Replies,
     SilentData,
-    State,
     Windows,
     ask,
 )
-from ragmetrics_core.data.asking import weight_of_each_verdict
+from ragmetrics_core.data.asking import order_of_digest, weight_of_each_verdict
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
-from ragmetrics_core.metrics.typed_states import (
-    number_texts,
-    opening,
-    order_of_digest,
-    predicate_of_each,
-    reply_on_each,
-)
-
-_NOT_ENOUGH = (
-    "what the user says of their own case counts; that it is true elsewhere is not"
-    " enough, and `before` only tells what its words mean"
-)
 
 
 class SupportReply(SilentData, extra="ignore"):
@@ -73,43 +60,6 @@ class MakesClaim(Question[EachSentence]):
     """
 
 
-def _state(question: Supports) -> State:
-    """What a judge of typed questions sees: lettered passages, and the statement."""
-    part = question.parts["passages"]
-    state = {
-        **opening(question),
-        "passages": dict(zip(part.labels, part.texts, strict=True)),
-    }
-    if question["before"]:
-        state["before"] = question["before"]
-    return {**state, "statement": question["statement"]}
-
-
-def _state_of_sentences(question: MakesClaim) -> State:
-    """Return what a judge of typed questions is shown: the sentences by number."""
-    return {
-        **opening(question),
-        "sentences": number_texts("S", question["sentences"]),
-    }
-
-
-_TYPED_FORM_ON_GROUP = predicate_of_each(
-    "group",
-    "`statement` makes no claim and gives no advice, or `passages` together say or imply"
-    f" all of it; {_NOT_ENOUGH}. That the sources do not tell something holds unless"
-    " `passages` tell it.",
-    "supported",
-    _state,
-)
-_TYPED_FORM_ON_CLAIMS = predicate_of_each(
-    "sentences",
-    "`{name}` makes a claim or gives advice; a greeting, a heading, a lead-in, an offer,"
-    " whom to ask, a question to the user, what the user said of their own case, or that"
-    " the sources or the assistant do not know, is neither; that nobody knows is a claim.",
-    "claims",
-    _state_of_sentences,
-    is_weighed=False,
-)
 _SUPPORT_EXAMPLE = SupportReply.model_construct(
     reason="The first passage names the day, and says who lit the lamp.", supported=True
 )
@@ -120,8 +70,7 @@ _WINDOWS = Windows("passages", "supported")
 def _all_claims(question: MakesClaim) -> EachSentence:
     """Return the reply that calls every sentence a claim, for dry runs."""
     verdicts = [{"claims": 1}] * len(question["sentences"])
-    reply: EachSentence = reply_on_each(question, "sentences", verdicts)
-    return reply
+    return question.read_verdicts(verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +128,6 @@ class SupportOfStatement:
         question: The part that shows the user's question.
         instructions: What the judge is told.
         polls: Judgements where no token gives the probability.
-        has_typed_form: Whether it can be asked as typed questions.
     """
 
     def __init__(
@@ -190,12 +138,10 @@ class SupportOfStatement:
         question: Part,
         instructions: Instructions,
         polls: int,
-        has_typed_form: bool,
     ) -> None:
         self._statement = statement
         self._instructions = instructions
         self._polls = polls
-        self._has_typed_form = has_typed_form
         self._parts = {
             "question": question,
             "before": Part("Before the statement", " ".join(before) or None),
@@ -293,7 +239,6 @@ class SupportOfStatement:
             self._polls,
             # What passages say together, no part of them says alone.
             in_windows=is_single,
-            has_typed_form=self._has_typed_form,
         )
 
 
@@ -320,7 +265,6 @@ def _question_on_support(
     polls: int,
     *,
     in_windows: bool,
-    has_typed_form: bool = True,
 ) -> Supports:
     """Return the question whether passages together support a statement.
 
@@ -329,7 +273,6 @@ def _question_on_support(
         instructions: What the judge is told.
         polls: Judgements where no token gives the probability.
         in_windows: Whether passages that are too long are judged in windows.
-        has_typed_form: Whether it can be asked as a typed question.
     """
     return Supports(
         parts=parts,
@@ -337,7 +280,6 @@ def _question_on_support(
         Reply=SupportReply,
         wanted_probability=LabelProbability("supported", fallback_polls=polls),
         if_too_long=_WINDOWS if in_windows else None,
-        typed_form=_TYPED_FORM_ON_GROUP if has_typed_form else None,
         example=_SUPPORT_EXAMPLE,
     )
 
@@ -410,8 +352,7 @@ def _question_on_claims(
 ) -> MakesClaim:
     """Build the question which of some sentences make a claim.
 
-    A language model replies {"sentences": [{"label": "S1", "claims": 1}, …]}. A judge
-    of typed questions is asked a question of yes or no about each sentence.
+    A language model replies {"sentences": [{"label": "S1", "claims": 1}, …]}.
     """
     return MakesClaim(
         parts={
@@ -420,6 +361,5 @@ def _question_on_claims(
         },
         instructions=instructions,
         Reply=EachSentence,
-        typed_form=_TYPED_FORM_ON_CLAIMS,
         example=_all_claims,
     )

@@ -36,11 +36,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.metric_evidence import Grounds
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import failed_with
-from ragmetrics_core.metrics.adherence_by_claims import (
-    LABELS,
-    SENTENCES,
-    poll_by_claims,
-)
+from ragmetrics_core.metrics.adherence_by_claims import poll_by_claims
 from ragmetrics_core.metrics.adherence_cause import find_cause
 from ragmetrics_core.metrics.adherence_evidence import (
     AdherenceEvidence,
@@ -323,8 +319,6 @@ class ContextAdherence(Metric):
             Reply=AdherenceReply,
             polls=self.polls,
             temperature=self.temperature,
-            # a judge of typed questions reads no prompt, and cannot follow a template
-            typed_form=SENTENCES if self.template is None else None,
             example=EXAMPLE,
         )
 
@@ -332,9 +326,8 @@ class ContextAdherence(Metric):
         self, question_of_verdict: Adherent, groups: Groups
     ) -> Generator[Batch, Replies, Asked[LabelledPoll] | NotAnswered]:
         """Ask what each claim rests on, in as many polls as for a verdict."""
-        question_of_labels = replace(
-            question_what_claims_rest_on(groups, question_of_verdict, self.language),
-            typed_form=LABELS,  # how judges are asked that read no prompts
+        question_of_labels = question_what_claims_rest_on(
+            groups, question_of_verdict, self.language
         )
         return (yield from self._poll_or_judge_claims(question_of_labels))
 

@@ -3,14 +3,13 @@
 It is rated by a rubric, in the light of the contexts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import nextafter
-from typing import Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from ragmetrics_core.data import (
-    Asked,
     Comment,
     Evidence,
     Instructions,
@@ -21,15 +20,7 @@ from ragmetrics_core.data import (
     SilentData,
     ask,
 )
-from ragmetrics_core.data.replies import UnitNumber
-from ragmetrics_core.data.typed import (
-    Chances,
-    Option,
-    State,
-    TypedForm,
-    TypedQuestion,
-    most_likely,
-)
+from ragmetrics_core.data.replies import Bands, UnitNumber
 from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,
@@ -37,7 +28,6 @@ from ragmetrics_core.metrics.metric import (
     parts_of_turn,
 )
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import chunks, opening
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35,
 # 0.95, …); these are closed.
@@ -64,7 +54,7 @@ class Rating(SilentData, extra="ignore"):
     """A rating of how well the answer matches an expected answer."""
 
     reason: Comment = ""
-    score: UnitNumber
+    score: Annotated[UnitNumber, Bands(BANDS)]
 
 
 class RateRecall(Question[Rating]):
@@ -72,74 +62,6 @@ class RateRecall(Question[Rating]):
 
     Parts: contexts, question, reference, answer.
     """
-
-
-_BAND_MEANINGS = {
-    "none": "unrelated to `reference`, contradicts everything in it, or only says that it"
-    " does not know, where `reference` does not",
-    "minimal": "touches the matter and misses nearly everything",
-    "partial": "holds a part, or most of it with a serious error",
-    "mostly": "holds it with small omissions, inaccuracies or such additions",
-    "perfect": "holds everything, and nothing lowers it",
-}
-_BANDS_AS_LEVELS = tuple(
-    Option(name, meaning) for name, meaning in _BAND_MEANINGS.items()
-)
-
-
-def _state(question: RateRecall) -> State:
-    """Return what was asked and shown, the expected answer, and the answer."""
-    state: dict[str, Any] = opening(question)
-    if question["contexts"]:
-        state["chunks"] = chunks(question, question["contexts"])
-    state["reference"] = question["reference"]
-    state["answer"] = question["answer"]
-    return state
-
-
-def _typed_question(question: RateRecall) -> list[TypedQuestion]:
-    """Return the one typed question for a judge: which band fits?"""
-    has_contexts = bool(question["contexts"])
-    harmless = "that `chunks` hold" if has_contexts else "that contradict nothing"
-    wording = (
-        "How accurately does `answer` match `reference`, the expected answer, which counts"
-        " where `chunks` disagree with it? Its wording, offers, what the user says of their"
-        f" own case, caveats that nothing refutes, and additions {harmless} do not count;"
-        " other additions and contradictions lower it."
-    )
-    return [TypedQuestion("score", wording, _BANDS_AS_LEVELS)]
-
-
-def _rating_of_probabilities(
-    question: RateRecall, answers: Sequence[Chances]
-) -> Asked[Rating]:
-    """Make a rating from the probabilities of the bands.
-
-    The band of the rating is the likeliest one. The score is the mean of the bands'
-    middles, weighed by the probabilities. Example: "mostly" (.65 to 1) has .8 and
-    "partial" (.35 to .65) has .2: .8 · .825 + .2 · .5 = .76. A mean outside of the
-    likeliest band is moved to the nearest end of that band.
-
-    Args:
-        question: The question, which reads the rating.
-        answers: One answer: the probability of each band.
-    """
-    (chances,) = answers
-    band, lowest, highest = BANDS[most_likely(chances)]
-    middles = [(low + high) / 2 for _, low, high in BANDS]
-    expected = sum(
-        chance * middle for chance, middle in zip(chances, middles, strict=True)
-    )
-    rating = {
-        "score": min(max(expected, lowest), highest),
-        "reason": f"{band}, p = {max(chances):.2f}.",
-    }
-    return Asked((question.read(rating),))
-
-
-_TYPED_FORM: TypedForm[Rating] = TypedForm(
-    _state, _typed_question, _rating_of_probabilities
-)
 
 
 class Unrated(SilentData, extra="ignore"):
@@ -270,6 +192,5 @@ class ContextRecall(Metric):
             parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],
             Reply=Rating,
-            typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLE,
         )

@@ -6,7 +6,7 @@ Beside the score stands what the application did: whether it answered or decline
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
+from ragmetrics_core.data.asking import order_of_digest
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
@@ -31,8 +32,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.data.replies import Comment, Mode, Texts
-from ragmetrics_core.data.typed import State, TypedQuestion
+from ragmetrics_core.data.replies import Comment, Findings, Mode, Texts
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
     instructions_on_declining,
@@ -46,29 +46,13 @@ from ragmetrics_core.metrics.metric import (
     error_without_majority,
 )
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import (
-    chunks,
-    one_predicate,
-    opening,
-    order_of_digest,
-)
-
-_CHUNKS_SUFFICE = TypedQuestion(
-    "predicate",
-    "`chunks` hold all that `question` asks for, be it that there is none, that nobody"
-    " knows, or that what `question` takes for granted is false. What the user says of"
-    " their own case counts; knowledge from elsewhere only helps to read `chunks`. It may"
-    " take several steps from chunk to chunk. Where `question` can be read in several"
-    " ways, `chunks` answer each or decide; where they contradict each other, they decide"
-    " which holds.",
-)
 
 
 class SufficientReply(SilentData, extra="ignore"):
     """What contexts lack of what a question asks for; they suffice if that is nothing."""
 
     reason: Comment = ""
-    missing: Texts
+    missing: Annotated[Texts, Findings()]
 
     @property
     def sufficient(self) -> bool:
@@ -83,17 +67,6 @@ class SufficientContexts(Question[SufficientReply]):
     """
 
 
-def _state_of_contexts(question: SufficientContexts) -> State:
-    """Return what a judge of typed questions is shown: the question and the chunks."""
-    return {**opening(question), "chunks": chunks(question, question["contexts"])}
-
-
-def _fields_of_probability(chance: float) -> dict[str, object]:
-    """Return the fields of a reply: sufficient above one half."""
-    return {"missing": [] if is_yes(chance) else [f"p(sufficient) = {chance:.2f}"]}
-
-
-_TYPED_FORM = one_predicate(_state_of_contexts, _CHUNKS_SUFFICE, _fields_of_probability)
 _EXAMPLE = SufficientReply.model_construct(
     reason="Context A says who. " * 10, missing=()
 )
@@ -267,7 +240,6 @@ class ContextSufficiency(Metric):
             texts,
             self.instructions()[0],
             polls=self.polls,
-            own_template=self.template is not None,
         )
         return [question]
 
@@ -318,12 +290,10 @@ def question_on_contexts(
     instructions: Instructions,
     *,
     polls: int = 1,
-    own_template: bool = False,
 ) -> SufficientContexts:
     """Return the question whether these contexts are enough.
 
-    They are shown in an order that does not depend on their rank, each once. A template
-    of the user's own asks something that our typed question does not.
+    They are shown in an order that does not depend on their rank, each once.
     """
     ordered = order_of_digest(sample.question, texts)
     return SufficientContexts(
@@ -334,7 +304,6 @@ def question_on_contexts(
         instructions=instructions,
         Reply=SufficientReply,
         polls=polls,
-        typed_form=None if own_template else _TYPED_FORM,
         example=_EXAMPLE,
     )
 

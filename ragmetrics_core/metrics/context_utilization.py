@@ -30,6 +30,7 @@ from ragmetrics_core.data.asking import (
     Replies,
     Windows,
     ask,
+    order_of_digest,
     question_part,
 )
 from ragmetrics_core.data.one_half import is_yes
@@ -43,7 +44,6 @@ from ragmetrics_core.data.replies import (
     Weight,
     verdicts_of,
 )
-from ragmetrics_core.data.typed import State
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
@@ -52,15 +52,6 @@ from ragmetrics_core.metrics.declined import (
 from ragmetrics_core.metrics.ledger_calls import call_table
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import (
-    names_in_state,
-    opening,
-    order_of_digest,
-    predicate_of_each,
-    reply_on_each,
-    sentences,
-    state_of_answer,
-)
 
 
 class Usefulness(SilentData, extra="ignore"):
@@ -94,26 +85,6 @@ class Useful(Question[Any]):
 
     Parts: question, answer, chunk or chunks.
     """
-
-
-def _state(question: Useful) -> State:
-    """Return the question, its chunk or all chunks, and the answer."""
-    if "chunks" in question.parts:
-        return state_of_answer(question, question["chunks"])
-    return {
-        **opening(question),
-        "chunk": question["chunk"],
-        "answer": sentences(question["answer"]),
-    }
-
-
-_TYPED_FORM = predicate_of_each(
-    "chunks",
-    "`{name}` holds some of what `answer` states, or a step to it; the same topic is not"
-    " enough.",
-    "useful",
-    _state,
-)
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):
@@ -356,9 +327,6 @@ class ContextUtilization(Metric):
                 wanted_probability=wanted_probability,
                 # a long chunk is judged in pieces: it is useful if one of them is
                 if_too_long=Windows(part_name, "useful"),
-                # for a judge that writes no replies: "is this chunk useful?", to which
-                # it gives the probability of yes; a template of a user's asks its own
-                typed_form=_TYPED_FORM if self.template is None else None,
                 example=_all_useful,  # replies of a usual length, for dry runs
             )
             for chunks in chunks_by_question
@@ -580,5 +548,4 @@ def _reason(useful_ranks: Sequence[int], n_passages: int, value: float) -> str:
 def _all_useful(question: Useful) -> Any:
     """Return the best verdict on each chunk, for dry runs."""
     best = {"useful": 1, "reason": "It says who lit the lamp, and when."}
-    n_chunks = len(names_in_state(question, "chunks"))
-    return reply_on_each(question, "chunks", [best] * n_chunks)
+    return question.read_verdicts([best] * (len(question.labels_of_verdicts) or 1))

@@ -21,13 +21,9 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Batch, Replies, ask
 from ragmetrics_core.data.earlier_turns import turns_without_answer
 from ragmetrics_core.data.errors import QuestionNotSupported
-from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.data.metric_evidence import DECLINED
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
-from ragmetrics_core.data.typed import State, TypedQuestion
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import one_predicate, opening
 
 
 class DeclinedJudgement(SilentData, extra="ignore"):
@@ -47,39 +43,6 @@ class Declined(Question[DeclinedJudgement]):
     """
 
 
-_DECLINES = TypedQuestion(
-    "predicate",
-    "`answer` makes no claim that answers any part of `question`, and it says that it"
-    " cannot or will not answer; a partial answer with a caveat makes such a claim, and"
-    " so does that there is none or that nobody knows.",
-)
-
-
-def _fields_of_probability(chance: float) -> dict[str, object]:
-    """Return the fields of a judgement: declined above one half."""
-    return {"declined": int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
-
-
-def question_and_answer(question: Question[DeclinedJudgement]) -> State:
-    """Return the state of what was asked and answered, and of nothing else."""
-    return {**opening(question), "answer": question["answer"]}
-
-
-def _judgement_of_words(question: Declined) -> Asked[DeclinedJudgement] | None:
-    """Return the judgement on an answer whose words alone decline; else None."""
-    if not import_deferred("only_declines")(question):
-        return None
-    judgement = DeclinedJudgement(declined=True, reason="It only declines.")
-    return Asked((judgement,))
-
-
-_TYPED_FORM = one_predicate(
-    question_and_answer,
-    _DECLINES,
-    _fields_of_probability,
-    is_weighed=False,
-    known_reply=_judgement_of_words,
-)
 _EXAMPLE = DeclinedJudgement.model_construct(
     reason="It says who lit the lamp, with a caveat.", declined=False
 )
@@ -116,7 +79,6 @@ def question_on_declining(sample: Sample, language: str | None) -> Declined:
         },
         instructions=instructions_on_declining(language),
         Reply=DeclinedJudgement,
-        typed_form=_TYPED_FORM,
         example=_EXAMPLE,
     )
 

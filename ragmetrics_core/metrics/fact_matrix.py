@@ -16,7 +16,6 @@ from ragmetrics_core.data import (
     Cell,
     FactMatrix,
     JudgeError,
-    QuestionNotSupported,
     Share,
     SilentData,
 )
@@ -37,13 +36,6 @@ from ragmetrics_core.data.replies import (
     NotAnswered,
     Texts,
     verdicts_of,
-)
-from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
-from ragmetrics_core.metrics.typed_states import (
-    names_in_state,
-    opening,
-    predicate_of_each,
-    reply_on_each,
 )
 
 
@@ -82,38 +74,8 @@ def question_for_facts(
         parts={**question, "reference": Part("Reference answer", text)},
         instructions=instructions,
         Reply=ReasonedFacts if reasoning else Facts,
-        typed_form=_NO_TYPED_FORM,
         example=_usual_facts,
     )
-
-
-def _cannot_list(question: ExtractFacts) -> State:
-    """Refuse to list facts by typed questions: they only choose among given answers."""
-    del question  # no text changes that
-    raise QuestionNotSupported(
-        "a judge of typed questions writes nothing and so lists no facts: give them"
-        " (facts= of the sample), or take the embedded judge ('lexical') or a language"
-        " model"
-    )
-
-
-def _refuse_to_read_facts(
-    question: ExtractFacts, answers: Sequence[Chances]
-) -> Asked[Any]:
-    """Refuse to make facts of probabilities; nothing was asked."""
-    del question, answers  # nothing was asked
-    raise QuestionNotSupported("no fact was listed")
-
-
-def _no_typed_question(question: ExtractFacts) -> list[TypedQuestion]:
-    """No typed question: facts cannot be listed by choosing."""
-    del question  # nothing can be asked
-    return []
-
-
-_NO_TYPED_FORM: TypedForm[Any] = TypedForm(
-    _cannot_list, _no_typed_question, _refuse_to_read_facts
-)
 
 
 def _usual_facts(question: ExtractFacts) -> Facts:
@@ -146,26 +108,6 @@ class FactInContext(Question[Any]):
 
     Parts: question, context, fact or facts.
     """
-
-
-def _state_of_context_and_facts(question: FactInContext) -> State:
-    """Return what was asked, a context, and one fact or all of them."""
-    state: dict[str, Any] = {**opening(question), "context": question["context"]}
-    if "facts" in question.parts:
-        part = question.parts["facts"]
-        state["facts"] = dict(zip(part.labels, part.texts, strict=True))
-    else:
-        state["fact"] = question["fact"]
-    return state
-
-
-_TYPED_FORM_ON_FACTS = predicate_of_each(
-    "facts",
-    "`context` says or implies all of `{name}`; `question` explains its words and the"
-    " user's own case. The same topic, or other knowledge, is not enough.",
-    "covered",
-    _state_of_context_and_facts,
-)
 
 
 Combination = Literal["or", "soft"]
@@ -289,8 +231,6 @@ def questions_of_coverage(
             wanted_probability=wanted_probability,
             # a long context is judged in windows: a fact covered in one is covered
             if_too_long=Windows("context", "covered"),
-            # a user's own template asks something that our typed questions do not
-            typed_form=None if own_template else _TYPED_FORM_ON_FACTS,
             example=_all_covered,
         )
         for text, fact_part in product(texts, fact_parts)
@@ -312,8 +252,8 @@ def _probability_of_covered(
 
 def _all_covered(question: FactInContext) -> Any:
     """Every fact is covered."""
-    verdicts = [{"covered": 1}] * len(names_in_state(question, "facts"))
-    return reply_on_each(question, "facts", verdicts)
+    verdicts = [{"covered": 1}] * (len(question.labels_of_verdicts) or 1)
+    return question.read_verdicts(verdicts)
 
 
 Grid = dict[tuple[str, str], Cell]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -18,7 +18,7 @@ from ragmetrics_core.data.asking import (
     Part,
     Question,
 )
-from ragmetrics_core.data.replies import Bit, Texts, plain_label
+from ragmetrics_core.data.replies import Bit, Findings, Texts, plain_label
 from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
@@ -65,7 +65,7 @@ class AdherenceReply(SilentData, extra="ignore"):
     """
 
     reason: Comment = ""
-    unsupported: Texts
+    unsupported: Annotated[Texts, Findings("answer")]
     claims: Bit
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
@@ -130,8 +130,7 @@ class Poll(SilentData, extra="ignore"):
     It ``abstains`` where the answer makes no claim.
     ``unsupported`` are claims that no context supports. ``sentences`` are the evidence
     of a lexical judge, per sentence of the answer; ``encoder_claims`` that of an
-    encoder, per claim, behind which stands what claims nothing, or that of a judge of
-    typed questions, per sentence.
+    encoder, per claim, behind which stands what claims nothing.
     """
 
     reason: Comment = ""

@@ -54,10 +54,7 @@ FORMULAS = {
         " fact's best score."
     ),
     "context_sufficiency": "The judge's score that nothing is missing.",
-    "answer_relevance": (
-        "Grade / 3. Of a judge that gives a probability: the probability that the answer"
-        " addresses the question."
-    ),
+    "answer_relevance": "Grade / 3.",
     "retrieval_ranking": (
         "The measure of the settings: nDCG, hit rate, recall, precision or reciprocal"
         " rank, with gains of 0 and 1."
