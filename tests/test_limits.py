@@ -36,7 +36,7 @@ from ragmetrics_core.models.chat import (
     Choice,
     Message,
 )
-from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
+from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
 from ragmetrics_core.models.session import Session
 
 ROWS = [
@@ -287,6 +287,7 @@ def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter() -> None:
 
 
 REFUSED = RateLimited("slow down")
+LATE = late_error("m", 1.0)
 ANSWERED = ChatReply((Choice("x"),))
 
 
@@ -311,6 +312,22 @@ def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
         for _ in range(500):
             slots.observe(await slots.acquire(), ANSWERED)
         assert slots.width == 32
+
+    asyncio.run(run())
+
+
+def test_a_late_call_halves_the_slots_and_slow_answers_add_none() -> None:
+    async def run() -> None:
+        slots, sent = await taken(32)
+        for ticket in sent[:16]:
+            slots.observe(ticket, LATE)  # all sent before the first was late
+        assert slots.width == 16
+        for ticket in sent[16:]:
+            slots.observe(ticket, ANSWERED, is_quick=False)
+        assert slots.width == 16
+        for _ in range(4):
+            slots.observe(await slots.acquire(), ANSWERED)
+        assert slots.width == 20
 
     asyncio.run(run())
 

@@ -4,6 +4,7 @@ A request is sent until it is answered, or until another attempt makes no sense.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ from ragmetrics_core.models.endpoint_errors import (
 )
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import refused_feature
-from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
+from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
 from ragmetrics_core.models.openai_form import add_price
 from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import is_being_cancelled
@@ -162,6 +163,7 @@ class Attempts:
         """
         async with self.slots_of_run:
             ticket = await self.slots.acquire()
+            began_at = time.monotonic()
             outcome: ChatReply | errors.JudgeError | None = None  # it was given up
             try:
                 outcome = await self._call_within_budget(request, sent_at)
@@ -169,7 +171,9 @@ class Attempts:
                 outcome = error
                 raise
             finally:
-                self.slots.observe(ticket, outcome)
+                time_of_a_call = self.model.timeout or self.timeout or math.inf
+                is_quick = time.monotonic() - began_at < time_of_a_call / 2
+                self.slots.observe(ticket, outcome, is_quick=is_quick)
         return outcome
 
     async def _call_within_budget(
@@ -214,9 +218,8 @@ class Attempts:
                     self.model.name, self._complete, request
                 )
         except TimeoutError:
-            raise errors.TransientJudgeError(
-                f"{self.model.name} sent no reply within {self.timeout:g} s"
-            ) from None
+            assert self.timeout is not None  # noqa: S101  # else nothing ends in time
+            raise late_error(self.model.name, self.timeout) from None
         except errors.JudgeError as error:
             # Whatever status it came with, it says nothing of the key or the model.
             if refused_feature(error, request) is None:

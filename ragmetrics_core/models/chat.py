@@ -178,6 +178,11 @@ class ChatModel(Protocol):
         """
         return ""
 
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a call may take at first; None where the model sets no limit."""
+        return None
+
     def capabilities(self) -> Capabilities:
         """Return what the model can do, as far as that is known without a call.
 

@@ -42,6 +42,7 @@ from ragmetrics_core.models.endpoint_errors import (
     seconds_of_retry_after,
     status_of_body,
 )
+from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
     chat_reply,
     facts_of_listed_model,
@@ -50,7 +51,7 @@ from ragmetrics_core.models.openai_form import (
     request_body,
 )
 from ragmetrics_core.models.threads import compute_beside_loop
-from ragmetrics_core.models.urls import endpoint_address
+from ragmetrics_core.models.urls import endpoint_address, is_on_this_machine
 
 if TYPE_CHECKING:
     import aiohttp
@@ -142,7 +143,7 @@ class OpenAICompatibleModel(ChatModel):
         self._proxy = _proxy_for(address.host, address.scheme)
         self._api_key = api_key
         self.api_key_env = api_key_env
-        self._timeout = timeout
+        self._patience = Patience(timeout)
         self._capabilities = capabilities or Capabilities()
         self._prices = prices
 
@@ -150,6 +151,11 @@ class OpenAICompatibleModel(ChatModel):
     def address(self) -> str:
         """Where requests go."""
         return self.base_url
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take at first; more where the endpoint answers late."""
+        return self._patience.least
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
@@ -290,12 +296,13 @@ class OpenAICompatibleModel(ChatModel):
             data: JSON as bytes, or a form of aiohttp; None for nothing.
         """
         url = f"{self.base_url}/{path}"
-        is_of_files = path.startswith("files")  # files hold the requests of a batch
-        most_seconds = _SECONDS_OF_FILES if is_of_files else self._timeout
-        most_bytes = _BYTES_OF_FILES if is_of_files else MOST_BYTES
-        status, headers, content = await self._send(
-            method, url, data, most_seconds, most_bytes
-        )
+        if path.startswith("files"):  # files hold the requests of a batch
+            async with asyncio.timeout(_SECONDS_OF_FILES):
+                reply = await self._send(method, url, data, _BYTES_OF_FILES)
+        else:
+            async with self._patience.during_call(self.name):
+                reply = await self._send(method, url, data, MOST_BYTES)
+        status, headers, content = reply
         if status in _REDIRECTS and "Location" in headers:
             raise error_of_redirect(self.name)
         if status >= _FIRST_STATUS_OF_ERRORS:
@@ -326,7 +333,7 @@ class OpenAICompatibleModel(ChatModel):
         return self._error(Fault.from_reply(status, text, seconds_to_wait))
 
     async def _send(
-        self, method: str, url: str, data: Any, most_seconds: float, most_bytes: int
+        self, method: str, url: str, data: Any, most_bytes: int
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request; return the status, the headers and the content of the reply.
 
@@ -337,7 +344,6 @@ class OpenAICompatibleModel(ChatModel):
             method: ``GET`` or ``POST``.
             url: The address.
             data: JSON as bytes, or a form of aiohttp; None for nothing.
-            most_seconds: The time limit of the call.
             most_bytes: The size limit of the reply.
 
         Raises:
@@ -351,9 +357,9 @@ class OpenAICompatibleModel(ChatModel):
             headers["Content-Type"] = "application/json"
         # The longest wait for a further part of the reply. A file comes in many parts,
         # and may take longer in all.
-        longest_pause = 2 * self._timeout
+        longest_pause = 2 * self._patience.seconds
         timeout = aiohttp.ClientTimeout(
-            most_seconds, CONNECTING_SECONDS, sock_read=longest_pause
+            connect=CONNECTING_SECONDS, sock_read=longest_pause
         )
         try:
             async with _session().request(
@@ -376,13 +382,7 @@ class OpenAICompatibleModel(ChatModel):
                 return response.status, response.headers, b"".join(parts)
         except (aiohttp.ClientError, OSError) as raised:
             # aiohttp's own classes of time-outs say whether it was connected.
-            error = (
-                errors.TransientJudgeError(
-                    f"{self.name} sent no reply within {most_seconds:g} s"
-                )
-                if type(raised) is TimeoutError
-                else self._error(Fault.of(raised))
-            )
+            error = self._error(Fault.of(raised))
         # Raised outside of the handler, so that the client's exception, which may hold
         # keys and texts, is not attached to it.
         raise error
@@ -447,8 +447,13 @@ _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
 def _proxy_for(host: str, scheme: str) -> str | None:
-    """Return the proxy that the environment names for a host; None for no proxy."""
-    return None if proxy_bypass(host) else getproxies().get(scheme)
+    """Return the proxy that the environment names for a host; None for no proxy.
+
+    What is sent to this machine leaves it through no proxy.
+    """
+    if is_on_this_machine(f"{scheme}://{host}") or proxy_bypass(host):
+        return None
+    return getproxies().get(scheme)
 
 
 def _session() -> "aiohttp.ClientSession":

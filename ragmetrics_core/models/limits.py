@@ -282,30 +282,108 @@ class Budget:
         return self.reached
 
 
+# The most seconds that a call is waited for, however late its endpoint answers.
+_MOST_PATIENCE = 300.0
+# By how much the slowest answer seen counts less with each answer after it.
+_FORGETTING = 0.97
+
+
+class Patience:
+    """How many seconds a call to an endpoint may take.
+
+    A server that works on one call after the other answers the last of many late. What
+    is answered late is not lost: twice the slowest answer is waited for. Where all stay
+    silent, the time doubles.
+
+    Args:
+        seconds: The least time of a call.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.least = seconds
+        self._slowest_answer = 0.0
+        self._n_answers = 0
+
+    @property
+    def seconds(self) -> float:
+        """The time that a call may take now."""
+        return max(self.least, min(2 * self._slowest_answer, self.most))
+
+    @property
+    def most(self) -> float:
+        """The most time that a call may ever take."""
+        return max(self.least, _MOST_PATIENCE)
+
+    @asynccontextmanager
+    async def during_call(self, model: str) -> AsyncIterator[None]:
+        """Give the block the time of a call, and learn from how long it took.
+
+        Args:
+            model: The model's name, for the error.
+
+        Raises:
+            TransientJudgeError: If the time ended first.
+        """
+        seconds = self.seconds
+        n_answers_before = self._n_answers
+        began_at = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds) as time_limit:
+                yield
+        except TimeoutError:
+            if not time_limit.expired():  # the block itself raised the TimeoutError
+                raise
+            if self._n_answers == n_answers_before:
+                self._slowest_answer = max(self._slowest_answer, seconds)
+            raise late_error(model, seconds) from None
+        self._n_answers += 1
+        remembered = _FORGETTING * self._slowest_answer
+        self._slowest_answer = max(time.monotonic() - began_at, remembered)
+
+
+def late_error(model: str, seconds: float) -> TransientJudgeError:
+    """Return the error of a call that was not answered in its time."""
+    error = TransientJudgeError(
+        f"{model} sent no reply within {seconds:g} s: raise --timeout (timeout=), or"
+        " lower --concurrency"
+    )
+    error.is_late = True
+    return error
+
+
 # After so many refusals in a row only this share of the slots is left.
 _REFUSALS_IN_A_ROW = 4
-_SHARE_OF_SLOTS_LEFT = 0.7
+_SHARE_AFTER_REFUSALS = 0.7
+_SHARE_AFTER_LATE_CALL = 0.5
+# How many calls a server on this machine gets at first: most work on few at once.
+FIRST_SLOTS_ON_THIS_MACHINE = 4
 
 
 class Slots:
     """The slots of a session for calls in flight.
 
     All runs of the session share the slots. If the endpoint refuses several calls in a
-    row because they are too many, the number of slots falls. Each call that goes well
-    lets it rise again. A single refusal changes nothing: its request waits by itself,
-    and all others go on.
+    row because they are too many, the number of slots falls, and it halves if a call is
+    not answered in time. Each call that goes well lets it rise again. A single refusal
+    changes nothing: its request waits by itself, and all others go on.
+
+    Args:
+        most: The most slots.
+        first: Slots at first; None for the most.
 
     Attributes:
-        most: The number of slots while no call was refused.
+        most: As given.
         taken: Slots that calls hold now.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, first: int | None = None) -> None:
         self.most = most
         self.taken = 0
         # Estimate of how many calls in flight the endpoint takes; it grows by
         # fractions.
-        self._width = math.inf
+        self._width = math.inf if first is None else float(first)
+        # Until the endpoint refuses calls, each quick answer gives a slot more.
+        self._has_refused = False
         # One future for each call that waits for a slot, first come first served.
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._n_refused_in_a_row = 0
@@ -333,30 +411,42 @@ class Slots:
         self._n_sent += 1
         return self._n_sent
 
-    def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn how a call ended, and give its slot back."""
+    def observe(
+        self,
+        ticket: int,
+        outcome: ChatReply | JudgeError | None,
+        *,
+        is_quick: bool = True,
+    ) -> None:
+        """Learn how a call ended, and give its slot back.
+
+        Args:
+            ticket: The number of the call.
+            outcome: How it ended; None if it was given up.
+            is_quick: Whether it took less than half of the time of a call. Slow answers
+                leave the number of slots as it is: the endpoint has enough to do.
+        """
         if isinstance(outcome, ChatReply):
             self._n_refused_in_a_row = 0
-            # When each of ``width`` calls has gone well, there is one slot more.
-            self._width += 1 / self._width
+            if is_quick:
+                # After refusals there is one slot more when each of ``width`` calls has
+                # gone well.
+                self._width += 1 / self._width if self._has_refused else 1
         elif _is_told_to_wait(outcome):
             self._n_refused_in_a_row += 1
-            self._narrow_after(ticket)
+            if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW:
+                self._has_refused = True
+                self._narrow_after(ticket, _SHARE_AFTER_REFUSALS)
+        elif isinstance(outcome, TransientJudgeError) and outcome.is_late:
+            self._narrow_after(ticket, _SHARE_AFTER_LATE_CALL)
         self.taken -= 1
         self._hand_out()
 
-    def _narrow_after(self, ticket: int) -> None:
-        """Lower the number of slots if too many calls in a row were refused.
-
-        Args:
-            ticket: The number of the call that was refused last.
-        """
-        # A call that was in flight when the number last fell is no reason to lower it
-        # again.
-        was_sent_since = ticket > self._n_sent_at_narrowing
-        if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW and was_sent_since:
+    def _narrow_after(self, ticket: int, share: float) -> None:
+        """Leave a share of the slots, unless the call left before their number last fell."""
+        if ticket > self._n_sent_at_narrowing:
             in_use = min(self._width, self.taken)
-            self._width = max(in_use * _SHARE_OF_SLOTS_LEFT, 1.0)
+            self._width = max(in_use * share, 1.0)
             self._n_sent_at_narrowing = self._n_sent
 
     def _hand_out(self) -> None:

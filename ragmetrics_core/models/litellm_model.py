@@ -34,6 +34,7 @@ from ragmetrics_core.models.chat import (
     Choice,
     check_prices,
 )
+from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
     add_price,
     choice_of,
@@ -162,7 +163,7 @@ class LiteLLMModel(ChatModel):
         self.api_base = api_base
         self.api_key_env = api_key_env
         self._api_key = api_key
-        self._timeout = timeout
+        self._patience = Patience(timeout)
         self._given_address = None if api_base is None else endpoint_address(api_base)
         # Without secrets. The provider's own address is "" until the first call shows
         # it.
@@ -225,6 +226,11 @@ class LiteLLMModel(ChatModel):
             )
         self._is_prepared = True
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take at first; more where the endpoint answers late."""
+        return self._patience.least
+
     def prices(self) -> tuple[float, float] | None:
         """Return US dollars per prompt token and per reply token; None if unknown.
 
@@ -259,12 +265,8 @@ class LiteLLMModel(ChatModel):
             **self._extra,
         )
         try:
-            async with asyncio.timeout(self._timeout):
+            async with self._patience.during_call(self.name):
                 return self._reply(await call_authors_code(self._where, send))
-        except TimeoutError:
-            failure: errors.JudgeError = errors.TransientJudgeError(
-                f"{self.name} sent no reply within {self._timeout:g} s"
-            )
         except errors.JudgeError as error:
             # A hook that refuses raises, and LiteLLM wraps that in an exception of its
             # own. So the hook has noted its error, too, which says what happened.
@@ -307,7 +309,7 @@ class LiteLLMModel(ChatModel):
         endpoint = {"api_base": self.api_base, "api_key": key}
         return {
             "model": self.model,
-            "timeout": self._timeout,
+            "timeout": self._patience.most,  # ours ends before
             "num_retries": 0,
             "max_retries": 0,
             **{name: value for name, value in endpoint.items() if value is not None},

@@ -39,7 +39,12 @@ from ragmetrics_core.models.features import (
     gather_all,
     stated_missing,
 )
-from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
+from ragmetrics_core.models.limits import (
+    FIRST_SLOTS_ON_THIS_MACHINE,
+    Budget,
+    RateLimiter,
+    Slots,
+)
 from ragmetrics_core.models.reply_reading import (
     Outcome,
     explain_error,
@@ -50,6 +55,7 @@ from ragmetrics_core.models.reply_reading import (
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import compute_beside_loop
+from ragmetrics_core.models.urls import is_on_this_machine
 
 T = TypeVar("T")
 
@@ -111,9 +117,9 @@ class _Shared:
             on disk can tell them from those of another model.
     """
 
-    def __init__(self, found_missing: set[str]) -> None:
+    def __init__(self, found_missing: set[str], first_slots: int | None) -> None:
         self.endpoint = EndpointState(found_missing)
-        self.slots = Slots(0)
+        self.slots = Slots(0, first_slots)
         self.on_their_way: dict[str, asyncio.Future[Outcome | None]] = {}
         self.memory = MemoryStore()
 
@@ -206,7 +212,9 @@ class Session:
         check_prices(self.model.name, self.model.prices())
         # Another task of this run may have set it up while the model was prepared.
         if not self._is_prepared_on(loop):
-            shared = _Shared(self._found_missing)
+            is_local = is_on_this_machine(self.model.address)
+            first_slots = FIRST_SLOTS_ON_THIS_MACHINE if is_local else None
+            shared = _Shared(self._found_missing, first_slots)
             self._set_up_run(self._shared_by_loop.setdefault(loop, shared))
 
     def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:

@@ -8,6 +8,7 @@ would go to one of them.
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from ragmetrics_core.data import SettingError
@@ -91,6 +92,15 @@ def public_address(text: str) -> str:
         return read_address(text).shown
     except SettingError:
         return UNREADABLE
+
+
+def is_on_this_machine(address: str) -> bool:
+    """Whether the host of an address is a loopback name or number; not if unreadable."""
+    try:
+        host = read_address(address).host.rstrip(".").lower()
+        return host.endswith("localhost") or ip_address(host).is_loopback
+    except (SettingError, ValueError):
+        return False
 
 
 def _port(parts: SplitResult) -> int | None:
