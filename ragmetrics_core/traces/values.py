@@ -213,7 +213,8 @@ def _document(value: object) -> Document | None:
     score = fields.get("score")
     node = fields.get("node")
     if isinstance(node, Mapping) and "id_" in node:  # LlamaIndex
-        return _node_as_shown(node, score)
+        text = node.get("text")
+        return recorded_document(text, node["id_"], score, node.get("metadata"))
     if {"id", "content", "blob"} <= set(fields):  # Haystack
         # the metadata may be written beside the fields
         metadata = fields.get("meta", _fields_beside_those_of_haystack(fields))
@@ -227,49 +228,6 @@ def _document(value: object) -> Document | None:
 def _fields_beside_those_of_haystack(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a Haystack document that writes it beside the fields."""
     return {key: entry for key, entry in fields.items() if key not in _HAYSTACK_FIELDS}
-
-
-def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
-    """Read a node, a document of LlamaIndex, with the text that models are shown of it.
-
-    The node's templates put its metadata before its own text. Example: the text "Rome
-    is old." with {"page": 3} is shown as "page: 3", a blank line, "Rome is old.". Its
-    own text is kept as the other form of the document (``forms``).
-
-    Args:
-        node: The fields of the node.
-        score: Its score, as recorded beside it.
-    """
-    metadata = decode(node.get("metadata")) or {}
-    text = str(node.get("text") or "")
-    lines = _metadata_as_shown(node, metadata)
-    shown_text = text
-    if lines and text:
-        template = str(node.get("text_template") or "{metadata_str}\n\n{content}")
-        shown_text = template.replace("{metadata_str}", lines)
-        shown_text = shown_text.replace("{content}", text).strip()
-    document = recorded_document(shown_text, node["id_"], score, metadata)
-    if shown_text == text:
-        return document
-    return replace(document, forms=(text,))
-
-
-def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """Write the metadata of a node of LlamaIndex as models are shown them.
-
-    Example: {"page": 3, "file": "a.pdf"} gives the lines "page: 3" and "file: a.pdf".
-    The node itself may say how one entry is written, what stands between two, and which
-    entries are not shown.
-    """
-    template = str(node.get("metadata_template") or "{key}: {value}")
-    separator = str(node.get("metadata_separator") or "\n")
-    excluded_names = node.get("excluded_llm_metadata_keys") or ()
-    lines = []
-    for name in metadata:
-        if name not in excluded_names:
-            line = template.replace("{key}", name)
-            lines.append(line.replace("{value}", str(metadata[name])))
-    return separator.join(lines)
 
 
 def _pair(value: list[Any]) -> Document | Message | None:
