@@ -33,11 +33,13 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
+from ragmetrics_core.labelling.labels import Label
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     asking,
     judge_samples,
     measure_judge,
+    measure_run,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.declined import Declined
@@ -532,10 +534,22 @@ def test_a_card_takes_the_judges_own_verdict(
             for label in (0, 1) * 4
         ]
     )
+    # the same of a run whose rows were labelled
+    samples = [row.sample for row in labelled]
+    run = evaluate(samples, "adherence", judge=Weakest(), progress=False)
+    labels = [
+        Label(f"row {number}", row.labels, "s")
+        for number, row in enumerate(labelled, start=1)
+    ]
+    of_run, _ = measure_run(run, "context_adherence", labels, draws=2)
+    figures_of_run = {
+        (one.measure, one.source): one for one in of_run.figures["context_adherence"]
+    }
     found = measured(Weakest(), labelled)
     # with verdicts from scores of .74 and .99 balanced accuracy would be .5, kappa 0
     for measure in ("AUROC", "balanced accuracy", "kappa"):
         assert found[measure, "s"].value == 1.0
+        assert figures_of_run[measure, "s"].value == 1.0
     assert found["caught: any number changed", None].value == 1.0
 
 

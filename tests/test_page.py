@@ -334,11 +334,26 @@ def test_details_are_carried_of_unscored_rows_first_then_of_the_lowest_scores(
     """A page that cannot carry the details of all rows leaves out those of the best."""
     unscored = SampleResult(index=3, sample=Sample(question="Who?"), results={})
     rows = [row(0, 0.9, "a"), row(1, 0.2, "b"), row(2, 0.6, "c"), unscored]
-    page = page_of(Report(rows), tmp_path)
+    assert rows_carried(page_of(Report(rows), tmp_path)) == [3, 1, 2, 0]
+    # those that were drawn to be labelled come before all others
+    Report(rows).to_jsonl(tmp_path / "r.jsonl")
+    (drawn,) = draw(Report.from_jsonl(tmp_path / "r.jsonl"), 1)
+    page = tmp_path / "label.html"
+    words = ["card", "--results", str(tmp_path / "r.jsonl"), "--to-label", "1"]
+    assert main([*words, "--report", str(page)]) == 0
+    first = {"s0": 0, "s1": 1, "s2": 2, "row 4": 3}[drawn]
+    assert rows_carried(page.read_text("utf-8")) == [
+        first,
+        *(place for place in (3, 1, 2, 0) if place != first),
+    ]
+
+
+def rows_carried(page: str) -> list[int]:
+    """The indices of the rows whose details a page carries, in their order."""
     packed = re.search(r'<script type="text/plain" id="details">(.*?)</script>', page)
     assert packed is not None
     lines = decompress(b64decode(packed[1])).decode().splitlines()
-    assert [json.loads(line)["index"] for line in lines] == [3, 1, 2, 0]
+    return [json.loads(line)["index"] for line in lines]
 
 
 def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:

@@ -219,6 +219,13 @@ def test_documents_of_which_only_ids_were_recorded_are_no_contexts() -> None:
     assert "2 documents" in notes.doubts["not_recorded"]
 
 
+def test_the_trace_that_ended_first_comes_first() -> None:
+    """A later one may go on with it."""
+    later, earlier = openinference("a", start=1000), openinference("b")
+    read = samples_from_spans([otlp(span) for span in (*later, *earlier)])
+    assert [sample.id for sample in read] == ["b" * 32, "a" * 32]
+
+
 def test_any_order_and_interleaved_traces_give_the_same_samples() -> None:
     """Spans of three traces, each a value of its own, one of them twice."""
     runs = [
