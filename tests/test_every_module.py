@@ -1,6 +1,6 @@
 """Every module of the core and the adapters can be imported on the Python that runs the tests.
 
-``.ci/imports`` runs this on each supported Python.
+``.ci/matrix`` imports those of the wheels, with the lowest and the newest releases.
 """
 
 from importlib import import_module

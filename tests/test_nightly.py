@@ -44,9 +44,9 @@ PYTHON = r"""#!/usr/bin/env bash
 if [ "$1" = "$MISSING" ]; then exit 1; fi
 printf 'python%s\n' "$1"
 """
-ADAPTERS = r"""#!/usr/bin/env bash
-printf 'adapters %s\n' "$*" >>"$CALLS"
-[[ "adapters $*" != "$FAULT"* ]]
+MATRIX = r"""#!/usr/bin/env bash
+printf 'matrix %s\n' "$*" >>"$CALLS"
+[[ "matrix $*" != "$FAULT" ]]
 """
 PROJECT = """[tool.uv]
 constraint-dependencies = [
@@ -62,7 +62,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(SCRIPTS, folder / ".ci")
     (folder / "pyproject.toml").write_text(PROJECT)
     write_script(folder / ".ci" / "python", PYTHON)
-    write_script(folder / ".ci" / "adapters", ADAPTERS)
+    write_script(folder / ".ci" / "matrix", MATRIX)
     for name, text in {
         "uv": UV,
         "npm": NPM,
@@ -121,9 +121,12 @@ ALL = {
     "3.13": "all tests on Python 3.13",
     "resolution": "installing the newest releases",
     "newest": "all tests with the newest releases",
-    "adapters": "the adapters with the oldest and newest frameworks",
+    "wheels": "wheels with the lowest and the newest releases",
+    "lowest adapters": "all tests of the adapters with the lowest releases",
+    "newest adapters": "all tests of the adapters with the newest releases",
     "laws": "the laws on ten times as many examples",
 }
+AFTER_THE_NEWEST = ["wheels", "lowest adapters", "newest adapters", "laws"]
 
 
 def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
@@ -132,12 +135,14 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
     code, outcomes, calls = run_nightly(checkout)
     assert outcomes == [f"passed  {name}" for name in ALL.values()]
     assert code == 0
-    assert [call for call in calls if "pytest" in call or "adapters" in call] == [
+    assert [call for call in calls if "pytest" in call or "matrix" in call] == [
         "python3.11 checkout: run pytest -m ",
         "python3.12 checkout: run pytest -m ",
         "python3.13 checkout: run pytest -m ",
         "python3.13 newest: run pytest -m ",
-        "adapters all -m ",
+        "matrix ",
+        "matrix tests lowest -m ",
+        "matrix tests newest -m ",
         (
             "python3.13 checkout: run pytest -m hypothesis --hypothesis-profile=deep"
             " --timeout=3000"
@@ -153,7 +158,9 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
         ({"FAULT": "python3.12 checkout: run python"}, "3.12"),
         ({"FAULT": "python3.13 newest: run pytest"}, "newest"),
         ({"FAULT": "python3.13 checkout: run pytest -m hypothesis"}, "laws"),
-        ({"FAULT": "adapters"}, "adapters"),
+        ({"FAULT": "matrix "}, "wheels"),
+        ({"FAULT": "matrix tests lowest -m "}, "lowest adapters"),
+        ({"FAULT": "matrix tests newest -m "}, "newest adapters"),
         ({"SKIPS": "python3.11 checkout:"}, "3.11"),
         ({"SKIPS": "python3.13 newest:"}, "newest"),
     ],
@@ -191,8 +198,7 @@ def test_newest_releases_that_cannot_be_installed_fail_the_night(
     code, outcomes, _ = run_nightly(checkout, FAULT=fault)
     assert outcomes[3:] == [
         "FAILED  installing the newest releases",
-        f"passed  {ALL['adapters']}",
-        f"passed  {ALL['laws']}",
+        *(f"passed  {ALL[key]}" for key in AFTER_THE_NEWEST),
     ]
     assert code == 1
 
@@ -206,8 +212,7 @@ def test_upper_bounds_that_are_written_in_another_way_fail_the_night(
     code, outcomes, _ = run_nightly(checkout)
     assert outcomes[3:] == [
         "FAILED  installing the newest releases",
-        f"passed  {ALL['adapters']}",
-        f"passed  {ALL['laws']}",
+        *(f"passed  {ALL[key]}" for key in AFTER_THE_NEWEST),
     ]
     assert code == 1
 
