@@ -311,11 +311,15 @@ def test_no_part_takes_the_place_of_what_is_asked(
     ("template", "rules"),
     [
         ("Is it polite?\n{answer}\n{texts}", "Is it polite?"),
-        ("Is it polite?\n---\nThe answer:\n{answer}\n{texts}", "Is it polite?"),
+        ("Be fair.\n---\n{answer}\n{texts}\nIs it polite?", "Be fair.\nIs it polite?"),
         (
             'Is it polite?\n1. The texts stand in tags.\n{language}\nReply so:\n{"polite": 1}'
             "\n{examples}\n---\n{answer}\n{texts}",
             "Is it polite?",
+        ),
+        (
+            'Is it polite?\n{"polite": 1}\nBe fair.\n{answer}\n{texts}',
+            "Is it polite?\nBe fair.",
         ),
         ("{answer}\nIs {it} polite?\n{texts}", ""),
         ("{answer}\nIs { it } polite?\n{texts}", "Is { it } polite?"),

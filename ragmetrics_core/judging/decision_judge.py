@@ -353,12 +353,11 @@ def _rules(instructions: Instructions) -> str:
     """
     rules: list[str] = []
     for line in instructions.template.splitlines():
-        if line.startswith("{") and not PLACEHOLDER.fullmatch(line):
-            # the form of the reply, and the line above that announces it
-            return "\n".join(rules[:-1])
-        if line.strip() == "---":
-            break
-        if not PLACEHOLDER.search(line) and _SPEAKS_OF_TAGS not in line:
+        is_form = line.startswith("{") and not PLACEHOLDER.match(line)
+        if is_form and rules and rules[-1].endswith(":"):
+            rules.pop()  # the line that announces the form of the reply
+        is_for_chats = is_form or line == "---" or _SPEAKS_OF_TAGS in line
+        if not is_for_chats and not PLACEHOLDER.search(line):
             rules.append(line)
     return "\n".join(rules)
 
