@@ -16,6 +16,7 @@ from ragmetrics_core.data import RagMetricsError, RowError
 GOOD = {"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}
 FILES = {
     "good.jsonl": json.dumps(GOOD),
+    "declines.jsonl": json.dumps({**GOOD, "answer": "I do not know."}),
     "german.jsonl": json.dumps({"frage": "Wer?", "antwort": "Anna."}),
     "no_contexts.csv": "question,answer,chunks_found\nWho?,Anna.,Anna lit it.",
     "joined.csv": "question,answer,contexts\nWho?,Anna.,Anna lit it.|Rain fell.",
@@ -145,6 +146,15 @@ def test_a_command_says_what_to_type(
         assert part.replace("PORT", port) in message
     assert "Traceback" not in message
     assert "HTTP 500" not in message
+
+
+def test_no_column_is_asked_for_where_none_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", "declines.jsonl", "--metrics", "adherence"]) == 2
+    message = capsys.readouterr().err
+    assert "the answer declines" in message
+    assert "-column" not in message
 
 
 CALLS: dict[str, tuple[Any, list[str]]] = {
