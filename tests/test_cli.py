@@ -207,6 +207,11 @@ def test_nothing_scored(
     shown = capsys.readouterr()
     assert "1 result failed: " in shown.out
     assert shown.err.endswith("ragmetrics: nothing was scored\n")
+    too_short = f"evaluate {name} {judge} --metrics recall --deadline 0.000001"
+    assert run(too_short) == 1
+    assert run(f"{too_short} --fail-under recall=0") == 3
+    reason = "ragmetrics: nothing was scored: the deadline of 1e-06 s was reached"
+    assert capsys.readouterr().err.startswith(reason)
 
 
 def test_a_judge_that_cannot_be_used(

@@ -371,7 +371,7 @@ def _exit_code(run: Run, summary: Summary, decisions: Sequence[Decision]) -> int
     """Return the exit code of the run and its gates."""
     if run.interrupted:
         return _INTERRUPTED
-    if not _was_judged(summary):
+    if not _was_judged(summary) and not run.stopped:
         return BAD_INPUT
     return shared.exit_code_of_run(summary, decisions)
 
@@ -392,6 +392,9 @@ def _say_why_nothing_was_scored(
     """
     if measured.run.interrupted:
         sentence = "ragmetrics: interrupted; what was done is counted above"
+        print(sentence, file=sys.stderr)
+    elif not _was_judged(summary) and measured.run.stopped:
+        sentence = f"ragmetrics: nothing was scored: {measured.run.stopped}"
         print(sentence, file=sys.stderr)
     elif not _was_judged(summary):
         plan.source.say_why_idle(measured.reasons)
