@@ -5,21 +5,17 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
-import pickle
 import pkgutil
 import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 import ragmetrics_core
 import ragmetrics_core.testing
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.metrics.registry import NAMED_METRICS
 
 HEAVY = {
@@ -209,79 +205,6 @@ def test_each_metric_has_the_name_under_which_it_is_found() -> None:
     names = {name: metric().name for name, metric in NAMED_METRICS.items()}
     assert len(names) == 8
     assert all(name == found for name, found in names.items())
-
-
-def test_patterns_are_compiled_at_their_first_use() -> None:
-    """There are hundreds; compiling them took half of an adapter's own import."""
-    compiled_at_import = [
-        f"{file.name}:{call.lineno}"
-        for file in sorted(SOURCE.parent.rglob("*.py"))
-        for call in _calls_outside_functions(ast.parse(file.read_text("utf-8")))
-        if ast.unparse(call.func) == "re.compile"
-    ]
-    assert compiled_at_import == []
-
-
-def _calls_outside_functions(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls that importing a module makes."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            continue
-        if isinstance(child, ast.Call):
-            yield child
-        yield from _calls_outside_functions(child)
-
-
-def test_every_pattern_can_be_compiled() -> None:
-    """A mistake in one would show at its first use only."""
-    code = """
-import pkgutil, re
-from importlib import import_module
-import ragmetrics_core
-from ragmetrics_core.data import lazy_patterns
-lazy_patterns.lazy_pattern = re.compile
-for module in pkgutil.walk_packages(ragmetrics_core.__path__, "ragmetrics_core."):
-    import_module(module.name)
-print("all")
-"""
-    assert fresh(code) == "all\n"
-
-
-def test_a_pattern_is_searched_copied_and_refused_as_if_it_had_been_compiled() -> None:
-    year = lazy_pattern(r"1[89]\d\d")
-    assert [match[0] for match in year.finditer("1874, 1923 and 2001")] == [
-        "1874",
-        "1923",
-    ]
-    assert year.pattern == r"1[89]\d\d"
-    assert deepcopy(year).search("1923")
-    not_used_yet = lazy_pattern(r"\d")
-    for pattern in (year, not_used_yet):
-        assert pickle.loads(pickle.dumps(pattern)).search("1923")
-    assert lazy_pattern(rb"[a-z]", re.IGNORECASE).findall(b"A1") == [b"A"]
-    with pytest.raises(re.error, match="unterminated"):
-        lazy_pattern("[").search("")
-    with pytest.raises(AttributeError):
-        year.nothing  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
-
-
-def test_models_are_built_at_their_first_use_in_any_thread() -> None:
-    code = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-from ragmetrics_core import Sample, Scored
-from ragmetrics_core.data import SampleResult
-sys.setswitchinterval(1e-6)
-start = Barrier(8)
-def used(_):
-    start.wait()
-    row = SampleResult(index=0, sample=Sample(contexts=["a"], facts=["f"]), results={})
-    return row.model_dump_json(), Scored(metric="m", reason="", value=0.5).value
-with ThreadPoolExecutor(8) as pool:
-    print(len(set(pool.map(used, range(8)))))
-"""
-    assert fresh(code) == "1\n"
 
 
 def test_the_command_line_loads_no_model_client() -> None:

@@ -27,7 +27,6 @@ from ragmetrics_core.capture.structures import (
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
 from ragmetrics_core.data import Context, PassageNote
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import without_reasoning
 
 # How much a reply looks like a final answer.
@@ -81,11 +80,11 @@ _VERDICTS = frozenset(
     }
 )
 # what numbers or names a line of a list: "2. ", "- ", "Sub-question 2: "
-_NUMBER = lazy_pattern(
+_NUMBER = re.compile(
     r"^\W*(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W*?\s",
     re.IGNORECASE,
 )
-_LABEL_ALONE = lazy_pattern(r"\W*\w+(?:\W+\w+)?\W*")
+_LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
 _LONGEST_FRAME = 32  # letters around the answer of an engine
 

@@ -21,7 +21,6 @@ from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
 from ragmetrics_core.data.citations import read_citations
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import cites_otherwise, marks_in, may_cite
 from ragmetrics_core.data.sentences import split_sentences
 
@@ -33,18 +32,18 @@ CHANGED = "the answer was changed after the model had written it"
 
 # what numbers a context on its line: "[1]", "1.", "Document[1]:", 'id="a-7"'
 _LABELS = (
-    lazy_pattern(r"\[(?:Source|Document|Doc)?\s?#?(\w{1,20})\]\W{0,4}", re.IGNORECASE),
-    lazy_pattern(r"(?:Source|Document)\s?[\[#]?(\d{1,3})\b\W{0,6}", re.IGNORECASE),
-    lazy_pattern(r"(\d{1,3})[.):]\s{0,4}"),
-    lazy_pattern(
+    re.compile(r"\[(?:Source|Document|Doc)?\s?#?(\w{1,20})\]\W{0,4}", re.IGNORECASE),
+    re.compile(r"(?:Source|Document)\s?[\[#]?(\d{1,3})\b\W{0,6}", re.IGNORECASE),
+    re.compile(r"(\d{1,3})[.):]\s{0,4}"),
+    re.compile(
         r"<\w+ (?:id|index)=[\"']?([\w.-]{1,40})[\"']?\s?>\s{0,4}", re.IGNORECASE
     ),
 )
 _BEFORE_LABEL = " \t\r\"'>*#-"
-_CITING_FIELD = lazy_pattern(
+_CITING_FIELD = re.compile(
     r"citation|cited|source|reference|document|context|chunk|passage", re.IGNORECASE
 )
-_PLAIN_NUMBER = lazy_pattern(r"\d{1,3}")
+_PLAIN_NUMBER = re.compile(r"\d{1,3}")
 
 
 @dataclass(frozen=True, slots=True)

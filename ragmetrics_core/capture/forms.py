@@ -6,14 +6,13 @@ and "It's old" differ, and ``{"text": "caf\u00e9 &amp; bar"}`` holds "Café & ba
 """
 
 import html
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from threading import Lock
-
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 SHORTEST = 16  # letters of a text that stands nowhere by chance
 
@@ -24,10 +23,10 @@ _ESCAPE = (
     rf"\\+(?:{_SURROGATES}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|x[0-9a-fA-F]{{2}}"
     r"|[abfnrtv])"
 )
-_TOKEN = lazy_pattern(rf"{_ENTITY}|{_ESCAPE}|{_WORD}")
-_PLAIN_WORD = lazy_pattern(r"[0-9A-Za-z]+")
-_NO_WORD = lazy_pattern(r"[^0-9A-Za-z]+")
-_HEXADECIMAL = lazy_pattern(r"[0-9a-fA-F]{2,8}")
+_TOKEN = re.compile(rf"{_ENTITY}|{_ESCAPE}|{_WORD}")
+_PLAIN_WORD = re.compile(r"[0-9A-Za-z]+")
+_NO_WORD = re.compile(r"[^0-9A-Za-z]+")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{2,8}")
 
 # Letters of scripts that put no space between words: each may begin a word. From Thai
 # on, without Georgian, Hangul and Ethiopic, which have spaces.
@@ -234,16 +233,16 @@ def _stands_alone(letter: str) -> bool:
 
 
 _LINE_BREAK = r"(?:\n|\\+[nrt]|\t)"
-_BEFORE_ENTRY = lazy_pattern(
+_BEFORE_ENTRY = re.compile(
     rf"(?:\A|{_LINE_BREAK}|[\"'“”„«»‘’`|:\[({{<>•*#=–—-])\s*"
     r"(?:\(?\d{1,3}[.)]\s*)?[$€£¥]?\Z"
 )
-_AFTER_ENTRY = lazy_pattern(
+_AFTER_ENTRY = re.compile(
     rf"\s*[%€$£¥]?[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])"
 )
 _DOTS = r"(?:\.{3}|…)"
-_BEFORE_CUT = lazy_pattern(rf"{_DOTS}[\])]?\s*\Z")
-_AFTER_CUT = lazy_pattern(rf"[^\w\n]{{0,4}}{_DOTS}")
+_BEFORE_CUT = re.compile(rf"{_DOTS}[\])]?\s*\Z")
+_AFTER_CUT = re.compile(rf"[^\w\n]{{0,4}}{_DOTS}")
 _LONGEST_SIGNS = 12
 
 

@@ -19,13 +19,12 @@ from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Turn
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 HISTORY_KEYS = ("chat_history", "history", "conversation_history")
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_CHARACTERS_AROUND = 24
-_ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
+_ROLE_OF_LINE = re.compile(r"^(user|assistant): ", re.MULTILINE)
 
 # fields of what was said; the prompts of many steps hold them as well
 _QUESTIONS = USERS | {"input", "query", "question"}

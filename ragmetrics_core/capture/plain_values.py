@@ -13,7 +13,6 @@ from typing import Any
 from ragmetrics_core.capture.structures import ANSWER_KEYS, compact, find_instances
 from ragmetrics_core.capture.tree import Answer, Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, follow_path
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Source = str | Callable[[Any], Any]
 QUESTION_KEYS = (
@@ -29,7 +28,7 @@ QUESTION_KEYS = (
 _GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
 _DEPTH = 4  # mappings inside of each other in which a question is looked for
 # names under which an application hands in what was said, or what it remembers
-_HISTORY_LIKE_NAME = lazy_pattern(
+_HISTORY_LIKE_NAME = re.compile(
     r"histor|memor|conversation|dialog|transcript|messages\Z", re.IGNORECASE
 )
 # who speaks, as roles and in transcripts
@@ -38,7 +37,7 @@ ASSISTANTS = frozenset(
 )
 USERS = frozenset(["customer", "human", "humanmessage", "q", "user", "you"])
 # what str() makes of an object, such as a stream that was not read
-_OBJECT_AS_TEXT = lazy_pattern(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
+_OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from pydantic import BaseModel
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.structures import compact, find_instances
 from ragmetrics_core.capture.tree import CitedSource, Document, Message, Node
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.number_values import is_number
 
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
@@ -73,18 +72,18 @@ _FIELDS_PASSED_OVER = (
     *("tools", "tool_choice", "usage_metadata", "token_usage", "logprobs"),
 )
 # types of blocks, and names of fields, that tell of a search
-_TELLS_OF_SEARCH = lazy_pattern(
+_TELLS_OF_SEARCH = re.compile(
     r"search|fetch|retriev|grounding|reference|citation|execut|interpreter|mcp"
     r"|url_context|annotations|_tool_(?:result|use)\Z",
     re.IGNORECASE,
 )
 # searches for tools, and files that the model made
-_NO_SEARCH = lazy_pattern(
+_NO_SEARCH = re.compile(
     r"tool_search|mcp_list_tools|container_file_citation|file_path|citation_metadata"
 )
 _TOOLS_OF_APPLICATION = ("function", "custom")  # of a request to OpenAI
 # models that search by themselves, by their names
-_SEARCHING_MODEL = lazy_pattern(
+_SEARCHING_MODEL = re.compile(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
 _DEEPEST = 12

@@ -23,19 +23,18 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import as_one_line, parse_json
 from ragmetrics_core.capture.tree import FLOW, Message, Node, Tree
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (Doubt("history_unread"),)
 # who speaks: at the head of a line, or in a list of roles or messages
 _MESSAGES = ("HumanMessage(", "AIMessage(")
-_USER = lazy_pattern(
+_USER = re.compile(
     rf"^\W{{0,3}}(?:{'|'.join(sorted(USERS))})\W{{0,3}}:"
     r"|[\"'](?:human|user)[\"':]",
     re.MULTILINE | re.IGNORECASE,
 )
-_ASSISTANT = lazy_pattern(
+_ASSISTANT = re.compile(
     rf"^\W{{0,3}}(?:{'|'.join(sorted(ASSISTANTS))})\W{{0,3}}:[^\S\n]*\S"
     r"|[\"'](?:ai|assistant|bot|chatbot)[\"':]",
     re.MULTILINE | re.IGNORECASE,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragmetrics_core.capture.tree import Node
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import text_of_content
 
 # parameters that name what a provider keeps: earlier turns, or texts that it inserts
@@ -31,7 +30,7 @@ _FURTHER_PARAMETERS = "extra_body"
 # Gemini's tool that reads pages, in its two spellings
 _PAGE_READERS = ("url_context", "urlContext")
 # a block that shows no plain text, by its type or, without a type, by its one field
-_NOT_PLAIN_TEXT = lazy_pattern(
+_NOT_PLAIN_TEXT = re.compile(
     r"(?:input_|base64_)?(?:image|audio|video)(?:_url)?|(?:input_)?file(?:_?data)?"
     r"|document(?:_url)?|container_upload|inline_?data|base64_data|media|blob|uri|binary"
     r"|text_plain|search_result",

@@ -17,9 +17,8 @@ from typing import Any, NoReturn, get_args
 from pydantic.fields import FieldInfo
 
 from ragmetrics_core.data import SettingError, Settings, did_you_mean
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_INVALID_CHOICE = lazy_pattern(
+_INVALID_CHOICE = re.compile(
     r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL
 )
 _TABLES = tomllib.loads(

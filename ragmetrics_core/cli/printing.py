@@ -1,6 +1,7 @@
 """Prints lines of text, and the first screen of a run in colour."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterable
@@ -8,7 +9,6 @@ from pathlib import Path
 
 from ragmetrics_core.cli.run_folders import FOLDER
 from ragmetrics_core.data.display import as_line, is_terminal
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.glance import Glance
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.screen import reason_lines
@@ -16,12 +16,12 @@ from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import footnotes, text_grid
 
 _RED, _GREEN, _BLUE, _BOLD, _PLAIN = (f"\x1b[{n}m" for n in (31, 32, 36, 1, 0))
-_BAR = lazy_pattern(r"(?<= )#+(?=-* )")
-_FAULT = lazy_pattern(r"^(  row \d+ +x  )(.{17})")
-_NOT_PASSED = lazy_pattern(
+_BAR = re.compile(r"(?<= )#+(?=-* )")
+_FAULT = re.compile(r"^(  row \d+ +x  )(.{17})")
+_NOT_PASSED = re.compile(
     r"^(failed|undecided):|gates? (?:failed|is undecided)|, \d+ (?:failed|undecided)"
 )
-_PASSED = lazy_pattern(r"^passed:|gates? passed")
+_PASSED = re.compile(r"^passed:|gates? passed")
 
 
 def show(*lines: str) -> None:

@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import PrivateRepr, check_number
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.replies import (
     Asked,
     Mode,
@@ -37,7 +36,7 @@ Texts = str | tuple[str, ...] | None
 _SHORTEST_CUT_TEXT, _CHARACTERS_OF_OVERLAP = 1_000, 200
 _FARTHEST_SPACE = 80  # characters from where a text is cut to a space
 
-PLACEHOLDER = lazy_pattern(
+PLACEHOLDER = re.compile(
     r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}",
     re.M,
 )

@@ -15,7 +15,6 @@ from ragmetrics_core.data.blank import is_present, is_word_for_nothing
 from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
 from ragmetrics_core.data.number_values import (
     is_number,
@@ -60,18 +59,18 @@ _METADATA_KEYS = (
 # A string, and the mark with which another one begins after it. One that is not closed
 # goes on to the end of the text, so that no character is looked at for each mark before
 # it.
-_STRING = lazy_pattern(
+_STRING = re.compile(
     r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""",
     re.DOTALL,
 )
 # How a list of texts or objects begins: in brackets, in smart quotes, as an array of
 # Postgres or numpy, as a tuple of texts, or as JSON that stands in JSON as a text.
-_LIST_BEGINS = lazy_pattern(
+_LIST_BEGINS = re.compile(
     r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
-_NAME = lazy_pattern(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
+_NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
 _FIELDS_OF_SEVERAL_TEXTS = (

@@ -14,7 +14,6 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.frozen import Frozen, Text
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import (
     Span,
     blank,
@@ -49,9 +48,9 @@ _NO_LABELS = (
     " a number or a name to be cited"
 )
 _NOT_JOINED = "the column citations must give for each number the id of one context"
-_NUMBER = lazy_pattern("[0-9]{1,3}")
+_NUMBER = re.compile("[0-9]{1,3}")
 # What a chunk begins with where the prompt numbered it: "Source 1:", "[1]".
-_NUMBER_OF_TEXT = lazy_pattern(
+_NUMBER_OF_TEXT = re.compile(
     r"\s*(?:\[(?P<bracket>[0-9]{1,3})\]"
     r"|\[?(?:source|document|doc|passage|context|chunk)\s*[#\[]?(?P<word>[0-9]{1,3})\]?"
     r"\s*[:)(\n])",
@@ -59,8 +58,8 @@ _NUMBER_OF_TEXT = lazy_pattern(
 )
 # Marks side by side, with brackets or asterisks around them.
 _MARKS = r"\[[ \t]?[0-9][0-9,\- \t–]*\](?:[ \t,;]*\[[ \t]?[0-9][0-9,\- \t–]*\])*"
-_WITH_SIGNS_AROUND = lazy_pattern(rf"\((?:see )?{_MARKS}\)|\*\*{_MARKS}\*\*|{_MARKS}")
-_BLANKS_BEFORE_SIGN = lazy_pattern(r"[ \t]+(?=[.,;:!?…。！？])")
+_WITH_SIGNS_AROUND = re.compile(rf"\((?:see )?{_MARKS}\)|\*\*{_MARKS}\*\*|{_MARKS}")
+_BLANKS_BEFORE_SIGN = re.compile(r"[ \t]+(?=[.,;:!?…。！？])")
 
 
 class Citation(Frozen):

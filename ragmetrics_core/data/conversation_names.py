@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.cells import data_in
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.nearest import plain_name
 
 # The first name that a sample has counts. A session comes last: at LangSmith it is the
@@ -35,7 +34,7 @@ CONVERSATION_NAMES = (*dict.fromkeys(_USUAL_NAME_BY_END.values()), _WHOLE_NAME)
 
 _DEEPEST = 4  # objects in objects
 # Texts without these words hold no name, so they need not be read.
-_MAY_HOLD_NAME = lazy_pattern("conversation|thread|chat|dialog|session", re.IGNORECASE)
+_MAY_HOLD_NAME = re.compile("conversation|thread|chat|dialog|session", re.IGNORECASE)
 
 
 class NamedConversation(NamedTuple):

@@ -16,14 +16,13 @@ from typing import NamedTuple, TextIO
 
 from ragmetrics_core.data import USUAL_NAMES, find_repeated_names, open_text, plain_name
 from ragmetrics_core.data.errors import InputError, RowError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _KNOWN_COLUMNS = {
     plain_name(name) for name in chain.from_iterable(USUAL_NAMES.values())
 }
 # of numpy, pandas, databases, Excel
 _MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))
-_SEPARATOR_LINE = lazy_pattern(r"sep=(.)", re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Some programs write a second one, behind that which names the encoding.
 _BYTE_ORDER_MARK = "\ufeff"
 

@@ -11,18 +11,17 @@ from html import escape
 
 from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.frozen import replace_surrogates
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # Characters that a terminal obeys: control characters, except line ends and tabs,
 # separators of lines and paragraphs, and marks of the direction of writing.
-_OBEYED = lazy_pattern(
+_OBEYED = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
     "\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
 )
 # What Markdown and the HTML in it read. A "_" within a word marks nothing.
-_MARKUP = lazy_pattern(r"[\\`*{}\[\]<>|~&$!^]|(?<![^\W_])_|_(?![^\W_])")
+_MARKUP = re.compile(r"[\\`*{}\[\]<>|~&$!^]|(?<![^\W_])_|_(?![^\W_])")
 # What becomes a mention, a reference or a link by itself: @name, #12, http://, www.
-_LINKED = lazy_pattern(r"[@#]|(?<=:)/|\bwww(?=\.)", re.IGNORECASE)
+_LINKED = re.compile(r"[@#]|(?<=:)/|\bwww(?=\.)", re.IGNORECASE)
 _ZERO_WIDTH_SPACE = "&#8203;"
 _LONGEST_FOREIGN = 200
 _LONGEST = 2000

@@ -5,10 +5,9 @@ A memory that is read after a turn holds that turn, too: its question and its an
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from unicodedata import normalize
-
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 if TYPE_CHECKING:  # a sample asks here which turns are earlier ones
     from collections.abc import Sequence
@@ -20,8 +19,8 @@ if TYPE_CHECKING:  # a sample asks here which turns are earlier ones
 _FEWEST_LETTERS = 20
 _FEWEST_LETTERS_OF_LAST = 4  # of the same in the last reply
 _FEWEST_LETTERS_OF_QUESTION = 15
-_MARK = lazy_pattern(r"\[[^\[\]\n]{1,60}\]|【[^【】\n]{1,60}】")
-_SPEAKER = lazy_pattern(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
+_MARK = re.compile(r"\[[^\[\]\n]{1,60}\]|【[^【】\n]{1,60}】")
+_SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
 
 
 def before_this_turn(

@@ -3,16 +3,12 @@
 Its models are immutable, strict about unknown fields, and silent about texts.
 """
 
-from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from inspect import Parameter, Signature, signature
 from math import isfinite
-from threading import RLock
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
 
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
@@ -55,105 +51,16 @@ def redact(name: str | None, value: object) -> object:
     return value
 
 
-_building_lock = RLock()
-
-
-def _types_of_fields(model_class: type[BaseModel]) -> dict[str, Any]:
-    """Return the types of a class's fields, without validators.
-
-    {} if a type is not known at run time, because only checkers of types import it.
-    """
-    try:
-        return get_type_hints(model_class)
-    except NameError:
-        return {}
-
-
-class _SignatureOfFields:
-    """The signature of a class of models: a keyword for each field.
-
-    Editors, notebooks and ``help`` show it, also before pydantic has built the class.
-    """
-
-    def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
-        """Return the signature of a class of models: how an object of it is made.
-
-        For a model with the fields ``name: str`` and ``k: int = 5`` it is
-        ``(*, name: str, k: int = 5)``. An ``__init__`` that names its parameters wins.
-        Python calls this for ``Model.__signature__``, with the class as ``owner``.
-        """
-        if instance is not None:  # this is no signature for calling an object
-            raise AttributeError("__signature__")
-        signature_of_init = signature(owner.__init__)
-        self_parameter, *parameters = signature_of_init.parameters.values()
-        del self_parameter  # nobody gives it
-        if any(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters):
-            return signature_of_init.replace(parameters=parameters)
-        types = _types_of_fields(owner)
-        return Signature(
-            [
-                Parameter(
-                    name,
-                    Parameter.KEYWORD_ONLY,
-                    default=_default_shown(field),
-                    annotation=types.get(name, field.annotation),
-                )
-                for name, field in owner.model_fields.items()
-            ]
-        )
-
-
-def _default_shown(field: FieldInfo) -> object:
-    """Return the default of a field as a signature shows it.
-
-    Returns ``...`` for a default that is made anew for each object.
-    """
-    if field.is_required():
-        return Parameter.empty
-    return ... if field.default_factory is not None else field.default
-
-
 class Frozen(BaseModel):
     """Immutable data; unknown fields are errors.
 
     Fields with texts of samples or replies are ``repr=False``.
     """
 
-    # Validators are built at the first use of each class: those of all would double the
-    # time that importing takes.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
-    )
-
-    __signature__ = _SignatureOfFields()
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def __str__(self) -> str:
         return repr(self)
-
-    @classmethod
-    def model_rebuild(
-        cls,
-        *,
-        force: bool = False,
-        raise_errors: bool = True,
-        _parent_namespace_depth: int = 2,
-        _types_namespace: Mapping[str, Any] | None = None,
-    ) -> bool | None:
-        """Build the validator, at the first use of the class.
-
-        One thread at a time, as pydantic does from 2.14 on.
-        """
-        with _building_lock:
-            is_built = super().model_rebuild(
-                force=force,
-                raise_errors=raise_errors,
-                # this function is one more between the caller and pydantic
-                _parent_namespace_depth=_parent_namespace_depth + 1,
-                _types_namespace=_types_namespace,
-            )
-        if "__signature__" in vars(cls):  # pydantic's, which names our validators
-            cls.__signature__ = Frozen.__dict__["__signature__"]
-        return is_built
 
 
 class Settings(Frozen):

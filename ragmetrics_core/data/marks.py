@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
-
 Span = tuple[int, int]
 """Where a part of a text begins, and the place behind its last sign."""
 
@@ -17,27 +15,27 @@ WIDEST_RANGE = 100
 """Most numbers that a range such as ``[1-3]`` may span; a wider one is not read."""
 
 _NUMBERS = r"[0-9]{1,3}(?:[ \t]?[-–][ \t]?[0-9]{1,3})?"
-_MARK = lazy_pattern(rf"\[[ \t]?{_NUMBERS}(?:[ \t]?,[ \t]?{_NUMBERS})*[ \t]?\]")
-_CODE = lazy_pattern(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
+_MARK = re.compile(rf"\[[ \t]?{_NUMBERS}(?:[ \t]?,[ \t]?{_NUMBERS})*[ \t]?\]")
+_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
 # "<think>…</think>"; all before a "</think>" whose beginning the prompt wrote. A tag in
 # backticks is only spoken of.
 _TAG = "(?:think|thinking|thought|reasoning)"
-_REASONING = lazy_pattern(
+_REASONING = re.compile(
     r"(?<!`)<(think|thinking|thought|reasoning)>.*?</\1>"
     rf"|\A(?:(?!<{_TAG}).)*?(?<!`)</{_TAG}>",
     re.DOTALL | re.IGNORECASE,
 )
-_NO_LINE_END = lazy_pattern(r"[^\n]")
+_NO_LINE_END = re.compile(r"[^\n]")
 # A bracket that may be an index, a list or a class of signs: "rows_of[1]",
 # "sys.argv[1]", "x = a[1]", "[0-9]+", "a[i]".
-_MAY_BE_CODE = lazy_pattern(
+_MAY_BE_CODE = re.compile(
     r"(?:[A-Za-z](?:\.|->|::|\()[A-Za-z_]\w{0,40}|_\w{0,40}|\$\w{1,40}|\b[A-Za-z]"
     r"|=[ \t]?\w{0,40}|\w\([^()\s]{0,40}\))\[[ \t]?[0-9]|[0-9][ \t]?\][ \t]?[=+*{]"
 )
-_BEHIND_A_WORD = lazy_pattern(r"\w\[[ \t]?[0-9]")
+_BEHIND_A_WORD = re.compile(r"\w\[[ \t]?[0-9]")
 # A mark at the beginning of a line, behind a colon, or under a heading: it may belong
 # to what follows, or be an entry in a list of sources.
-_MAY_LIST_SOURCES = lazy_pattern(
+_MAY_LIST_SOURCES = re.compile(
     r"^[^\w\n\[]*(?:\d{1,2}[.)])?[ \t]*\[[ \t]?[0-9]|[:：][ \t*_]*\[[ \t]?[0-9]"
     r"|^[^\w\n]*(?:sources?|references?|citations?|bibliography|footnotes?|quellen|literatur"
     r"|fuentes|referencias|références|fontes|来源|参考文献|出典)[^\w\n\[]*(?:\[|$)",
@@ -47,7 +45,7 @@ _SOURCE = (
     r"(?:sources?|documents?|docs?|passages?|contexts?|chunks?|citations?|references?"
     r"|refs?|snippets?|excerpts?|dokumente?|quellen?|fuentes?|documentos?|来源|文档|出典)"
 )
-_OTHER_NOTATION = lazy_pattern(
+_OTHER_NOTATION = re.compile(
     # any other bracket, and one that was cut off
     r"\[(?!sic\]|\.\.\.\]|…\]|[ x]?\])|[【［〔〖⟦「『][^】］〕〗⟧」』]{0,80}\d"
     r"|[({<⟨〈《（][ \t]*(?:see |cf\.? |siehe )?(?:\d{1,3}|[a-h])[ \t]*[])}>⟩〉》）]"

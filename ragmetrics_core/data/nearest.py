@@ -3,6 +3,7 @@
 A clear name is found. Any other is refused, with the nearest name there is.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,10 +12,9 @@ from importlib.resources import files
 
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # What no name of a column holds, and many a sentence does.
-_SENTENCE = lazy_pattern(r"[?!;,]|\.(?:\s|$)")
+_SENTENCE = re.compile(r"[?!;,]|\.(?:\s|$)")
 # Characters and words of a name; a longer one may be a text of a sample.
 _LONGEST_NAME = 40
 _MOST_WORDS = 4

@@ -8,7 +8,6 @@ import re
 
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.frozen import none_if_blank
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.sample import CaptureNotes, Sample
 
 REASONING = "reasoning"
@@ -20,13 +19,13 @@ _NOTE = (
 )
 _TAG = "(?:think|thinking|thought|reasoning)"
 # The prompt of some models writes the opening tag: then the closing one stands alone.
-_TAGS = lazy_pattern(
+_TAGS = re.compile(
     rf"^[ \t]*(?P<opening>[<\[]{_TAG}[>\]])"
     rf"|(?P<lone>(?:\n[<\[]/{_TAG}[>\]]|(?<!`)[<\[]/{_TAG}[>\]](?=[ \t]*\n)))"
     rf"|(?P<closing>(?<!`)[<\[]/{_TAG}[>\]])",
     re.IGNORECASE | re.MULTILINE,
 )
-_BLANKS = lazy_pattern(r"\s*")
+_BLANKS = re.compile(r"\s*")
 
 
 def leave_out_reasoning(sample: Sample) -> Sample:

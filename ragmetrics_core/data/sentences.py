@@ -8,70 +8,68 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
-
 LONGEST_SENTENCE = 1000
 """Most characters of a sentence; a longer one is cut at white space.
 
 So the work per sentence is bounded.
 """
 
-_BREAK = lazy_pattern(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
+_BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
 # After these a sentence goes on. The first are those that the embedded judge's weights
 # were fitted with.
-_ABBREVIATION = lazy_pattern(
+_ABBREVIATION = re.compile(
     r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Dra|vs|Inc|Ltd|Co)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
-_TITLE = lazy_pattern(
+_TITLE = re.compile(
     r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dra?|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Gen|Col|Capt|Lt|Rev|Mt"
     r"|[Vv]s|[Ff]igs?|[Cc]a)\.$|(?m:^)[ \t]*\d{1,2}\.$"
 )
 # A sentence may end in bold, or where a paragraph of HTML does.
 # "[...]" stands for words left out.
-_WHOLE_BREAK = lazy_pattern(
+_WHOLE_BREAK = re.compile(
     r"(?<![.!?…\[])[.!?…]++(?:[\"'”’)\]*_]|</?[a-z]\w{0,9}>)*+(?=\s|<|\Z)"
     r"|[。！？｡।]+[」』”]*|</(?:p|li|div|td|h[1-6])>|<br ?/?>|\n+",
     re.IGNORECASE,
 )
 # After these a sentence goes on where a number, a bracket or a small letter follows.
-_SHORTENED = lazy_pattern(
+_SHORTENED = re.compile(
     r"(?:(?m:^)|[\s(.'’])(?:al|approx|ca|cf|etc|vs|incl|esp|resp|viz|est|Inc|Ltd|Co|Corp"
     r"|Nos?|Figs?|Eqs?|Secs?|Chs?|Vols?|pp?|Arts?|Refs?|Tabs?"
     r"|Nr|Abs|Bd|Kap|aprox|págs?|núm"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$",
     re.IGNORECASE,
 )
-_GOES_ON = lazy_pattern(r"\s+[(\[]?[a-z0-9]")
+_GOES_ON = re.compile(r"\s+[(\[]?[a-z0-9]")
 # An ordinal number as German and the languages of the north write it: a number behind
 # one of these words ("am 4. Mai", "im 19. Jahrhundert", "den 2. april"), a number before
 # the name of a month that is no English word, or a king's number before a small letter
 # ("Christian IX. eröffnete").
-_ORDINAL = lazy_pattern(
+_ORDINAL = re.compile(
     r"\b(?:am|vom|zum|im|dem|der|den|des|ab|bis|seit|d\.)[ \n]\d{1,2}\.\Z",
     re.IGNORECASE,
 )
-_NUMBER_OF_A_DAY = lazy_pattern(r"(?<![\w.,])\d{1,2}\.\Z")
-_MONTH = lazy_pattern(
+_NUMBER_OF_A_DAY = re.compile(r"(?<![\w.,])\d{1,2}\.\Z")
+_MONTH = re.compile(
     r"\s+(?:Januar|Jänner|Februar|März|Mai|Juni|Juli|Oktober|Dezember"
     r"|marts|maj|oktober|mars)\b"
 )
-_NUMBER_OF_A_KING = lazy_pattern(r"\b[A-ZÄÖÜ][a-zäöüß]+ [IVX]{1,5}\.\Z")
-_SMALL_WORD = lazy_pattern(r"\s+[a-zäöüß]")
+_NUMBER_OF_A_KING = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]+ [IVX]{1,5}\.\Z")
+_SMALL_WORD = re.compile(r"\s+[a-zäöüß]")
 _LONGEST_ABBREVIATION = 12  # characters, with those around it
 _LONGEST_ORDINAL = 20  # characters, with the word before it
 
 # What a line begins with that is an item of a list, a heading, or a row of a table.
-_LIST_SIGN = lazy_pattern(r"[ \t]*(?:[-*•+>#|]|\d{1,3}[.)]\s|[A-Za-z][.)]\s)")
-_HEADING_OR_ROW = lazy_pattern(r"[#|].*|\*\*.*\*\*")
-_ENDED_LINE = lazy_pattern(r"[.!?…:;|。！？｡।][\"'”’)\]*_」』”]*\Z")
+_LIST_SIGN = re.compile(r"[ \t]*(?:[-*•+>#|]|\d{1,3}[.)]\s|[A-Za-z][.)]\s)")
+_HEADING_OR_ROW = re.compile(r"[#|].*|\*\*.*\*\*")
+_ENDED_LINE = re.compile(r"[.!?…:;|。！？｡।][\"'”’)\]*_」』”]*\Z")
 # A line that ends so is not at its end.
-_UNFINISHED = lazy_pattern(
+_UNFINISHED = re.compile(
     r"(?:,|\b(?:the|an?|of|by|in|on|at|to|for|from|with|and|or|as|is|was|are|were"
     r"|that|which|who|its|their|his|her|than))\Z",
     re.IGNORECASE,
 )
-_SMALL_LETTER = lazy_pattern(r"[ \t]*[a-zà-öø-ÿ,;)]")
+_SMALL_LETTER = re.compile(r"[ \t]*[a-zà-öø-ÿ,;)]")
 
 
 def split_sentences(text: str) -> list[str]:

@@ -21,7 +21,6 @@ from ragmetrics_core.data.display import one_line
 from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.trust import (
     TRUST_VARIABLE,
@@ -34,10 +33,10 @@ PROJECT_FILE = "ragmetrics.toml"
 _MOST_BYTES = 2**16
 # A provider and a model; what may be code, an address or a resource of somebody's cloud
 # account is none.
-_MODEL = lazy_pattern(
+_MODEL = re.compile(
     r"[a-z0-9][\w.\-]*(/[a-z0-9@][\w.\-:@]*)*", re.ASCII | re.IGNORECASE
 )
-_NO_MODEL = lazy_pattern(r"https?|arn:|\.\.", re.IGNORECASE)
+_NO_MODEL = re.compile(r"https?|arn:|\.\.", re.IGNORECASE)
 
 
 def _refuse_empty(value: str) -> str:

@@ -16,12 +16,11 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from ragmetrics_core.data.files import as_input_error, write_text
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 TRUST_VARIABLE = "RAGMETRICS_TRUST"
 # What can be read in one way only: no user, no query, no number that a resolver may
 # take for an address.
-_PLAIN_ADDRESS = lazy_pattern(
+_PLAIN_ADDRESS = re.compile(
     r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.\-/]*)?",
     re.ASCII | re.IGNORECASE,
 )

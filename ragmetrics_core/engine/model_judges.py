@@ -4,8 +4,9 @@ A run imports this where it needs such a judge, because clients and sessions are
 what judging loads.
 """
 
+import re
+
 from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -24,7 +25,7 @@ from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_m
 _COMPATIBLE_PREFIX = "openai-compatible/"
 _PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
 # module:name of an object, e.g. my_app.judges:strict
-_MODULE_AND_NAME = lazy_pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_MODULE_AND_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def judge_on_model(model: ChatModel) -> Judge:

@@ -10,7 +10,6 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.judge import Judge, ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.addresses import (
@@ -31,7 +30,7 @@ _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST_JUDGES = 32
 # environment variables that may hold a key or an address
-_KEY_OR_ADDRESS = lazy_pattern(
+_KEY_OR_ADDRESS = re.compile(
     r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|ENDPOINT|URL|PROXY", re.IGNORECASE
 )
 

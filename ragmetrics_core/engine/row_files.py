@@ -20,7 +20,6 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.csv_rows import csv_rows
 from ragmetrics_core.data.errors import InputError, RowError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
 from ragmetrics_core.reporting.jsonl import is_line_of_results
@@ -41,7 +40,7 @@ _NAMES_OF_LISTS = (
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
 # what interrupted runs leave, and what logrotate puts aside
-_LEFT = lazy_pattern(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
+_LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
 
 
 def read_samples(

@@ -13,6 +13,7 @@ label 1 was, against the label 0.
 """
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import accumulate
@@ -28,7 +29,6 @@ from ragmetrics_core.data import (
     list_field,
     verdicts_of,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.reading import ReadReply, keys_before, value_offsets
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
@@ -43,8 +43,8 @@ _SIGNS_AROUND = " \t\r\n\"'`,:;{}[]"
 # ones.
 _PLAIN_DIGITS = {0xFF10: "0", 0xFF11: "1"}
 # Matches where a label ends. Signs may follow in its token, but no word or number.
-_END_OF_LABEL = lazy_pattern(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
-_ID = lazy_pattern(r"\s*([\w-]+)")
+_END_OF_LABEL = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
+_ID = re.compile(r"\s*([\w-]+)")
 # By so much endpoints round probabilities up.
 _ROUNDING = 1e-3
 

@@ -21,21 +21,20 @@ from ragmetrics_core.data.errors import (
     ContentRefused,
     UnusableReply,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
 
 # <think>, or [THINK] of Mistral's models
-_OPENING_OF_THINKING = lazy_pattern(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
-_END_OF_THINKING = lazy_pattern(r"[<\[]/think(?:ing)?[>\]]", re.IGNORECASE)
+_OPENING_OF_THINKING = re.compile(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
+_END_OF_THINKING = re.compile(r"[<\[]/think(?:ing)?[>\]]", re.IGNORECASE)
 # What may stand beside an object on its line: fences, emphasis, tags, a byte order mark.
-_BESIDE_OBJECT = lazy_pattern(r"`{3,}\w{0,20}|</?[\w-]{1,40}>|[\s*`\ufeff]")
+_BESIDE_OBJECT = re.compile(r"`{3,}\w{0,20}|</?[\w-]{1,40}>|[\s*`\ufeff]")
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at
-_STRING = lazy_pattern(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
-_VALUE = lazy_pattern(r"\s*+:\s*+\"?\s*+")
+_STRING = re.compile(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_VALUE = re.compile(r"\s*+:\s*+\"?\s*+")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

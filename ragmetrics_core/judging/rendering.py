@@ -27,19 +27,18 @@ from ragmetrics_core.data import (
     check_template,
     sendable_text,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import Message
 
 # The line that separates the system message of a template from the user message.
-_BREAK = lazy_pattern(r"^---\r?(?:\n|\Z)", re.MULTILINE)
-_SPACE = lazy_pattern(r"\s+")
-_NO_WORD = lazy_pattern(r"[\W_]+")
+_BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
+_SPACE = re.compile(r"\s+")
+_NO_WORD = re.compile(r"[\W_]+")
 # How many digits end each tag.
 _DIGITS = 8
 # Every run of so many digits in a text, overlapping ones, too.
-_DIGITS_IN_TEXT = lazy_pattern(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
+_DIGITS_IN_TEXT = re.compile(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
 # signs without a shape: soft hyphens, joiners, directions, variation selectors
-_INVISIBLE = lazy_pattern(
+_INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
 )

@@ -5,6 +5,7 @@ and JSON, and folders of these. Everything else is read with the loaders of a fr
 and given as ``Document`` and ``Pair``.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,16 +24,15 @@ from ragmetrics_core.data import (
     read_text,
 )
 from ragmetrics_core.data.cells import read_context, read_contexts
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.engine.row_files import read_objects
 
 CHUNK_SIZE = 2000
 
 # From the best border to the worst; each match ends where the next chunk may begin.
 _BORDERS = (
-    lazy_pattern(r"\n[ \t]*\n\s*"),
-    lazy_pattern(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
-    lazy_pattern(r"\s+"),
+    re.compile(r"\n[ \t]*\n\s*"),
+    re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
+    re.compile(r"\s+"),
 )
 
 

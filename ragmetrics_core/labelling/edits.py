@@ -8,7 +8,6 @@ import random
 import re
 
 from ragmetrics_core.data import Context, Sample
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 ANY_NUMBER = "any number changed"
 LONG_NUMBER = "number of two or more digits changed"
@@ -24,12 +23,12 @@ ORDERS = (
 )
 """What a context that is put in holds, as a card names it."""
 
-_NUMBER = lazy_pattern(r"(?<![\w.,\[])\d{1,18}(?![\w\]]|[.,]\d|[.)]\s)")
-_VERB = lazy_pattern(
+_NUMBER = re.compile(r"(?<![\w.,\[])\d{1,18}(?![\w\]]|[.,]\d|[.)]\s)")
+_VERB = re.compile(
     r"\b(is|are|was|were|has|have|had|can|could|will|would|may|does|did)\b(?!"
     r" not|n't|['’]t)"
 )
-_NAME = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]{2,}(?: [A-Z][a-z]+)*")
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{2,}(?: [A-Z][a-z]+)*")
 _HARMLESS = (
     "The office is closed on public holidays. Parcels can be left with the neighbours"
     " on the ground floor."

@@ -6,6 +6,7 @@ They are kept in a file beside the set, one line per decision.
 import json
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,6 @@ from ragmetrics_core.data import (
     read_own_lines,
     replace_surrogates,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.labelling import sets
 from ragmetrics_core.reporting.jsonl import validate_data
 from ragmetrics_core.statistics.rater_agreement import kappa
@@ -35,7 +35,7 @@ _VERSION_OF_FORM = 1
 Verdict = Literal["positive", "negative", "ambiguous"]
 _KEYS: dict[str, Verdict] = {"p": "positive", "n": "negative", "a": "ambiguous"}
 # a document must not steer the terminal
-_CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HELP = "p positive, n negative, a ambiguous (left out), q stop; then Enter"
 
 

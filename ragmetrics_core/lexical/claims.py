@@ -9,7 +9,6 @@ languages every sentence with a word is a claim.
 import re
 from dataclasses import dataclass
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.declining import declines
 from ragmetrics_core.lexical.text import content_terms
@@ -68,25 +67,25 @@ _PHRASES = (
     f" (?:anything|something)|(?:does|did) (?:this|that) (?:help|answer))"
     f"{_any_of(_OFFER_WORDS)}",
 )
-_CLAIMS_NOTHING = lazy_pattern("|".join(f"(?:{phrase})" for phrase in _PHRASES))
-_AGREES = lazy_pattern(_AGREEMENT)
-_LEAD_IN = lazy_pattern(
+_CLAIMS_NOTHING = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES))
+_AGREES = re.compile(_AGREEMENT)
+_LEAD_IN = re.compile(
     r"(?:here(?:'s| is| are)|below (?:is|are)|(?:these|the following) are"
     r"|follow (?:these|the)|to (?:summari[sz]e|answer|sum up)|in (?:short|summary|brief)"
     rf"|(?:based on|according to) (?:the|these|your)){_any_of(_LEAD_IN_WORDS)}"
 )
-_UP_TO_COLON = lazy_pattern(r"[^:]{1,120}:")
+_UP_TO_COLON = re.compile(r"[^:]{1,120}:")
 # behind these words a lead-in may name what was asked for
-_TASK = lazy_pattern(
+_TASK = re.compile(
     r"^(.*\b(?:how|steps|ways|instructions|tips|guide)) (?:to|for) (.*)$"
 )
 _TASK_WORDS = frozenset({"a", "an", "and", "for", "in", "of", "on", "the", "your"})
-_YES_OR_NO = lazy_pattern(
+_YES_OR_NO = re.compile(
     r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|should|may|must|will"
     r"|would)\b(?! you\b)",
     re.IGNORECASE,
 )
-_WORD = lazy_pattern(r"\w+(?:['-]\w+)*")
+_WORD = re.compile(r"\w+(?:['-]\w+)*")
 _CURLY = str.maketrans("’", "'")
 
 

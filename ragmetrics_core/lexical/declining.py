@@ -3,10 +3,10 @@
 They make no claim, so there is nothing to check against the contexts.
 """
 
+import re
 from typing import Any
 
 from ragmetrics_core.data import Question
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.text import content_terms
 
@@ -56,8 +56,8 @@ _ASKED_FOR = (
     r" ){0,3}(?:answers?|questions?|information|details?|data|mention|idea|sure|what|when|where|who|whom|"
     "whose|which|why|how|whether|if|it|this|that|these|those|about|from|in the)\\b)"
 )
-_DECLINING = lazy_pattern(f"(?:{'|'.join(_DECLINES)}){_ASKED_FOR}")
-_POLITE = lazy_pattern(
+_DECLINING = re.compile(f"(?:{'|'.join(_DECLINES)}){_ASKED_FOR}")
+_POLITE = re.compile(
     "(?:so )?(?:(?:i am|we are) )?(?:very |so |really )?sorry|(?:i|we) (?:do"
     " )?apologi[sz]e|apologies|"
     "unfortunately|regrettably|at this time|at the moment|therefore|"
@@ -70,7 +70,7 @@ _POLITE = lazy_pattern(
     "(?:let me know|feel free) .*|(?:i|we)(?:'ll|'d| will| would) be (?:happy|glad) to"
     " help.*"
 )
-_PARTS = lazy_pattern(
+_PARTS = re.compile(
     r"[,;:()]|\s[-–—]+\s|—|\b(?:but|however|though|although|because|since|so|i am"
     r" afraid|while|except|yet)\b"
 )

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
-
 _LONGEST = 20  # digits of a number that a word such as million may follow
-_NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
-_GROUP = lazy_pattern(r"[.,](?=\d{3}(?:[.,]|$))")
-_CITATION = lazy_pattern(r"\[\d{1,3}(?:[,;–-] ?\d{1,3}){0,20}\]")
-_POINTER = lazy_pattern(
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_GROUP = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
+_CITATION = re.compile(r"\[\d{1,3}(?:[,;–-] ?\d{1,3}){0,20}\]")
+_POINTER = re.compile(
     r"\b(?:passage|context|document|source|chunk)s? (?:id"
     r" )?#?\d{1,2}\b|(?<!\w)\(?\d\)(?=\s)",
     re.I,
 )
-_NUMBERING = lazy_pattern(r"^[ \t*#]*\(?\d{1,2}[.)]\*{0,2}(?=\s)", re.MULTILINE)
-_GAP = lazy_pattern("(?<=\\d)[ \u00a0\u2009\u202f'’](?=\\d)")
+_NUMBERING = re.compile(r"^[ \t*#]*\(?\d{1,2}[.)]\*{0,2}(?=\s)", re.MULTILINE)
+_GAP = re.compile("(?<=\\d)[ \u00a0\u2009\u202f'’](?=\\d)")
 _CENTURIES = ["18", "19", "20"]  # that "the 90s" may be of
 _SCALES = {
     "hundred": 2,
@@ -30,14 +28,14 @@ _SCALES = {
     "bn": 9,
     "trillion": 12,
 }
-_WRITTEN = lazy_pattern(
+_WRITTEN = re.compile(
     "(\\d{1,3}(?:["
     " \u00a0\u2009\u202f'’]\\d{3})+(?!\\d)(?:[.,]\\d+)?|\\d+(?:[.,]\\d+)*)(?:["
     f" \u00a0-]?({'|'.join(_SCALES)})\\b|(['’]?s)\\b)?"
 )
 # The end of a span of years, written short: 2018–19. Dates such as 2018-11-05 are left
 # alone.
-_YEARS = lazy_pattern(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–—/-])")
+_YEARS = re.compile(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–—/-])")
 
 
 def normalise_number(token: str) -> str:

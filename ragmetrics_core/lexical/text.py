@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.numerals import (
     normalise_number,
@@ -44,18 +43,18 @@ _DENSE = (
 )
 # Vowel signs and accents that regular expressions do not count as part of a word.
 _MARKS = "\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_TOKEN = lazy_pattern(rf"\d+(?:[.,]\d+)*|[\w{_MARKS}]+(?:['’][\w{_MARKS}]+)*")
-_PIECE = lazy_pattern(rf"\d+|[{_DENSE}]+|[^\d{_DENSE}]+")
+_TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[\w{_MARKS}]+(?:['’][\w{_MARKS}]+)*")
+_PIECE = re.compile(rf"\d+|[{_DENSE}]+|[^\d{_DENSE}]+")
 
 _WORD = "[A-ZÀ-ÖØ-ÞΑ-ΩА-Я][\\w’'.-]*"
-_NAME = lazy_pattern(
+_NAME = re.compile(
     rf"(?:(?<=[\w,;:)\"'’”] )[\"'“(]?{_WORD}|^[\"'“(]?{_WORD} {_WORD})(?: {_WORD})*"
 )
 _NEGATIONS = (
     r"\b(?:not(?! only\b| just\b)|never|cannot|no|without|neither|nor|unable"
     r" to|fail(?:s|ed)? to)|n['’]t"
 )
-_NEGATION = lazy_pattern(rf"(?:{_NEGATIONS})\b((?:[^\w.!?]+\w+){{1,4}})", re.IGNORECASE)
+_NEGATION = re.compile(rf"(?:{_NEGATIONS})\b((?:[^\w.!?]+\w+){{1,4}})", re.IGNORECASE)
 
 _UNITS = "zero one two three four five six seven eight nine"
 _TEENS = (
@@ -73,7 +72,7 @@ for _value, _numeral in enumerate(_ORDINALS.split(), 1):
 
 _VERB = "is|are|was|were|has|have|had|can|could|will|would|did|does"
 _SHORTEST_CLAUSE = 3  # words
-_CLAUSE = lazy_pattern(
+_CLAUSE = re.compile(
     rf"; |,? (?:and|but|while|whereas|although) (?=(?:\w+ ){{1,4}}(?:{_VERB})\b)"
 )
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.urls import read_address
 
 ADDRESS_VARIABLE = "RAGMETRICS_API_BASE"
@@ -26,13 +25,13 @@ NAME_A_KEY = (
 )
 """What to do where another address than the provider's own wants a key."""
 
-_VARIABLE = lazy_pattern(r"[A-Za-z_]\w*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Headers that say who asks, such as a key or an organisation. A client may fill them
 # from the environment.
-_SAYS_WHO = lazy_pattern(
+_SAYS_WHO = re.compile(
     r"auth|key|token|secret|cookie|credential|organi[sz]ation|project", re.IGNORECASE
 )
-_PROXY = lazy_pattern(r"_proxy$", re.IGNORECASE)
+_PROXY = re.compile(r"_proxy$", re.IGNORECASE)
 # Hosts of providers; those that begin with a dot give every customer a host of their
 # own.
 _PROVIDERS = (

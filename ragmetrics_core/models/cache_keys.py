@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +18,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
-
 _logger = logging.getLogger("ragmetrics_core")
-_WORD = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET_WORDS = frozenset(
     {"key", "keys", "secret", "password", "passwd", "credential", "credentials"}
 )
@@ -29,9 +28,9 @@ _SECRET_WORDS = frozenset(
 _KINDS_OF_TOKENS = frozenset(
     {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
 )
-_USER_IN_ADDRESS = lazy_pattern(r"//[^/@\s]*@")
+_USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
 # The variables by which SDKs of providers take another address.
-_ADDRESS_VARIABLE = lazy_pattern(
+_ADDRESS_VARIABLE = re.compile(
     r"[A-Z][A-Z0-9_]*_(?:BASE_URL|API_BASE)"
     r"|AZURE_OPENAI_ENDPOINT|HF_ENDPOINT|OLLAMA_HOST"
 )

@@ -16,7 +16,6 @@ from typing import Any
 
 from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion
 from ragmetrics_core.data.errors import ContextWindowExceeded, UnusableReply
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.models.chat import Choice
 
@@ -35,7 +34,7 @@ _LONGEST_RAW = 2_000
 _NUMBER_OF_PREDICATE = {"predicate": "probability", "noul": "noul"}
 # Part of the names of fields that say that a part of the request was not read, e.g.
 # ``truncated_questions``, ``state_truncated`` or ``state_tokens_dropped``.
-_TRUNCATED = lazy_pattern("truncated|tokens_dropped", re.IGNORECASE)
+_TRUNCATED = re.compile("truncated|tokens_dropped", re.IGNORECASE)
 
 
 def json_text(value: object) -> str:

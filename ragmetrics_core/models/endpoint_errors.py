@@ -22,7 +22,6 @@ from typing import Any, Self
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.features import topics_of
 
 MOST_BYTES = 16 * 2**20
@@ -34,36 +33,34 @@ _PASSING = frozenset({408, 409, 425})
 _NO_REFUSALS = frozenset({401, 402, 429})
 # Words of a code, such as "invalid_api_key" and "DeploymentNotFound". A single word may
 # be one of a sample or a part of a key.
-_CODE = lazy_pattern(
-    r"[A-Za-z]{2,20}(?:_[A-Za-z]{2,20}){1,5}|(?:[A-Z][a-z]{2,19}){2,6}"
-)
+_CODE = re.compile(r"[A-Za-z]{2,20}(?:_[A-Za-z]{2,20}){1,5}|(?:[A-Z][a-z]{2,19}){2,6}")
 # A rejection may repeat words of a sample, so a message has to begin with these.
-_KEY_REFUSED = lazy_pattern(
+_KEY_REFUSED = re.compile(
     r"\W*(?:(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)"
     r"|api[ _-]?key (?:not valid|not found|invalid|is missing))",
     re.IGNORECASE,
 )
 # What clients say that were given no key.
-_NO_KEY = lazy_pattern(
+_NO_KEY = re.compile(
     r"missing (?:credentials|\w+ api key)|no key is set|api[_ ]key client option must"
     r" be set",
     re.IGNORECASE,
 )
 # Servers built on pydantic say with any status that a parameter is not theirs.
-_UNSUPPORTED = lazy_pattern(
+_UNSUPPORTED = re.compile(
     r"unsupported|not support|unrecognized request|unexpected keyword|extra_forbidden"
     r"|literal_error|Extra inputs are not permitted",
     re.IGNORECASE,
 )
-_FILTERED = lazy_pattern(
+_FILTERED = re.compile(
     r"content_?(?:filter|policy)|content management policy|ResponsibleAI",
     re.IGNORECASE,
 )
-_QUOTA = lazy_pattern(
+_QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
     r" is too low|Budget has been exceeded"
 )
-_TOO_LONG = lazy_pattern(
+_TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size)|prompt is too long|input token count"
     r"|too many tokens|request too large|max_tokens_exceeded"
     r"|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",

@@ -23,7 +23,6 @@ from ragmetrics_core.data import (
     RequestRejected,
     Usage,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.endpoint_state import EndpointState, Trial
 
@@ -93,7 +92,7 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
 )
 """The features, in the order in which they are left out of a request."""
 
-_TOPICS = lazy_pattern(
+_TOPICS = re.compile(
     r"(?P<logprobs>log[ _-]?prob)"
     r"|(?P<n>['\"`]n['\"`]|\bparam(?:eter)? n\b|\bn must\b|\bn: Extra inputs"
     r"|candidate_?count"

@@ -6,6 +6,7 @@ Endpoints that are compatible with it share the form.
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data import Usage, errors
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatReply,
@@ -53,7 +53,7 @@ _FINISH: dict[str, Finish] = {
 }
 # A model's name: a path of a provider or a file, with a version or tag. A text that
 # begins like a key, e.g. with "sk-", is no name.
-_MODEL_NAME = lazy_pattern(
+_MODEL_NAME = re.compile(
     r"(?!(?:sk|pk|rk|gsk|hf|xai|pplx)[-_]|AIza)[\w.][\w./:@+=-]{0,199}|/[\w./:@+=-]{1,199}"
 )
 # How variables of the environment that hold secrets are named.

@@ -12,11 +12,10 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 UNREADABLE = "an address that cannot be read"
 # A name, an IPv4 address or an IPv6 address in brackets, and a port.
-_HOST = lazy_pattern(
+_HOST = re.compile(
     r"([\w.-]+|\[[\da-f.]*:[\da-f.:]*(%[\w.-]+)?\])(:\d*)?", re.ASCII | re.IGNORECASE
 )
 

@@ -7,6 +7,7 @@ answers decline.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +23,6 @@ from ragmetrics_core.data import (
     wilson,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.run_facts import Decision, Outcome
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -45,7 +45,7 @@ _RIGHTLY_UNDEFINED = ("declined", "no_claim")
 _MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
 _LONGEST_SLICE = 40  # characters shown of the value that makes a slice
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
-_SHARE_GATE = lazy_pattern(r"share\((?P<metric>[^>]+)>(?P<above>[^)]+)\)")
+_SHARE_GATE = re.compile(r"share\((?P<metric>[^>]+)>(?P<above>[^)]+)\)")
 _FORMS = (
     "a gate is written metric=threshold, e.g. adherence=0.8, adherence=0.8@language,"
     " answered=0.8 or share(adherence>0.5)=0.95"

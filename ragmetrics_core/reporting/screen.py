@@ -5,18 +5,18 @@ It has at most fifteen lines and 120 words, gates included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ragmetrics_core.data import Usage
 from ragmetrics_core.data.display import as_line, count_in_words, one_line
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import Glance, RowGlance
 from ragmetrics_core.reporting.summary import MetricSummary
 
 MOST_LINES, MOST_WORDS = 15, 120
-_WORD = lazy_pattern(r"[^\W\d_]+")
+_WORD = re.compile(r"[^\W\d_]+")
 _BAR = 10
 _MOST_ROWS = 3
 _MOST_METRICS = 4

@@ -6,6 +6,7 @@ Pandas is for everything else.
 from __future__ import annotations
 
 import csv
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
@@ -22,7 +23,6 @@ from ragmetrics_core.data import (
     table,
 )
 from ragmetrics_core.data.display import count_in_words, markdown_text, one_line
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ragmetrics_core.reporting.glance import Glance
 
-_FORMULA = lazy_pattern(r"\s*[=+\-@|%]|[\t\r\n]")
+_FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
 _WIDTH, _LONGEST_NAME, _MOST_ROWS = 80, 20, 10
 _HEADINGS = (
     "metric",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 import socket
 import struct
 import threading
@@ -14,12 +15,10 @@ from typing import Any, Literal, Self
 
 from aiohttp import web
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
-
 Body = dict[str, Any]
 Support = bool | Literal["ignore", "reject", "json_mode"]
 
-_TOKEN = lazy_pattern(r"\s?\w+|\s+|[^\w\s]{1,2}")
+_TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _RARE = 1e-6
 # Values of parameters that every server takes.
 _USUAL_VALUES: dict[str, tuple[Any, ...]] = {

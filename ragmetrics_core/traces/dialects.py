@@ -3,6 +3,7 @@
 A **dialect** is one set of such names. They stand in ``dialects.toml``.
 """
 
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,6 @@ from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.found_texts import found_texts
 from ragmetrics_core.traces.values import (
     mapping,
@@ -28,7 +28,7 @@ DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text("utf-8")
 )
 _HIDDEN = "__REDACTED__"  # OpenInference writes it in place of a text
-_INDEX = lazy_pattern(r"-?\d+")
+_INDEX = re.compile(r"-?\d+")
 _KINDS = {
     mark: cast("Kind", kind)
     for kind, marks in DIALECTS.pop("kinds").items()

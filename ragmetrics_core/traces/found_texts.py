@@ -6,18 +6,18 @@ may return texts, or objects with a text in them: they are divided as a tool's r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.tree import Document
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 FORM_NOT_READ = (
     "a retriever's span holds what was found in a form that is not read; let it record a"
     " list of texts, or of objects with a field text, content or page_content"
 )
 # a list or an object as Python shows it
-_LOOKS_LIKE_CODE = lazy_pattern(r"\s*[\[{(<]|\w+\(")
+_LOOKS_LIKE_CODE = re.compile(r"\s*[\[{(<]|\w+\(")
 
 
 def found_texts(output: object) -> tuple[Document, ...] | None:

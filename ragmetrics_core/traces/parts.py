@@ -6,18 +6,18 @@ what became of its passages is unknown.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data import PassageNote, Sample
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.spans import Span
 
 _SHORTEST_LIMIT = 64  # of a length at which an SDK cuts texts
 # JSON and no text that begins with a bracket, such as "[1] The bridge"
-_SURE_JSON_BEGINS = lazy_pattern(r'\s*(?:\{\s*"|\[\s*[\[{"])')
+_SURE_JSON_BEGINS = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
 _LONGEST_TOKEN = 6  # "\\u00e9": behind its first letter JSON may break off within it
 
 _DOTS = ("...", "…", "...]", "…]", "...)", "…)")

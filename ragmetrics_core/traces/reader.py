@@ -3,6 +3,7 @@
 A **mark** is an attribute by which a span of a known instrumentation is recognised.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +15,6 @@ from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.errors import InputError, RowError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import (
     DIALECTS,
     Reading,
@@ -34,7 +34,7 @@ from ragmetrics_core.traces.values import mapping, plain
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
 # What the spans of LlamaIndex and of Haystack bear: the scope of an instrumentation, or
 # the name of a method or component.
-_FRAMEWORK_SPAN = lazy_pattern(
+_FRAMEWORK_SPAN = re.compile(
     r"(?i:llama_?index|haystack[._ ])"
     r"|\w\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$"
     r"|\b((Async)?Pipeline|SuperComponent|Agent)\.run"

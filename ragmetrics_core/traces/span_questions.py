@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,6 @@ from ragmetrics_core.capture.plain_values import documents_in, has_written, ques
 from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import Reading
 
 ASKED_IN_PROMPT = (
@@ -22,7 +22,7 @@ _STEPS_BEFORE_QUESTION = (
     "several messages of the assistant stand before the question in the first prompt:"
     " they may be earlier turns, which are not read"
 )
-_FIELDS = lazy_pattern(r"\w+=['\"]")  # of an object that was recorded as its text
+_FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
 
 def add_question(tree: Tree, reading: Reading) -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.message_events import attributes_of_events
 
-_HEX_ID = lazy_pattern(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
+_HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
 _FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
 _TRACE = ("trace_id", "traceId", "context.trace_id")
 _ID = ("span_id", "spanId", "context.span_id", "id")

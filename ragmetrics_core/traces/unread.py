@@ -7,13 +7,13 @@ there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, value_of
 from ragmetrics_core.traces.values import decode, mapping
@@ -30,12 +30,12 @@ _NAMES_OF_BLOCKS = frozenset(
     ("type", "inline_data", "inlineData", "file_data", "fileData")
 )
 # a block of a message that is no text, as Python writes it
-_BLOCK_WRITTEN_BY_PYTHON = lazy_pattern(
+_BLOCK_WRITTEN_BY_PYTHON = re.compile(
     r"\b(Image|Audio|Video|Document|File)(?:Block|Content)\("
 )
 # What says that a provider searched: the type of a block, Gemini's list of sources, or
 # addresses that are listed beside the reply.
-_SAYS_THAT_IT_SEARCHED = lazy_pattern(
+_SAYS_THAT_IT_SEARCHED = re.compile(
     r'"type":\s*"(?:web_search_call|file_search_call|server_tool_use|server_tool_call'
     r"|web_search_tool_result|web_fetch_tool_result|url_citation|file_citation"
     r'|web_search_result_location)"|"grounding_?[cC]hunks":\s*\[\s*\{'

@@ -12,7 +12,6 @@ from typing import Any
 from ragmetrics_core.capture import Document, Message, ToolCall
 from ragmetrics_core.capture.tree import SCORE_KEYS
 from ragmetrics_core.data import json_value
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import (
     CALL_PARTS,
     ROLES,
@@ -20,7 +19,7 @@ from ragmetrics_core.data.messages import (
     unwrap_message,
 )
 
-_WRITTEN_OBJECT = lazy_pattern(
+_WRITTEN_OBJECT = re.compile(
     r"[A-Z]\w*\((?:\Z|\)\Z|\w+(?:=|\Z)|[A-Z]\w*\()|<[A-Z]\w*\(|<.* at 0x[0-9a-f]+.*>",
     re.DOTALL,
 )
@@ -46,7 +45,7 @@ _DEPTH = 8
 _DEEPEST = 100
 # Of JSON, all but the brackets that open and close a list or an object outside of
 # texts.
-_NO_BRACKETS = lazy_pattern(r""""(?:[^"\\]|\\.)*+"|[^][{}"]+""", re.DOTALL)
+_NO_BRACKETS = re.compile(r""""(?:[^"\\]|\\.)*+"|[^][{}"]+""", re.DOTALL)
 
 
 class NestedTooDeeply(ValueError):
