@@ -1007,21 +1007,24 @@ def test_a_run_of_llamaindex_or_haystack_is_never_exact(
     assert "the adapter's capture()" in of_framework.capture.doubts["provider"]
 
 
-LEAST = dict.fromkeys(("otel:langchain", "otel:haystack", "traceloop:llamaindex"), 0.8)
-# events of workflows, and what OpenInference writes as Python does, are not read
-LEAST |= {"mlflow:llamaindex": 0.75, "openinference:llamaindex": 0.6}
-LEAST |= {"openinference:haystack": 0.45}
-# The most that may be right without being exact, as a share of what is right. Spans that
-# lack the inputs leave the question in doubt. Traceloop's prompts of LangChain's agents
-# lack what the tools returned, so that nothing tells which texts the model was shown.
-MOST_HEDGED = {"openinference:haystack": 0.75, "openinference:llamaindex": 0.2}
-MOST_HEDGED |= {"traceloop:llamaindex": 0.2}
+# The least share that is right of what the spans hold. LlamaIndex and Haystack have no rules
+# of their own, and events of workflows, and what is written as Python does, are not read.
+LEAST = {
+    "otel:langchain": 0.8,
+    "openinference:haystack": 0.45,
+    "openinference:llamaindex": 0.3,
+    "mlflow:llamaindex": 0.4,
+    "traceloop:llamaindex": 0.25,
+}
+# The most that may be right without being exact, as a share of what is right, where no
+# framework makes all of it inexact.
+MOST_HEDGED = 0.15
 PAIRS = [
     f"{dialect}:{name}"
     for dialect in ("openinference", "mlflow", "traceloop")
     for name in ("langchain", "llamaindex")
 ]
-PAIRS += ["otel:langchain", "openinference:haystack", "otel:haystack"]
+PAIRS += ["otel:langchain", "openinference:haystack"]
 
 
 @pytest.mark.nightly
@@ -1038,4 +1041,5 @@ def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     shapes, right, hedged, _said, silent, absent = map(int, last.split("|")[2:8])
     assert silent == 0, done.stdout
     assert (right + hedged) / (shapes - absent) >= LEAST.get(pair, 0.88)
-    assert hedged / (right + hedged) <= MOST_HEDGED.get(pair, 0.15)
+    if pair.endswith(":langchain"):
+        assert hedged / (right + hedged) <= MOST_HEDGED
