@@ -17,8 +17,9 @@ LESS = {  # what samples_from is given tells another story than what happened
 }
 # shapes that leave one run or response for samples_from
 FEWEST = {"langchain": 40, "llamaindex": 3, "haystack": 0}
-# the share that is right; what OpenInference writes as Python does is not read
-LEAST = {"langchain": 0.9, "llamaindex": 0.6, "haystack": 0.45}
+# the share that is right; what OpenInference writes as Python does is not read, and
+# LlamaIndex and Haystack have no rules of their own
+LEAST = {"langchain": 0.9, "llamaindex": 0.4, "haystack": 0.45}
 
 
 @pytest.mark.nightly
