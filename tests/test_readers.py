@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -62,6 +64,54 @@ def write_csv(path: Path, rows: Rows) -> None:
             )
 
 
+def compressed(write: Callable[[Path, Rows], object]) -> Callable[[Path, Rows], None]:
+    def write_compressed(path: Path, rows: Rows) -> None:
+        write(path, rows)
+        path.write_bytes(gzip.compress(path.read_bytes()))
+
+    return write_compressed
+
+
+def by_columns(rows: Rows) -> dict[str, list[Any]]:
+    return {name: [row.get(name) for row in rows] for name in COLUMNS}
+
+
+def as_pandas_writes(orient: Any) -> Callable[[Path, Rows], object]:
+    def write(path: Path, rows: Rows) -> None:
+        frame = pd.DataFrame(by_columns(rows), dtype=object)
+        path.write_text(frame.to_json(orient=orient), "utf-8")
+
+    return write
+
+
+def write_workbook(path: Path, rows: Rows) -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active.append(COLUMNS)
+    for row in rows:
+        cells = [row.get(name) for name in COLUMNS]
+        workbook.active.append(
+            [json.dumps(cell) if isinstance(cell, list) else cell for cell in cells]
+        )
+    workbook.create_sheet("empty")
+    workbook.save(path)
+
+
+class HuggingFace:
+    """A data set as ``datasets`` has it: its format says what its rows are."""
+
+    def __init__(self, rows: Rows, kind: str | None = None) -> None:
+        self.column_names = list(COLUMNS)
+        self._rows, self._kind = rows, kind
+
+    def with_format(self, kind: str | None) -> HuggingFace:
+        return HuggingFace(self._rows, kind)
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in self._rows:
+            cells = {name: row.get(name) for name in COLUMNS}
+            yield pd.DataFrame([cells]) if self._kind == "pandas" else cells
+
+
 def arrow_table(rows: Rows) -> Any:
     text, texts = pa.string(), pa.list_(pa.string())
     is_of_lists = {"contexts", "retrieved", "facts"}
@@ -93,6 +143,23 @@ READERS: dict[str, Reader] = {
     "JSON": in_a_file(
         "a.json", lambda path, rows: path.write_text(json.dumps(list(rows)), "utf-8")
     ),
+    **{
+        f"JSON of pandas, {orient}": in_a_file("a.json", as_pandas_writes(orient))
+        for orient in ("columns", "index", "split", "records")
+    },
+    "JSON of lists": in_a_file(
+        "a.json", lambda path, rows: path.write_text(json.dumps(by_columns(rows)))
+    ),
+    "lists": lambda rows: list(iterate_samples(by_columns(rows), {})),
+    "Hugging Face": lambda rows: list(iterate_samples(HuggingFace(rows), {})),
+    "Hugging Face by pandas": lambda rows: list(
+        iterate_samples(HuggingFace(rows, "pandas"), {})
+    ),
+    "JSONL by gzip": in_a_file(
+        "a.jsonl.gz", compressed(lambda path, rows: path.write_text(as_lines(rows)))
+    ),
+    "CSV by gzip": in_a_file("a.CSV.GZ", compressed(lambda *given: write_csv(*given))),
+    "a workbook": in_a_file("a.xlsx", write_workbook),
     "CSV": in_a_file("a.csv", write_csv),
     "Parquet": in_a_file("a.parquet", write_parquet),
     "Arrow": lambda rows: list(iterate_samples(arrow_table(rows), {})),

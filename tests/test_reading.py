@@ -11,13 +11,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.errors import (
+    InputError,
+    MissingDependency,
+    RowError,
+    SettingError,
+)
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_samples, reason_of_part
 from ragmetrics_core.engine.sample_sources import iterate_samples
@@ -319,8 +325,12 @@ def test_a_file_of_facts_of_an_earlier_release_is_rows(written: Any) -> None:
 
 
 def test_files_that_are_no_text_are_named(written: Any) -> None:
-    with pytest.raises(InputError, match="is no text but compressed with gzip"):
-        read(written("a.jsonl", gzip.compress(JSONL.encode())))
+    for n_lost in (1, 9, 20):
+        cut = gzip.compress(JSONL.encode())[:-n_lost]
+        with pytest.raises(
+            InputError, match="gzip has compressed is damaged or cut off"
+        ):
+            read(written("a.jsonl.gz", cut))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a.csv", CSV)
@@ -417,7 +427,7 @@ def test_one_sample_is_no_table_of_columns(written: Any, data: Any) -> None:
         ("missing.jsonl", "no such file"),
         ("folder.jsonl", "is a folder; give the files in it"),
         ("folder", "is a folder; give the files in it"),
-        ("a.xlsx", r"unknown kind of file '\.xlsx'; use \.jsonl, .*\.parquet"),
+        ("a.ods", r"unknown kind of file '\.ods'; use \.jsonl, .*\.parquet"),
         ("a", "its name has no suffix that tells its kind; use"),
     ],
 )
@@ -558,7 +568,10 @@ def test_tables(samples: Any) -> None:
     [
         ("rows.csv", "got one str; read the file first"),
         (Path("rows.csv"), "Path; read the file first"),
-        ({"train": [], "test": []}, "got one dict; choose one of its splits"),
+        (
+            {"train": [], "test": []},
+            "got one dict; choose one of its tables: train, test",
+        ),
         (Sample(), "got one Sample$"),
         (None, "got one NoneType$"),
         (
@@ -584,3 +597,89 @@ def test_rows_that_are_none_come_as_errors() -> None:
     first, second = iterate_samples([{"answer": {}}, 4], {})
     assert str(first) == "answer: needs a text, found dict"
     assert isinstance(second, RowError)
+
+
+ROW_OF_WORKBOOK = ["Who?", "Anna."]
+
+
+def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
+    made = openpyxl.Workbook()
+    made.remove(made.active)
+    for name, lines in sheets.items():
+        sheet = made.create_sheet(name)
+        for line in lines:
+            sheet.append(line)
+    made.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("sheets", "said"),
+    [
+        (
+            {"one": [["question"], ["a"]], "two": [["question"], ["b"]]},
+            r"several sheets hold something \(one, two\); save",
+        ),
+        (
+            {"one": [["answer", "answer"], ["a", "b"]]},
+            "several columns are named answer",
+        ),
+    ],
+)
+def test_a_workbook_that_is_not_one_table_is_refused(
+    sheets: dict[str, list[list[Any]]], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=said):
+        read(workbook(tmp_path / "a.xlsx", **sheets))
+
+
+def test_what_is_no_workbook_and_what_it_needs_are_named(
+    written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"a\.xlsx: no workbook"):
+        read(written("a.xlsx", CSV))
+    path = workbook(
+        written("b.xlsx", ""), one=[["question", "answer"], ROW_OF_WORKBOOK]
+    )
+    assert len(read(path)) == 1
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingDependency, match="pip install openpyxl"):
+        read(path)
+
+
+SEVERAL: dict[str, Any] = {
+    "train": pd.DataFrame({"question": ["a"]}),
+    "test": pd.DataFrame({"question": ["b"]}),
+}
+
+
+def test_several_tables_and_single_rows_are_no_table() -> None:
+    with pytest.raises(SettingError, match="choose one of its tables: train, test"):
+        evaluate(SEVERAL, judge="lexical")
+    for row in (
+        {"question": "Who?", "contexts": ["a", "b"]},
+        {"contexts": ["a", "b"], "reference": ["a", "b"]},
+        {"question": ["Who?", "When?"], "contexts": ["a"]},
+        {},
+    ):
+        with pytest.raises(SettingError, match="samples must be several"):
+            evaluate(row, judge="lexical")
+
+
+@pytest.mark.parametrize("beside", [{}, {"reply_text": "Anna."}])
+def test_rows_without_any_answer_name_the_option_and_the_columns(
+    beside: dict[str, str],
+) -> None:
+    row = {
+        "question": "Who?",
+        "contexts": ["Anna lit it."],
+        "reference": "Anna",
+        **beside,
+    }
+    told = str(evaluate([row] * 3, judge="lexical"))
+    assert "--answer-column (in Python answer_column=)" in " ".join(told.split())
+    for column in row:
+        assert column in told
+    assert "answered nothing" not in told
+    some = str(evaluate([row, row, {**row, "answer": "Anna."}], judge="lexical"))
+    assert "--answer-column" not in some

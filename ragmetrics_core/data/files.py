@@ -12,9 +12,10 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from io import TextIOWrapper
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 from ragmetrics_core.data.errors import CutOffLine, InputError, NotJson, RowError
 from ragmetrics_core.data.frozen import replace_surrogates
@@ -28,19 +29,37 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# How files begin that are no text, and what they are.
-_PACKED_FORMATS = (
-    (b"\x1f\x8b", "compressed with gzip; unpack it first (gzip -d)"),
-    (
-        b"PK\x03\x04",
-        "a zip archive, as workbooks of Excel are; unpack it, or save the table as CSV",
-    ),
-)
+_GZIP = b"\x1f\x8b"  # how a file begins that gzip has compressed
+_ZIP = b"PK\x03\x04"  # a zip archive, as workbooks of Excel are
+
+
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file to read it; of one that gzip has compressed what it holds.
+
+    Raises ``InputError`` if compressed data is damaged or cut off.
+    """
+    with Path(path).open("rb") as file:
+        is_packed = file.read(len(_GZIP)) == _GZIP
+        file.seek(0)
+        if not is_packed:
+            yield file
+            return
+        import gzip  # few files need it
+        import zlib
+
+        try:
+            with gzip.open(file) as unpacked:
+                yield cast("BinaryIO", unpacked)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise InputError(
+                f"{path}: what gzip has compressed is damaged or cut off; make it again"
+            ) from None
 
 
 @contextmanager
 def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
-    """Open a text file as UTF-8, or as what its byte order mark says.
+    """Open a text file as UTF-8, or as what its byte order mark says; also by gzip.
 
     ``newline`` is as for ``open``.
 
@@ -49,7 +68,10 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """
     try:
         encoding = _encoding_of(path)
-        with path.open(encoding=encoding, newline=newline) as text:
+        with (
+            open_bytes(path) as file,
+            TextIOWrapper(file, encoding=encoding, newline=newline) as text,
+        ):
             yield text
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
@@ -66,13 +88,15 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
 def _encoding_of(path: Path) -> str:
     """Return the encoding that a text file's first bytes name, else UTF-8.
 
-    Raises ``InputError`` for a packed file, and for UTF-16 without a byte order mark.
+    Raises ``InputError`` for a zip archive, and for UTF-16 without a byte order mark.
     """
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         head = file.read(4)
-    for beginning, kind in _PACKED_FORMATS:
-        if head.startswith(beginning):
-            raise InputError(f"{path} is no text but {kind}")
+    if head.startswith(_ZIP):
+        raise InputError(
+            f"{path} is no text but a zip archive, as workbooks of Excel are; unpack it,"
+            " or name it .xlsx if it is one"
+        )
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return encoding
@@ -84,7 +108,7 @@ def _encoding_of(path: Path) -> str:
 def _number_of_broken_line(path: Path) -> int:
     """Return the number of the first line that is not UTF-8; there is one."""
     number = 0
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         for line in file:
             number += 1
             if line.decode(errors="ignore").encode() != line:
@@ -181,7 +205,7 @@ def read_own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
 
     Raises ``InputError`` if it is unreadable.
     """
-    with as_input_error(f"{what} {path} cannot be read"), Path(path).open("rb") as file:
+    with as_input_error(f"{what} {path} cannot be read"), open_bytes(path) as file:
         yield from json_lines(path, file)
 
 

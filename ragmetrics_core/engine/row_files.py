@@ -1,4 +1,4 @@
-"""Rows from files of JSONL, JSON, CSV and Parquet; each row knows its place."""
+"""Rows from files of JSONL, JSON, CSV, Parquet and Excel; each row knows its place."""
 
 import re
 import shlex
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from ragmetrics_core.data import (
     PARTIAL,
@@ -18,10 +19,12 @@ from ragmetrics_core.data import (
     read_text,
 )
 from ragmetrics_core.data.arrow import arrow_rows
+from ragmetrics_core.data.cells import is_filled
 from ragmetrics_core.data.csv_rows import csv_rows
-from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
+from ragmetrics_core.engine.table_rows import rows_of_columns
 from ragmetrics_core.reporting.jsonl import is_line_of_results
 from ragmetrics_core.reporting.report import Report
 
@@ -39,8 +42,8 @@ _NAMES_OF_LISTS = (
     "test_cases",
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
-# what interrupted runs leave, and what logrotate puts aside
-_LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
+# what interrupted runs leave, what logrotate puts aside, and what gzip compresses
+_LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?(\.gz)?$", re.IGNORECASE)
 
 
 def read_samples(
@@ -51,7 +54,8 @@ def read_samples(
     The error names file and row. Rows are read when they are asked for.
 
     Args:
-        path: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file.
+        path: A ``.jsonl``, ``.json``, ``.csv`` or ``.tsv`` file, also with ``.gz``; a
+            ``.parquet`` or ``.xlsx`` file.
         columns_read: Makes samples of rows, and notes which columns it read.
         limit: Read at most so many rows.
 
@@ -187,12 +191,14 @@ def _json(path: Path) -> Iterator[Located]:
 def _rows_of_json(path: Path) -> Any:
     """Return the rows in a ``.json`` file; anything but a list is none.
 
-    It holds a list of rows, an object around such a list, or one sample.
+    It holds a list of rows, an object around such a list, a table by its columns, or one
+    sample.
     """
     data = _value_of_file(path)
     if not isinstance(data, Mapping):
         return data
-    return _find_rows(data, path)
+    rows = rows_of_columns(data)
+    return _find_rows(data, path) if rows is None else rows
 
 
 def _value_of_file(path: Path) -> Any:
@@ -257,6 +263,55 @@ def _parquet(path: Path) -> Iterator[Located]:
         raise InputError(f"{path}: not Parquet ({first_line})") from None
 
 
+def _workbook(path: Path) -> Iterator[Located]:
+    """Yield the rows of the only sheet of a workbook, each with its place.
+
+    Raises:
+        InputError: If it is no workbook, several sheets hold something, or two columns
+            have one name.
+        MissingDependency: If pandas, or what it reads workbooks by, is not installed.
+    """
+    pandas = import_extra("pandas", "pandas", "Reading a workbook")
+    try:
+        # The header is read like a row: pandas would give another name to a second
+        # column of one name.
+        sheets = pandas.read_excel(
+            path,
+            sheet_name=None,
+            header=None,
+            dtype=object,
+            keep_default_na=False,
+            na_values=[""],
+        )
+    except ImportError as error:
+        raise MissingDependency(
+            f"{path}: pandas reads a workbook by openpyxl: pip install openpyxl"
+        ) from error
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise InputError(f"{path}: no workbook ({type(error).__name__})") from None
+    filled = [name for name, sheet in sheets.items() if len(sheet)]
+    if len(filled) > 1:
+        raise InputError(
+            f"{path}: several sheets hold something ({', '.join(map(str, filled))});"
+            " save the one that is meant as CSV, or alone"
+        )
+    if not filled:
+        return
+    header, *rows = sheets[filled[0]].itertuples(index=False, name=None)
+    names = [
+        str(name) if is_filled(name, "question") else f"column {number}"
+        for number, name in enumerate(header, start=1)
+    ]
+    repeated_names = find_repeated_names(names)
+    if repeated_names:
+        raise InputError(
+            f"{path}: several columns are named {', '.join(repeated_names)}; rename all"
+            " but one"
+        )
+    for row_number, row in enumerate(rows, start=1):
+        yield f"{path}, row {row_number}", dict(zip(names, row, strict=True))
+
+
 READERS = {
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
@@ -264,4 +319,5 @@ READERS = {
     ".csv": csv_rows,
     ".tsv": csv_rows,
     ".parquet": _parquet,
+    ".xlsx": _workbook,
 }

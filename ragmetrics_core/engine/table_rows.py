@@ -4,8 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import Sample, SettingError, find_repeated_names
+from ragmetrics_core.data import (
+    USUAL_NAMES,
+    Sample,
+    SettingError,
+    find_repeated_names,
+    plain_name,
+)
 from ragmetrics_core.data.arrow import arrow_rows
+from ragmetrics_core.data.number_values import plain_data
+
+# A single row has a text there, so a list is the column of a table.
+_NAMES_OF_TEXTS = {
+    plain_name(name) for name in (*USUAL_NAMES["question"], *USUAL_NAMES["answer"])
+}
 
 
 def table_rows(samples: Any) -> Iterator[Any]:
@@ -18,6 +30,12 @@ def table_rows(samples: Any) -> Iterator[Any]:
     Raises:
         SettingError: If it is one row, or nothing that holds rows.
     """
+    if hasattr(samples, "with_format") and hasattr(samples, "column_names"):
+        samples = samples.with_format(None)  # Hugging Face: rows as mappings
+    if isinstance(samples, Mapping):
+        rows = rows_of_columns(samples)
+        if rows is not None:
+            return iter(rows)
     if hasattr(samples, "samples_and_bad_rows"):  # recorded traces
         return iter(samples.samples_and_bad_rows())
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
@@ -44,9 +62,57 @@ def _hint(samples: Any) -> str:
     """Say what to do about something that is no table; "" if nothing is known."""
     if isinstance(samples, (str, PurePath)):
         return "; read the file first, or use the command: ragmetrics evaluate FILE"
-    if isinstance(samples, Mapping) and "train" in samples:  # a Hugging Face dataset
-        return "; choose one of its splits"
+    if isinstance(samples, Mapping) and all(map(_is_table, samples.values())):
+        return f"; choose one of its tables: {', '.join(map(str, samples))}"
     return ""
+
+
+def _is_table(split: Any) -> bool:
+    """Whether a part of a data set, such as "train", is a table or a list of rows."""
+    if isinstance(split, list):
+        return all(isinstance(row, Mapping) for row in split)
+    return hasattr(split, "columns") or hasattr(split, "column_names")
+
+
+def rows_of_columns(table: Mapping[Any, Any]) -> list[dict[Any, Any]] | None:
+    """Return the rows of a table that is written by its columns; None for anything else.
+
+    pandas and Hugging Face write ``{"question": ["a", "b"], …}``, ``{"question": {"0":
+    "a", "1": "b"}, …}``, ``{"0": {"question": "a"}, …}`` and ``{"columns": ["question"],
+    "data": [["a"], ["b"]]}``. A single row, whose question is a text, is none.
+    """
+    columns = {name: plain_data(cells) for name, cells in table.items()}
+    names, lines = columns.get("columns"), columns.get("data")
+    if isinstance(names, list) and isinstance(lines, list):
+        lengths = {len(line) if isinstance(line, list) else -1 for line in lines}
+        if lengths <= {len(names)}:
+            return [dict(zip(names, line, strict=True)) for line in lines]
+        return None
+    if columns and all(isinstance(cells, Mapping) for cells in columns.values()):
+        if _number_rows(columns):
+            return list(columns.values())
+        indices = {tuple(cells) for cells in columns.values()}
+        if len(indices) > 1 or not _number_rows(*indices):
+            return None
+        columns = {name: list(cells.values()) for name, cells in columns.items()}
+    if not all(isinstance(cells, list) for cells in columns.values()):
+        return None
+    has_texts = any(
+        plain_name(str(name)) in _NAMES_OF_TEXTS and isinstance(cells[0], str)
+        for name, cells in columns.items()
+        if cells
+    )
+    if not has_texts or len({len(cells) for cells in columns.values()}) > 1:
+        return None
+    return [
+        dict(zip(columns, row, strict=True))
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def _number_rows(index: Iterable[Any]) -> bool:
+    """Whether the keys of an object number rows: "0", "1" and so on."""
+    return all(str(key).isdecimal() for key in index)
 
 
 def _rows_of_pandas(frame: Any) -> Iterator[dict[str, Any]]:

@@ -261,7 +261,7 @@ _JUDGE_FAILED = Diagnosis(
 _METRIC_FAILED = Diagnosis(
     "metric failed", None, "unjudged", "Its code raised an error, or left [0, 1]."
 )
-_NO_ANSWER = Diagnosis(
+NO_ANSWER = Diagnosis(
     "no answer", None, "unjudged", "The application answered nothing."
 )
 _NO_INPUT = Diagnosis(
@@ -298,7 +298,7 @@ def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
     """Say of a row without a fault whether anything was scored, or why nothing was."""
     results = row.results.values()
     if lacks_wanted_answer(row):
-        return _NO_ANSWER
+        return NO_ANSWER
     if any(isinstance(result, Scored) for result in results):
         return NO_FAULT._replace(ranked_low=judged.ranked_low)
     errors = [result.error.type for result in results if isinstance(result, Failed)]

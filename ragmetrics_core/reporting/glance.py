@@ -12,10 +12,19 @@ from typing import Any
 
 from pydantic import Field
 
-from ragmetrics_core.data import EMBEDDED, Frozen, Sample, SampleResult, Scored, Usage
+from ragmetrics_core.data import (
+    EMBEDDED,
+    Frozen,
+    Sample,
+    SampleResult,
+    Scored,
+    Usage,
+    names_in_words,
+)
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.reporting.diagnosis import (
+    NO_ANSWER,
     STAGES,
     Diagnosis,
     Kind,
@@ -36,6 +45,8 @@ _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
 _LONGEST_QUESTION = 40
 _MOST_FILES = 3
+_MOST_COLUMNS = 12
+_FIELDS_OF_TABLES = ("question", "contexts", "reference", "retrieved", "facts")
 _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
@@ -203,6 +214,8 @@ class GlanceTally:
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
         self._has_references = False
         self._problem = ""  # why the first row that is none could not be read
+        # The names of what rows of tables without an answer hold, as the keys.
+        self._columns_without_answer: dict[str, None] = {}
         # of each metric the rows with the lowest scores, for its gate
         self._lowest: dict[str, list[tuple[float, int, SampleResult]]] = {}
 
@@ -216,6 +229,13 @@ class GlanceTally:
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
+        is_captured = row.sample.capture is not None and row.sample.capture.grade
+        if diagnosis is NO_ANSWER and not is_captured:
+            fields = [
+                name for name in _FIELDS_OF_TABLES if not row.sample.missing(name)
+            ]
+            names = (*fields, *map(str, row.sample.metadata))
+            self._columns_without_answer.update(dict.fromkeys(names))
         scores = [
             result.value
             for result in row.results.values()
@@ -315,6 +335,14 @@ class GlanceTally:
         Without a fault, and where most rows are open, what to do about the open ones. It
         is told how many rows the advice covers, if it does not cover all.
         """
+        no_answer = self._groups.get((NO_ANSWER.name, NO_ANSWER.stage))
+        columns = self._columns_without_answer
+        if columns and no_answer is not None and no_answer.n_rows == self._n_rows:
+            return (
+                "Name the column of the answers by --answer-column (in Python"
+                " answer_column=): no row has one. The rows have"
+                f" {names_in_words(columns, most=_MOST_COLUMNS)}."
+            )
         has_faults = bool(self._of_kind("fault"))
         kind: Kind = "fault" if has_faults and not self._is_mostly_open else "unjudged"
         n_rows = self._count(kind)
