@@ -96,10 +96,12 @@ class JudgeError(RagMetricsError):
     """A question was not answered by the judge.
 
     ``topics`` says which features of the request the endpoint's refusal names, e.g.
-    ``("logprobs",)``; it is empty where it names none.
+    ``("logprobs",)``; it is empty where it names none. ``raw`` is what the endpoint
+    said: its reply as received, or the sentence of its refusal.
     """
 
     topics: tuple[str, ...] = ()
+    raw: str = ""
 
 
 class JudgeUnavailable(JudgeError):
@@ -130,15 +132,22 @@ class TransientJudgeError(JudgeError):
     sent a body that is no reply. ``retry_after`` holds the seconds that the endpoint
     asked to wait; None if it did not say. ``is_sent`` is False if no connection could
     be made, so that nothing was sent. ``is_late`` is True if the time allowed ended
-    first.
+    first. ``is_unreadable`` is True if what came is no reply, such as a page of HTML.
     """
 
     is_sent: bool = True
     is_late: bool = False
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        is_unreadable: bool = False,
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.is_unreadable = is_unreadable
 
 
 class RateLimited(TransientJudgeError):

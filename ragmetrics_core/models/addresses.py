@@ -103,7 +103,12 @@ class Provider(NamedTuple):
         return parts._replace(path=urlsplit(self.address).path).geturl()
 
 
-OPENAI = Provider("https://api.openai.com/v1", "OPENAI_API_KEY", ("OPENAI_BASE_URL",))
+OPENAI = Provider(
+    "https://api.openai.com/v1",
+    "OPENAI_API_KEY",
+    # its own SDK reads the first variable, LangChain and LlamaIndex the second, too
+    ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+)
 AZURE = Provider(
     "https://.openai.azure.com/openai/v1",
     "AZURE_OPENAI_API_KEY",

@@ -23,6 +23,7 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.endpoint_errors import (
     MOST_BYTES,
+    add_sentence,
     error_of_client,
     error_of_large_reply,
 )
@@ -221,11 +222,13 @@ class Attempts:
             assert self.timeout is not None  # noqa: S101  # else nothing ends in time
             raise late_error(self.model.name, self.timeout) from None
         except errors.JudgeError as error:
+            add_sentence(error, request)
             # Whatever status it came with, it says nothing of the key or the model.
             if refused_feature(error, request) is None:
                 raise
             refusal = errors.RequestRejected(str(error))
             refusal.topics = error.topics
+            refusal.raw = error.raw
             raise refusal from None
         # The call itself was counted when it was sent.
         spending.note(replace(reply.usage, calls=0, faults=0))

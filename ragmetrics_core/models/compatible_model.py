@@ -34,6 +34,7 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.endpoint_errors import (
+    LEFT_OUT,
     MOST_BYTES,
     Fault,
     error_of_large_reply,
@@ -191,11 +192,17 @@ class OpenAICompatibleModel(ChatModel):
 
         Raises:
             SettingError: If a key is given here, and the address comes from a variable;
-                or if the model is Azure's, and no address is named.
+                if the model is Azure's, and no address is named; or if the provider is
+                none of those in ``addresses``.
         """
         prefix, slash, model = name.partition("/")
         if not slash:
             prefix, model = "openai", name
+        if prefix not in PROVIDERS:
+            raise errors.SettingError(
+                f"no address is known for {prefix}/…: give base_url and model, as in"
+                " OpenAICompatibleModel('http://127.0.0.1:8000/v1', 'llama3.1')"
+            )
         provider = PROVIDERS[prefix]
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(provider, api_base, has_key=has_key)
@@ -317,7 +324,9 @@ class OpenAICompatibleModel(ChatModel):
             )
         except (ValueError, RecursionError):
             raise errors.TransientJudgeError(
-                f"{self.name} sent a body that is no JSON; check the endpoint"
+                f"{self.name} sent a body that is no JSON: check the address, up to and"
+                " with /v1",
+                is_unreadable=True,
             ) from None
 
     def _parsed(self, content: bytes) -> Any:
@@ -330,6 +339,8 @@ class OpenAICompatibleModel(ChatModel):
         """Return the error for the status and the content of a reply."""
         seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
         text = content.decode(errors="replace")
+        if key := self._key():
+            text = text.replace(key, LEFT_OUT)
         return self._error(Fault.from_reply(status, text, seconds_to_wait))
 
     async def _send(
@@ -380,6 +391,13 @@ class OpenAICompatibleModel(ChatModel):
                         response.close()
                         raise error_of_large_reply(self.name, most_bytes)
                 return response.status, response.headers, b"".join(parts)
+        except aiohttp.ClientResponseError:
+            # Its status is aiohttp's own: the reply breaks the rules of HTTP.
+            error: errors.JudgeError = errors.TransientJudgeError(
+                f"{self.name} sent a reply that breaks the rules of HTTP; check the"
+                " endpoint",
+                is_unreadable=True,
+            )
         except (aiohttp.ClientError, OSError) as raised:
             # aiohttp's own classes of time-outs say whether it was connected.
             error = self._error(Fault.of(raised))

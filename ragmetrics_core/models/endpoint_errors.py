@@ -6,8 +6,8 @@ refused, the request is rejected, it is too long, its content is refused, a rate
 exceeded, or a passing fault. A refusal that names a feature of requests says so in
 ``topics``, whatever its status.
 
-Messages repeat nothing that the endpoint wrote, except a code: it may echo keys or texts
-of samples.
+Of what the endpoint wrote, messages repeat a code and, once ``public_sentence`` has taken
+keys and texts of the sample out, the sentence of a refusal.
 """
 
 import json
@@ -22,8 +22,18 @@ from typing import Any, Self
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
+from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.features import topics_of
 
+LEFT_OUT = "…"
+"""Stands in an endpoint's sentence for a key or a text of the sample."""
+_LONGEST_SENTENCE = 300
+_PRIVATE_RUN = 12
+_QUOTED = re.compile(r"[\"'`“‘]([^\"'`“”‘’]+)[\"'`”’]")
+# Long, of letters and digits, and no words joined by hyphens, as names of models are.
+_LIKE_A_KEY = re.compile(
+    r"\b(?:sk|pk|rk|key|gsk|xai|hf|r8)[-_][\w-]{6,}|\b(?=\w*\d)(?=\w*[A-Za-z])\w{20,}"
+)
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
 
@@ -103,6 +113,7 @@ class Fault:
         retry_after: Seconds after which the endpoint wants the next call; None if it
             does not say.
         text: All words of it. They are searched, and never shown.
+        sentence: The message in it; "" without one. It may repeat texts of a sample.
         class_names: Names of the exceptions' classes and their bases, causes included;
             empty for a reply.
     """
@@ -112,6 +123,7 @@ class Fault:
     retry_after: float | None = None
     text: str = ""
     class_names: frozenset[str] = frozenset()
+    sentence: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
@@ -137,6 +149,7 @@ class Fault:
             retry_after=_retry_after_in(holders),
             text="\n".join(words),
             class_names=frozenset(class_names),
+            sentence=_message_in(body),
         )
 
     @classmethod
@@ -159,8 +172,9 @@ class Fault:
             body = {}
         # A batch service may write anything in place of a status.
         known_status = status if type(status) is int else None
-        words = f"{_parameter_in(body)}\n{_message_in(body)}\n{text}"
-        return cls(known_status, _codes(body), retry_after, words)
+        sentence = _message_in(body)
+        words = f"{_parameter_in(body)}\n{sentence}\n{text}"
+        return cls(known_status, _codes(body), retry_after, words, sentence=sentence)
 
     @property
     def is_about_key(self) -> bool:
@@ -234,6 +248,7 @@ def judge_error(
             retry_after=fault.retry_after,
         )
     error = _error_of_rejection(fault, where, advice_on_key, advice_on_model)
+    error.raw = fault.sentence
     if fault.status not in _NO_REFUSALS:
         error.topics = topics_of(fault.text)
     return error
@@ -262,8 +277,10 @@ def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
             "could not send its whole reply, as the connection broke: run again later"
             " or check the endpoint"
         )
-    error = errors.TransientJudgeError(f"{where} {sentence}")
+    is_broken = not (fault.is_unsent or fault.is_timeout)
+    error = errors.TransientJudgeError(f"{where} {sentence}", is_unreadable=is_broken)
     error.is_sent = not fault.is_unsent
+    error.is_late = fault.is_timeout and not fault.is_unsent
     return error
 
 
@@ -362,6 +379,52 @@ def error_of_large_reply(where: str, most: int = MOST_BYTES) -> errors.UnusableR
     return errors.UnusableReply(
         f"{where} sent more than {most // 2**20} MB; check the endpoint"
     )
+
+
+def add_sentence(error: errors.JudgeError, request: ChatRequest) -> None:
+    """Add the endpoint's own sentence to the message of its refusal, where it may stand.
+
+    Args:
+        error: The error; its ``raw`` is the sentence, and is made public, too.
+        request: What was refused.
+    """
+    if not error.raw or isinstance(error, errors.UnusableReply):
+        return
+    error.raw = public_sentence(error.raw, request)
+    error.args = (f'{error}; it says: "{error.raw}"', *error.args[1:])
+
+
+def public_sentence(sentence: str, request: ChatRequest) -> str:
+    """Return an endpoint's sentence, cut, without keys and texts of the request.
+
+    Texts are runs of twelve letters of the last message, and what the sentence quotes
+    from it. Example: 'value "Ida Voss" is not allowed' loses the name, if it stands in
+    the sample.
+
+    Args:
+        sentence: The sentence.
+        request: The request that the endpoint answered with it.
+    """
+    sample_texts = request.messages[-1].content if request.messages else ""
+    if not sample_texts.startswith("<"):  # instructions stand before the texts' tags
+        sample_texts = sample_texts[max(sample_texts.find("\n<"), 0) :]
+    sentence = " ".join(sentence.split())[:_LONGEST_SENTENCE]
+    is_private = [False] * len(sentence)
+    for start in range(len(sentence) - _PRIVATE_RUN + 1):
+        if sentence[start : start + _PRIVATE_RUN] in sample_texts:
+            end = start + _PRIVATE_RUN
+            is_private[start:end] = [True] * _PRIVATE_RUN
+    for pattern, group in ((_QUOTED, 1), (_LIKE_A_KEY, 0)):
+        for match in pattern.finditer(sentence):
+            is_in_sample = match[group] in sample_texts
+            if is_in_sample or pattern is _LIKE_A_KEY:
+                start, end = match.span(group)
+                is_private[start:end] = [True] * (end - start)
+    letters = [
+        LEFT_OUT if private else letter
+        for letter, private in zip(sentence, is_private, strict=True)
+    ]
+    return re.sub(f"{LEFT_OUT}+", LEFT_OUT, "".join(letters))
 
 
 def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:

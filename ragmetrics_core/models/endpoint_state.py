@@ -23,6 +23,9 @@ _PATIENCE_SECONDS = 10.0
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
+# An endpoint that never answered, and so often sent what is no reply, is none: perhaps a
+# login page.
+_MOST_UNREADABLE = 4
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -67,6 +70,8 @@ class EndpointState:
         self._trial: Trial | None = None
         # How many calls were refused since the last answer.
         self._n_refusals = 0
+        # How many calls brought what is no reply.
+        self._n_unreadable = 0
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
@@ -135,6 +140,8 @@ class EndpointState:
             self._is_reached = True
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._note_refusal(outcome)
+        elif isinstance(outcome, errors.TransientJudgeError) and outcome.is_unreadable:
+            self._note_unreadable(outcome)
         elif outcome is not None and not self._is_in_outage():
             # During an outage no call is sent: this one was sent before it began, and
             # says nothing new.
@@ -157,6 +164,12 @@ class EndpointState:
             self._is_reached = True
         else:
             self.begin_outage(refusal)
+
+    def _note_unreadable(self, error: errors.TransientJudgeError) -> None:
+        """Begin an outage where what comes is no reply, again and again, and never was."""
+        self._n_unreadable += 1
+        if self.n_answers == 0 and self._n_unreadable >= _MOST_UNREADABLE:
+            self.begin_outage(errors.JudgeUnavailable(str(error)))
 
     def begin_outage(self, error: errors.JudgeUnavailable) -> None:
         """Send no call for a while; after that, one call is sent alone again.

@@ -11,7 +11,14 @@ failure.
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +30,13 @@ from ragmetrics_core.data import (
     RequestRejected,
     Usage,
 )
-from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+)
 from ragmetrics_core.models.endpoint_state import EndpointState, Trial
 
 T = TypeVar("T")
@@ -43,49 +56,69 @@ class Feature(NamedTuple):
     Args:
         topic: How refusals name it: a group of ``_TOPICS``.
         is_used: Whether a request uses it.
-        without: What changes in a request that does without.
+        without: Returns what changes in a request that does without.
         is_lost: Whether a judge gets less without it. A parameter of another name, for
             example, loses nothing.
     """
 
     topic: str
     is_used: Callable[[ChatRequest], bool]
-    without: Mapping[str, Any]
+    without: Callable[[ChatRequest], Mapping[str, Any]]
     is_lost: bool = True
+
+
+def _is_system(message: Message) -> bool:
+    return message.role == "system"
+
+
+def _without_system_role(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Put what the system's messages say before the text of the first other message."""
+    instructions = [message.content for message in messages if _is_system(message)]
+    first, *others = (message for message in messages if not _is_system(message))
+    text = "\n\n".join([*instructions, first.content])
+    return (replace(first, content=text), *others)
 
 
 FEATURES: Mapping[str, Feature] = MappingProxyType(
     {
         "logprobs": Feature(
-            "logprobs", lambda request: request.top_logprobs > 0, {"top_logprobs": 0}
+            "logprobs",
+            lambda request: request.top_logprobs > 0,
+            lambda _: {"top_logprobs": 0},
         ),
-        "n": Feature("n", lambda request: request.n > 1, {}),
+        "n": Feature("n", lambda request: request.n > 1, lambda _: {}),
         "json_schema": Feature(
             "schema",
             lambda request: request.schema is not None,
-            {"schema": None, "json_mode": True},
+            lambda _: {"schema": None, "json_mode": True},
         ),
         "json_mode": Feature(
             "schema",
             lambda request: request.json_mode and request.schema is None,
-            {"json_mode": False},
+            lambda _: {"json_mode": False},
             is_lost=False,
         ),
         "temperature": Feature(
             "temperature",
             lambda request: request.temperature is not None,
-            {"temperature": None},
+            lambda _: {"temperature": None},
         ),
         "max_tokens": Feature(
             "limit",
             lambda request: request.max_tokens is not None and not request.newer_limit,
-            {"newer_limit": True},
+            lambda _: {"newer_limit": True},
             is_lost=False,
         ),
         "max_completion_tokens": Feature(
             "limit",
             lambda request: request.max_tokens is not None and request.newer_limit,
-            {"max_tokens": None},
+            lambda _: {"max_tokens": None},
+            is_lost=False,
+        ),
+        "system_role": Feature(
+            "system",
+            lambda request: any(map(_is_system, request.messages)),
+            lambda request: {"messages": _without_system_role(request.messages)},
             is_lost=False,
         ),
     }
@@ -100,7 +133,9 @@ _TOPICS = re.compile(
     r"|(?P<schema>response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)"
     r"|structured[ _]output|guided[ _]decoding|\btool(?:s|_choice)?\b|function[ _]call)"
     r"|(?P<temperature>temperature)"
-    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)",
+    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)"
+    r"|(?P<system>system[ _](?:role|message|prompt|instruction)"
+    r"|(?:role|message)\W{1,3}system\b|developer[ _]instruction)",
     re.IGNORECASE,
 )
 # The limit of a reply's length is so many times higher for a model that reasons.
@@ -167,7 +202,7 @@ def leave_out(
         request = replace(request, max_tokens=request.max_tokens * _REASONING_FACTOR)
     for name, feature in FEATURES.items():
         if name in missing and feature.is_used(request):
-            request = replace(request, **feature.without)
+            request = replace(request, **feature.without(request))
     return request
 
 

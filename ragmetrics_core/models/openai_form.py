@@ -215,7 +215,8 @@ def chat_reply(
     listed_choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed_choices, list) or not listed_choices:
         raise errors.TransientJudgeError(
-            f"{model} sent a body without any reply; check the endpoint"
+            f"{model} sent a body without any reply; check the endpoint",
+            is_unreadable=True,
         )
     choices = [_choice(model, choice) for choice in listed_choices]
     reply = reply_of(
@@ -285,7 +286,7 @@ def reply_of(
     all_choices = tuple(choices)
     if not all_choices:
         raise errors.TransientJudgeError(
-            f"{model} returned no reply; check its endpoint"
+            f"{model} returned no reply; check its endpoint", is_unreadable=True
         )
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
@@ -337,7 +338,8 @@ def _choice(model: str, choice: Any) -> Choice:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise errors.TransientJudgeError(
-            f"{model} sent a choice without a message; check the endpoint"
+            f"{model} sent a choice without a message; check the endpoint",
+            is_unreadable=True,
         )
     return choice_of(
         _text_of(message.get("content")),

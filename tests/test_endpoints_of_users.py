@@ -1,0 +1,156 @@
+"""Endpoints as people run them: refusals in their own words, login pages, proxies, no system role."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from loopback import Fault, LoopbackServer
+
+from ragmetrics_core import (
+    ContextRecall,
+    LLMJudge,
+    OpenAICompatibleModel,
+    Report,
+    evaluate,
+)
+from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
+
+Serve = Callable[..., LoopbackServer]
+
+KEY = "sk-abc123456789"
+GOOD = '{"reason": "r", "score": 1.0}'
+
+
+def row(number: int = 0) -> dict[str, str]:
+    return {
+        "question": "Who keeps the ferry at Marl?",
+        "answer": f"Ida Voss keeps it, {number}.",
+        "reference": "Ida Voss.",
+    }
+
+
+def judged(server: LoopbackServer, rows: int = 1) -> Report:
+    model = OpenAICompatibleModel(server.base_url, "local", api_key=KEY)
+    return evaluate(
+        [row(number) for number in range(rows)],
+        [ContextRecall()],
+        judge=LLMJudge(model),
+        store=False,
+        progress=False,
+    )
+
+
+def refusal(status: int, message: str) -> Fault:
+    return Fault(status, body=json.dumps({"error": {"message": message}}))
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (400, "Guardrail intervened: topic policy"),
+        (400, "This model supports at most 512 completions"),
+        (404, "Your organization must be verified to use the model"),
+        (403, "Your plan does not include this endpoint"),
+    ],
+)
+def test_the_endpoint_says_itself_why_it_refused(
+    loopback_server: Serve, status: int, sentence: str
+) -> None:
+    server = loopback_server(faults=lambda _: refusal(status, sentence))
+    if status == 400:  # the fault of this row
+        error = judged(server).results[0].results["context_recall"].error
+        assert error.raw == sentence
+        said = error.message
+    else:
+        with pytest.raises(JudgeUnavailable) as caught:
+            judged(server)
+        said = str(caught.value)
+    assert f'"{sentence}"' in said
+
+
+def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -> None:
+    sentence = f"Key {KEY} may not send 'Ida Voss' or: Ida Voss keeps it, 0. Sorry"
+    server = loopback_server(faults=lambda _: refusal(400, sentence))
+    error = judged(server).results[0].results["context_recall"].error
+    assert error.raw == "Key … may not send '…' or: … Sorry"
+    assert error.raw in error.message
+
+
+def test_a_model_without_a_system_role_gets_the_instructions_with_the_texts(
+    loopback_server: Serve,
+) -> None:
+    def faults(number: int) -> Fault | None:
+        messages = server.requests[number].body["messages"]
+        has_system = any(message["role"] == "system" for message in messages)
+        return refusal(400, "System role not supported") if has_system else None
+
+    server = loopback_server(lambda _: GOOD, faults=faults)
+    report = judged(server, 3)
+    assert report.summary()["context_recall"].count == 3
+    assert len(server.requests) == 1 + 3  # it is learnt once
+    first, *others = [request.body["messages"] for request in server.requests]
+    (text,) = {message["content"].partition("\n<")[0] for (message,) in others}
+    assert text.strip() == first[0]["content"].strip()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(200, body="<!doctype html><title>Sign in</title>"),
+        Fault(200, body='{"choices": null}'),
+        Fault(reset=True),
+        Fault(200, {"X-Long": "x" * 9000}, body="{}"),
+    ],
+    ids=["login", "null", "broken", "header"],
+)
+def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
+    loopback_server: Serve, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
+    server = loopback_server(faults=lambda _: fault)
+    with pytest.raises(JudgeUnavailable, match=r"check|again"):
+        judged(server, 20)
+    assert len(server.requests) < 10
+
+
+def test_a_broken_reply_among_good_ones_is_asked_for_again(
+    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
+    long_header = Fault(200, {"X-Long": "x" * 9000}, body="{}")
+    server = loopback_server(
+        lambda _: GOOD, faults=lambda number: long_header if number % 3 == 1 else None
+    )
+    report = judged(server, 20)
+    assert report.summary()["context_recall"].count == 20
+
+
+def test_the_variable_of_langchain_and_llamaindex_names_the_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OPENAI_BASE_URL", "RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_BASE", "https://gateway.example/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = OpenAICompatibleModel.named("gpt-4o-mini")
+    assert model.address == "https://gateway.example/v1"
+    assert model.api_key_env is None  # OpenAI's key goes to OpenAI alone
+
+
+def test_a_server_on_this_machine_is_reached_without_a_proxy(
+    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody listens at the proxy's address."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    server = loopback_server(lambda _: GOOD)
+    assert judged(server).summary()["context_recall"].count == 1
+
+
+def test_a_provider_that_nobody_knows_is_refused_in_words() -> None:
+    with pytest.raises(SettingError, match="give base_url and model"):
+        OpenAICompatibleModel.named("openai-compatible/x")
