@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from loopback import Fault, LoopbackServer
@@ -15,7 +16,9 @@ from ragmetrics_core import (
     Report,
     evaluate,
 )
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
+from ragmetrics_core.engine.resolve import resolve_judge
 
 Serve = Callable[..., LoopbackServer]
 
@@ -154,3 +157,26 @@ def test_a_server_on_this_machine_is_reached_without_a_proxy(
 def test_a_provider_that_nobody_knows_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="give base_url and model"):
         OpenAICompatibleModel.named("openai-compatible/x")
+
+
+def test_the_time_of_a_call_is_an_option(
+    loopback_server: Serve, tmp_path: Path
+) -> None:
+    server = loopback_server(lambda _: GOOD, faults=lambda _: Fault(hang=True))
+    table = tmp_path / "rows.jsonl"
+    table.write_text(json.dumps(row()))
+    arguments = [
+        "evaluate",
+        str(table),
+        "--judge=openai-compatible/m",
+        f"--api-base={server.base_url}",
+        "--timeout=0.2",
+        "--deadline=3",
+        "--metrics=context_recall",
+        "--no-store",
+        f"--out={tmp_path / 'results.jsonl'}",
+    ]
+    assert main(arguments) != 0
+    assert len(server.requests) > 1  # it was given up, and sent again
+    with pytest.raises(SettingError, match="timeout"):
+        resolve_judge("openai/gpt-4o-mini", timeout=-1)

@@ -514,16 +514,16 @@ def test_polls_are_together_where_one_request_gave_several(
         ((Choice('{"useful', "length"),) * 2, UnusableReply, '{"useful'),
         (("", "  "), UnusableReply, "  "),
         ((Choice("I cannot", "refused"),), ContentRefused, "I cannot"),
-        (("what?", TransientJudgeError("x")), TransientJudgeError, None),
+        (("what?", TransientJudgeError("x")), TransientJudgeError, ""),
     ],
 )
 def test_unusable_replies_are_typed_failures(
-    replies: tuple[Reply, ...], kind: type[JudgeError], raw: str | None
+    replies: tuple[Reply, ...], kind: type[JudgeError], raw: str
 ) -> None:
     model = Toy(*replies)
     failure = error(model, useful())
     assert type(failure) is kind
-    assert getattr(failure, "raw", None) == raw
+    assert failure.raw == raw
     assert len(model.asked) == len(replies)
 
 

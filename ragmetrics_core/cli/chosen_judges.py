@@ -19,15 +19,18 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
     Args:
         name: The judge; None for the one that ``RAGMETRICS_JUDGE`` names, else the
             embedded judge.
-        options: The options; ``api_base`` and ``api_key_env`` are read.
+        options: The options; ``api_base``, ``api_key_env`` and ``timeout`` are read.
 
     Raises:
         SettingError: If an endpoint or key is given for a judge without a model.
     """
     judge = resolve_judge(
-        name, api_base=options.api_base, api_key_env=options.api_key_env
+        name,
+        api_base=options.api_base,
+        api_key_env=options.api_key_env,
+        timeout=options.timeout,
     )
-    for option in ("api_base", "api_key_env"):
+    for option in ("api_base", "api_key_env", "timeout"):
         if getattr(options, option) and not judge.models:
             spelling = f"--{option.replace('_', '-')}"
             raise SettingError(

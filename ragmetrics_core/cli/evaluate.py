@@ -196,7 +196,7 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     keys_of_slices = {gate.by for gate in gates if gate.by}
     source = Source(options, KeysSought(keys_of_slices, options.cluster))
     judge = None  # each metric's own
-    if options.judge or options.api_base or options.api_key_env:
+    if options.judge or options.api_base or options.api_key_env or options.timeout:
         judge = chosen_judges.judge_from(options.judge, options)
     return _Plan(options, tuple(metrics), gates, source, judge)
 

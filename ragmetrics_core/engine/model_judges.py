@@ -22,6 +22,7 @@ from ragmetrics_core.models.decision_model import (
 from ragmetrics_core.models.litellm_model import LiteLLMModel, knows_provider
 from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_models
 
+_SECONDS_OF_CALL = 60.0
 _COMPATIBLE_PREFIX = "openai-compatible/"
 _PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
 # module:name of an object, e.g. my_app.judges:strict
@@ -54,27 +55,38 @@ def make_model_judge(
 
     Args:
         name: The name.
-        endpoint: The address and the variable of its key.
-        is_endpoint_given: Whether the caller gave the address or the key's variable as
-            an argument. A judge that has no endpoint refuses them.
+        endpoint: The address, the variable of its key, and the time of a call.
+        is_endpoint_given: Whether the caller gave any of these as an argument. A judge
+            that has no endpoint refuses them.
     """
     _check_name(name)
-    address, key_variable = endpoint
+    address, key_variable, timeout = endpoint
+    seconds = _SECONDS_OF_CALL if timeout is None else timeout
     if name.startswith(_COMPATIBLE_PREFIX):
-        return _make_compatible(name, endpoint)
-    typed_model = decision_model(name, api_base=address, api_key_env=key_variable)
+        return _make_compatible(name, endpoint, seconds)
+    typed_model = decision_model(
+        name, api_base=address, api_key_env=key_variable, timeout=seconds
+    )
     if typed_model is not None:
         return DecisionJudge(typed_model)
     has_our_client = name.partition("/")[0] in PROVIDERS and "/" in name
     if has_our_client or facts_of_listed_model(name) is not None:
         model = OpenAICompatibleModel.named(
-            name, api_base=address, api_key_env=key_variable
+            name, api_base=address, api_key_env=key_variable, timeout=seconds
         )
-        return LLMJudge(model)
+        return _judge_with_time(model, seconds)
     if _MODULE_AND_NAME.fullmatch(name):
         return _import_judge(name, is_endpoint_given=is_endpoint_given)
     _refuse_misspelt(name, address)
-    return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+    litellm_model = LiteLLMModel(
+        name, api_base=address, api_key_env=key_variable, timeout=seconds
+    )
+    return _judge_with_time(litellm_model, seconds)
+
+
+def _judge_with_time(model: ChatModel, seconds: float) -> LLMJudge:
+    """Make a judge that lets a call take as long as its model does."""
+    return LLMJudge(model, timeout=max(seconds, LLMJudge.timeout or 0.0))
 
 
 def _check_name(name: str) -> None:
@@ -91,19 +103,22 @@ def _check_name(name: str) -> None:
         )
 
 
-def _make_compatible(name: str, endpoint: Endpoint) -> Judge:
+def _make_compatible(name: str, endpoint: Endpoint, seconds: float) -> Judge:
     """Make the judge of an endpoint that speaks OpenAI's protocol.
 
     ``SettingError`` if its address is not named.
     """
-    address, key_variable = endpoint
+    address, key_variable, _ = endpoint
     if not address:
         raise SettingError(
             f"{name} needs the address of its endpoint: api_base= (--api-base) or"
             " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
         )
     model = name.removeprefix(_COMPATIBLE_PREFIX)
-    return LLMJudge(OpenAICompatibleModel(address, model, api_key_env=key_variable))
+    client = OpenAICompatibleModel(
+        address, model, api_key_env=key_variable, timeout=seconds
+    )
+    return _judge_with_time(client, seconds)
 
 
 def _refuse_misspelt(name: str, address: str | None) -> None:

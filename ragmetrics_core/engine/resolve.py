@@ -41,6 +41,7 @@ def resolve_judge(
     metric_model: str | None = None,
     api_base: str | None = None,
     api_key_env: str | None = None,
+    timeout: float | None = None,
 ) -> Judge:
     """Find the judge to use.
 
@@ -66,6 +67,8 @@ def resolve_judge(
             - a provider's own address gets the key in the provider's usual variable,
               or in the variable that ``api_key_env`` names.
         api_key_env: The environment variable that holds the key; see ``api_base``.
+        timeout: Seconds that a call to a named model may take at first; None for 60.
+            Where an endpoint answers late, later calls may take longer.
 
     Returns:
         The judge. Equal names with an equal endpoint and key give the same object.
@@ -92,8 +95,8 @@ def resolve_judge(
     if isinstance(chosen, str):
         return _judge_by_name(
             chosen.strip(),
-            endpoint_of_arguments(api_base, api_key_env),
-            is_endpoint_given=bool(api_base or api_key_env),
+            endpoint_of_arguments(api_base, api_key_env)._replace(timeout=timeout),
+            is_endpoint_given=bool(api_base or api_key_env or timeout),
         )
     raise SettingError(
         f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on"

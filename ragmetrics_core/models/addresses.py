@@ -153,13 +153,15 @@ def wants_a_key(address: str) -> bool:
 
 
 class Endpoint(NamedTuple):
-    """An address, and the environment variable that holds the key for it.
+    """An address, the environment variable that holds the key for it, and the time.
 
     The address is None for the provider's own. The variable is None if none was named.
+    The time is the seconds that a call may take; None for the client's own.
     """
 
     address: str | None
     key_variable: str | None
+    timeout: float | None = None
 
 
 def refuse_empty(value: str | None, place: str) -> None:

@@ -169,6 +169,7 @@ class OpenAICompatibleModel(ChatModel):
         api_base: str | None = None,
         api_key: str | None = None,
         api_key_env: str | None = None,
+        timeout: float = 60.0,
     ) -> Self:
         """Return the client of a provider's model: ``addresses`` lists the providers.
 
@@ -182,6 +183,7 @@ class OpenAICompatibleModel(ChatModel):
                 ``OPENAI_BASE_URL``, or else the provider's own.
             api_key: The key.
             api_key_env: The variable of the environment that holds the key.
+            timeout: Seconds that a call may take at first.
 
         Without ``api_key`` and ``api_key_env`` the key depends on the address:
 
@@ -222,6 +224,7 @@ class OpenAICompatibleModel(ChatModel):
             model,
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
+            timeout=timeout,
             capabilities=capabilities,
             prices=prices,
             name=name,

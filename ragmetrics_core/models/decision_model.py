@@ -253,7 +253,11 @@ class SystemOneModel(ServedDecisionModel):
 
 
 def decision_model(
-    name: str, *, api_base: str | None = None, api_key_env: str | None = None
+    name: str,
+    *,
+    api_base: str | None = None,
+    api_key_env: str | None = None,
+    timeout: float = 60.0,
 ) -> DecisionModel | None:
     """Return the client for the name of a model of typed questions.
 
@@ -268,6 +272,7 @@ def decision_model(
         name: The name.
         api_base: Address of the endpoint; None for the provider's own.
         api_key_env: The environment variable that holds its key.
+        timeout: Seconds that a call may take at first.
 
     Returns:
         The client; None for a name with another prefix, which is no such model.
@@ -275,10 +280,11 @@ def decision_model(
     Raises:
         SettingError: If no model is named, or its address is missing.
     """
-    if name.startswith(DECISIONS):
-        return OpenAIDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
-    if name.startswith(SYSTEM_ONE):
-        return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
+    for model_class in (OpenAIDecisionModel, SystemOneModel):
+        if name.startswith(model_class.form):
+            return model_class(
+                name, api_base=api_base, api_key_env=api_key_env, timeout=timeout
+            )
     return None
 
 
