@@ -252,7 +252,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
     ),
     "a query that is echoed before what was found": (
         echoed(f"{TRIP}: no trip is booked"),
-        [f"tool think(trip) {TRIP}: no trip is booked; shown 0; step 1"],
+        ["tool think(trip) ….: no trip is booked; shown 0; step 1"],
     ),
     "a short answer of a model in a frame": (
         answered_inside("Blue, from Faro. (see 1)", "Blue, from Faro."),

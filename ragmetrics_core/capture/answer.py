@@ -20,6 +20,7 @@ from ragmetrics_core.capture.calls import (
     Calls,
     FoundAnswer,
     Order,
+    Origins,
     Turn,
     end_of,
 )
@@ -40,14 +41,15 @@ _WRITER_GUESSED = (Doubt("writer_guessed"),)
 _SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
 
 
-def answers(turn: Turn) -> list[FoundAnswer]:
+def answers(turn: Turn, origins: Origins) -> list[FoundAnswer]:
     """Find the answers of a turn; at least one, perhaps without a text.
 
     Args:
         turn: The turn.
+        origins: What models of the run wrote.
     """
     found = [_without_empty_text(answer) for answer in _answers_found(turn)]
-    return [_with_chain(turn.calls, answer) for answer in found]
+    return [_with_chain(turn.calls, origins, answer) for answer in found]
 
 
 def _without_empty_text(found: FoundAnswer) -> FoundAnswer:
@@ -275,7 +277,7 @@ def _is_written_on(calls: Calls, writer: Node) -> bool:
 # What the writer read
 
 
-def _with_chain(calls: Calls, found: FoundAnswer) -> FoundAnswer:
+def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnswer:
     """Return an answer with the calls whose replies its writer read."""
     if found.writer is None:
         return found
@@ -284,7 +286,8 @@ def _with_chain(calls: Calls, found: FoundAnswer) -> FoundAnswer:
     waiting = list(chain)
     while waiting:
         reader = waiting.pop()
-        for call in [*_beside(calls, reader), *_read_by(calls, reader)]:
+        read = [*_read_by(calls, reader), *_authors_read_by(calls, origins, reader)]
+        for call in [*_beside(calls, reader), *read]:
             if call not in chain:
                 chain.add(call)
                 waiting.append(call)
@@ -319,33 +322,17 @@ def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:
         is_in_prompt = any(text in message for text in long_texts for message in prompt)
         if is_in_prompt or not said.isdisjoint(texts):
             yield call
-    yield from _authors_read_by(calls, reader)
 
 
-def _authors_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
+def _authors_read_by(calls: Calls, origins: Origins, reader: Node) -> Iterator[Node]:
     """Yield the calls inside the engines whose answers a prompt shows.
 
     A document holds such an answer, or the text of a tool around the engine does.
     """
     texts = [message.text for message in reader.prompt if message.role != "assistant"]
-    for author, text in _answers_handed_on(calls, reader.began):
-        if shows(texts, text):
+    for author, text in origins.answers_handed_on:
+        if end_of(author) <= reader.began and shows(texts, text):
             yield from (inner for inner in author.walk() if inner in calls.models)
-
-
-def _answers_handed_on(calls: Calls, moment: float) -> Iterator[tuple[Node, str]]:
-    """Yield the engines that wrote a document or a text of a tool, and that text."""
-    for each in calls.lists:
-        for document in each.documents:
-            author = calls.writers.of(document, moment)
-            if author is not None and author.kind != "model":
-                yield author, document.text
-    for tool in calls.nodes:
-        if tool.kind == "tool" and tool.text and end_of(tool) <= moment:
-            for inner in tool.walk():
-                is_engine = inner.kind in ("agent", "step") and bool(inner.text)
-                if is_engine and shows([tool.text], inner.text or ""):
-                    yield inner, tool.text
 
 
 def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:

@@ -10,12 +10,12 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     answer_of_structure,
@@ -86,7 +86,7 @@ _NUMBER = re.compile(
 )
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
-_LONGEST_FRAME = 32  # letters around the answer of an engine
+CUT = "…"  # stands in a tool's text in the place of what a model wrote
 
 
 def end_of(node: Node) -> float:
@@ -96,9 +96,15 @@ def end_of(node: Node) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What one call of a model said, in the forms in which it is read."""
+    """What one call of a model said, in the forms in which it is read.
+
+    Attributes:
+        message: Its reply; None where it gave none.
+        others: What it replied beside that, where it was asked for several replies.
+    """
 
     message: Message | None
+    others: tuple[Message, ...] = ()
 
     @property
     def text(self) -> str:
@@ -118,8 +124,10 @@ class Reply:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Its text, its answer and the texts of its structured values, each once."""
+        """Its texts, its answer and the texts of its structured values, each once."""
         texts = [self.text, self.answer, *find_instances(self.values, str)]
+        for other in self.others:
+            texts += Reply(other).texts
         return tuple(text for text in dict.fromkeys(texts) if text.strip())
 
     @cached_property
@@ -155,9 +163,8 @@ class Reply:
     @cached_property
     def queries(self) -> frozenset[str]:
         """All texts in it that may be a query: the whole, its lines, its structure's texts."""
-        texts = [self.text, *find_instances(self.values, str)]
         queries: set[str] = set()
-        for text in texts:
+        for text in self.texts:
             queries.add(_bare_query(text))
             queries.update(_bare_query(line) for line in text.splitlines())
         return frozenset(queries - {""})
@@ -253,7 +260,11 @@ class Calls:
     @cached_property
     def replies(self) -> Mapping[Node, Reply]:
         """What each call of a model said."""
-        return {node: Reply(node.reply) for node in self.nodes if node.kind == "model"}
+        return {
+            node: Reply(node.reply, node.other_replies)
+            for node in self.nodes
+            if node.kind == "model"
+        }
 
     @cached_property
     def query_writers(self) -> frozenset[Node]:
@@ -358,11 +369,6 @@ class Calls:
         return [node for node in self.text_tools if node.name in self.named_to_search]
 
     @cached_property
-    def writers(self) -> Writers:
-        """Which call wrote a document."""
-        return Writers(self)
-
-    @cached_property
     def lists(self) -> list[DocumentList]:
         """Each list of documents that a call took or returned, the earliest first."""
         lists: list[DocumentList] = []
@@ -401,89 +407,6 @@ def _form_of_mapping(value: Mapping[str, Any]) -> int:
         is_word = len(answer) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(answer)
         return LABEL if is_word else STRUCTURED
     return NO_ANSWER if not _STEERING_KEYS.isdisjoint(value) else LABEL
-
-
-@dataclass(frozen=True, eq=False)
-class _Written:
-    """A text that a call of the run wrote.
-
-    Attributes:
-        call: The call.
-        letters: The text, by its letters.
-        query: What the call was asked, by its letters.
-    """
-
-    call: Node
-    letters: str
-    query: str = ""
-
-
-class Writers:
-    """Tells documents that a call of the run wrote from those that were found.
-
-    A document is written if three quarters of its text are what models replied, and the
-    queries that they answer, or if it has few words beside the answer of an engine inside the
-    run: "Sub question: When did it open? Response: In 1874.". Such a document is no
-    evidence. A found page that quotes "In 1874." among its own words was written by no
-    call. The share is high because replies of the whole run are compared.
-    """
-
-    def __init__(self, calls: Calls) -> None:
-        self._texts: list[_Written] = []
-        for node in calls.nodes[1:]:
-            if node.kind in ("agent", "step") and (node.text or "").strip():
-                query = letters_of(node.query)
-                self._texts.append(_Written(node, letters_of(node.text), query))
-        for call in calls.models:
-            is_steering = calls.reply_forms[call] <= LABEL
-            if is_steering or call in calls.query_writers:
-                continue
-            for letters in calls.replies[call].letters:
-                if len(letters) >= SHORTEST:
-                    self._texts.append(_Written(call, letters))
-        self._originals = _texts_found(calls) if self._texts else frozenset()
-        queries = {letters_of(node.query) for node in calls.nodes if node.query}
-        self._queries = [query for query in queries if len(query) >= SHORTEST]
-
-    def of(self, document: Document, moment: float) -> Node | None:
-        """Return the call that wrote a document that was there at a moment; None without one."""
-        if not self._texts or document.text in self._originals:
-            return None
-        letters = letters_of(document.text)
-        written = [
-            text
-            for text in self._texts
-            if end_of(text.call) <= moment and text.letters in letters
-        ]
-        if not written:
-            return None
-        rest = letters
-        queries = [*self._queries, *(text.query for text in written)]
-        for part in (
-            *(text.letters for text in written),
-            *sorted(queries, key=len, reverse=True),
-        ):
-            rest = rest.replace(part, "")
-        is_engine = written[0].call.kind != "model"
-        is_short = is_engine and len(rest) <= _LONGEST_FRAME
-        return written[0].call if is_short or 4 * len(rest) <= len(letters) else None
-
-
-def _texts_found(calls: Calls) -> frozenset[str]:
-    """Return the texts that searches and tools found, without those of engines inside them."""
-    texts: set[str] = set()
-    for node in calls.nodes:
-        kinds_inside = {inner.kind for inner in node.walk() if inner is not node}
-        if node.kind == "retriever" and "agent" not in kinds_inside:
-            for document in node.documents or ():
-                texts.update(document.texts)
-        elif node.kind == "tool":
-            for document in node.documents or ():
-                texts.update(document.texts)
-            if node.text and kinds_inside.isdisjoint(("model", "agent")):
-                texts.add(node.text)
-                texts.update(find_instances(parse_json(node.text), str))
-    return frozenset(texts)
 
 
 _LAST = 1 << 30  # the rank of a call that no model asked for
@@ -595,6 +518,28 @@ class Turn:
         texts += [message.content for message in self.tree.history]
         texts += self.tree.instructions
         return tuple(text for text in texts if text)
+
+
+@dataclass(frozen=True, eq=False)
+class Origins:
+    """What was found, and what models of the run wrote, whoever carried it.
+
+    Attributes:
+        lists: All lists of documents, the earliest first, without what a model wrote.
+            A list of nothing else is left out.
+        undivided: The named tools whose text does not divide into passages.
+        written: The documents that models wrote, by their letters.
+        answers_handed_on: The engines inside the run whose answers were handed on, each
+            with the text of a document or a tool that holds its answer.
+        texts_of_tools: What each tool found, as its text without what models wrote; ""
+            where they wrote all of it.
+    """
+
+    lists: tuple[DocumentList, ...] = ()
+    undivided: tuple[str, ...] = ()
+    written: frozenset[str] = frozenset()
+    answers_handed_on: tuple[tuple[Node, str], ...] = ()
+    texts_of_tools: Mapping[Node, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,10 @@ from ragmetrics_core.capture.calls import (
     Evidence,
     EvidenceFrom,
     FoundAnswer,
+    Origins,
     Turn,
     end_of,
 )
-from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.plain_values import contexts_in
@@ -46,14 +46,15 @@ _LEAVES_CHAIN_OPEN = frozenset({"further_call", "short_reply"})
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
-def evidence(turn: Turn, found_answer: FoundAnswer) -> Evidence:
+def evidence(turn: Turn, origins: Origins, found_answer: FoundAnswer) -> Evidence:
     """Find the contexts of one answer, and what became of each passage.
 
     Args:
         turn: The question, and the calls that were made for it.
+        origins: What was found.
         found_answer: The answer, and the calls that it was written from.
     """
-    return _Reading(turn, found_answer).evidence()
+    return _Reading(turn, origins, found_answer).evidence()
 
 
 # What the calls brought; no prompt is looked into
@@ -85,19 +86,19 @@ class _Passages:
         doubts: What is uncertain about them.
     """
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, origins: Origins) -> None:
         self._calls = calls
         self.by_identity: dict[DocumentKey, _Passage] = {}
         self.brought: list[Brought] = []
-        self.lists: list[DocumentList] = []
-        self.doubts: list[Doubt] = []
+        self.lists = origins.lists
+        self.doubts = [Doubt("undivided", name) for name in origins.undivided]
         self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
         # of copies of passages without an id
         self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
         self._identity_by_letters: dict[str, DocumentKey] = {}
         self._shared_ids = _ids_of_several_texts(calls)
         self._of_unknown_origin: dict[Node, list[Document]] = {}
-        for each in self._all_lists():
+        for each in self.lists:
             self._read_list(each)
         for node in calls.nodes:
             if node.kind == "retriever" and node.error and not calls.is_in_search(node):
@@ -134,44 +135,27 @@ class _Passages:
 
     # Reading the lists in their order
 
-    def _all_lists(self) -> list[DocumentList]:
-        """Return the lists of the calls, and the passages of the tools that the user named."""
-        lists = list(self._calls.lists)
-        for tool in self._calls.named_tools:
-            documents = divided(tool.text or "", tool.result)
-            if documents is None:
-                documents = (Document(tool.text or ""),)
-                self.doubts.append(Doubt("undivided", tool.name))
-            lists.append(
-                DocumentList(end_of(tool), tool, is_returned=True, documents=documents)
-            )
-        return sorted(lists, key=lambda each: each.moment)
-
     def _read_list(self, each: DocumentList) -> None:
         """Note what a call brought, and the passages that it took or handed on."""
-        call = each.call
-        documents = tuple(
-            document
-            for document in each.documents
-            if document.text.strip()
-            and self._calls.writers.of(document, each.moment) is None
-        )
+        call, documents = each.call, each.documents
         if each.is_returned and self._is_search(call):
-            # a search all of whose documents a model wrote brought nothing, not even ()
-            if documents or not each.documents:
-                self._bring(call, documents, "retrieval")
+            self._bring(call, documents, "retrieval")
         elif each.is_returned:
             self._read_step(call, documents)
         elif self._is_outermost(call):
             self._bring(call, self._new(documents), "given")
-        self.lists.append(DocumentList(each.moment, call, each.is_returned, documents))
         for document in documents:
             self._note(document, call)
 
     def _is_search(self, call: Node) -> bool:
         """Whether a call found all that it returned: a retriever, or a tool by itself."""
-        is_tool_by_itself = call.kind == "tool" and not self._documents_at_hand(call)
-        return call.kind == "retriever" or is_tool_by_itself
+        if call.kind != "tool" or self._documents_at_hand(call):
+            return call.kind == "retriever"
+        _, *inner_calls = call.walk()
+        return all(
+            inner.kind != "retriever" and inner.documents is None
+            for inner in inner_calls
+        )
 
     def _documents_at_hand(self, call: Node) -> list[Document]:
         """List what a call was given, and what the calls inside it returned."""
@@ -368,11 +352,12 @@ class _Reading:
             one of several lists may lead nowhere.
     """
 
-    def __init__(self, turn: Turn, found_answer: FoundAnswer) -> None:
+    def __init__(self, turn: Turn, origins: Origins, found_answer: FoundAnswer) -> None:
         self._turn = turn
         self._calls = turn.calls
+        self._written = origins.written
         self._found_answer = found_answer
-        self._passages = _Passages(turn.calls)
+        self._passages = _Passages(turn.calls, origins)
         self._lists = self._lists_before_answer()
         self._doubts: list[Doubt] = []
         self.contexts: tuple[Context, ...] | None = None
@@ -409,7 +394,7 @@ class _Reading:
             doubts=tuple(self._all_doubts()),
         )
 
-    def _lists_before_answer(self) -> list[DocumentList]:
+    def _lists_before_answer(self) -> Sequence[DocumentList]:
         """Return the lists of documents that were there before the answer, the latest first.
 
         Where all came later, as by the clocks of a trace, all are returned: what the
@@ -626,13 +611,12 @@ class _Reading:
 
         An empty list says that nothing was found, where a search ended.
         """
-        writers = self._calls.writers
         carried = (self._found_answer.answer.documents, self._turn.tree.flow_documents)
         for documents in carried:
             found_documents = [
                 document
                 for document in documents or ()
-                if writers.of(document, float("inf")) is None
+                if letters_of(document.text) not in self._written
             ]
             is_empty = documents == () and self._all_searches_ended()
             if found_documents or is_empty:

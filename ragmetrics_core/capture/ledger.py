@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.calls import (
+    CUT,
     Brought,
     BroughtKind,
     Calls,
     Evidence,
     FoundAnswer,
     Order,
+    Origins,
     Turn,
     tools_of,
 )
@@ -24,7 +26,9 @@ from ragmetrics_core.data import Context, EvidenceCall, Ledger
 _SHOWN_BEGINNING = 100  # letters of a tool's text that tell that it was shown
 
 
-def ledger(turn: Turn, found_answer: FoundAnswer, found_evidence: Evidence) -> Ledger:
+def ledger(
+    turn: Turn, origins: Origins, found_answer: FoundAnswer, found_evidence: Evidence
+) -> Ledger:
     """List the searches and tool calls of a conversation up to this answer.
 
     Example: in turn 1 a search found A, in turn 2 another found B and C, and the prompt
@@ -32,6 +36,7 @@ def ledger(turn: Turn, found_answer: FoundAnswer, found_evidence: Evidence) -> L
 
     Args:
         turn: The question, and the calls that were made for it.
+        origins: What was found.
         found_answer: The answer.
         found_evidence: What the calls brought, and what the answer was shown of it.
     """
@@ -45,7 +50,7 @@ def ledger(turn: Turn, found_answer: FoundAnswer, found_evidence: Evidence) -> L
     ]
     texts = [
         replace(each, shown=_places_shown(each.documents, found_evidence))
-        for each in _texts_brought(turn.calls, found_answer)
+        for each in _texts_brought(turn.calls, origins, found_answer)
     ]
     brought = [*texts, *found_evidence.brought]
     brought.sort(key=lambda each: order.sort_keys(each.call))
@@ -110,7 +115,7 @@ def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> boo
         return True
     if len(letters) < SHORTEST:
         return shows(prompts, text)
-    parts = map(letters_of, (text, *find_instances(parse_json(text), str)))
+    parts = map(letters_of, (*text.split(CUT), *find_instances(parse_json(text), str)))
     beginnings = {part[:_SHOWN_BEGINNING] for part in parts if len(part) >= SHORTEST}
     shown = [letters_of(prompt) for prompt in prompts]
     return any(beginning in each for beginning in beginnings for each in shown)
@@ -127,14 +132,16 @@ def _name_of_tool(node: Node, calls: Calls) -> str | None:
 # The texts that tools and models brought
 
 
-def _texts_brought(calls: Calls, found_answer: FoundAnswer) -> list[Brought]:
+def _texts_brought(
+    calls: Calls, origins: Origins, found_answer: FoundAnswer
+) -> list[Brought]:
     """List the texts of tools, and what sub-agents wrote and no tool handed on."""
     brought: list[Brought] = []
     texts_of_tools: set[str] = set()
     for node in calls.nodes:
         if node.kind != "tool" or node.is_control or node in calls.named_tools:
             continue
-        each = _result_of_tool(node, calls)
+        each = _result_of_tool(node, calls, origins.texts_of_tools.get(node))
         if each is not None:
             brought.append(each)
             texts_of_tools |= {as_one_line(text.text) for text in each.documents}
@@ -167,25 +174,26 @@ def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
     return Brought(kind, call, (Document(text or ""),))
 
 
-def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
-    """Return what a tool brought beside documents; None if its text only presents these."""
+def _result_of_tool(tool: Node, calls: Calls, found: str | None) -> Brought | None:
+    """Return what a tool brought beside documents; None if its text only presents these.
+
+    Args:
+        tool: The tool.
+        calls: The calls of the run.
+        found: What of its text no model wrote; None if it has no text.
+    """
     if tool.error:
         return _error_of_tool(tool, calls)
-    text = tool.text or ""
     if tool.ended is None:
         return None
-    if not text.strip():
+    if found is None:
         has_documents = any(inner.documents is not None for inner in tool.walk())
         return None if has_documents else Brought("tool", tool)
-    has_model = any(inner.kind in ("model", "agent") for inner in tool.walk())
-    if not has_model and _presents_documents(tool, text):
-        return None
-    reply = _reply_repeated(tool, text, calls)
-    if reply is not None or _is_written_by_model(tool, calls):
-        return _text_brought("written", tool, reply or text)
-    if _presents_documents(tool, text):
-        return None
-    return _text_brought("tool", tool, text)
+    if not found:
+        return _text_brought("written", tool, tool.text)
+    return (
+        None if _presents_documents(tool, found) else _text_brought("tool", tool, found)
+    )
 
 
 def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:
@@ -197,17 +205,6 @@ def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:
     has_model = any(inner.kind == "model" for inner in tool.walk())
     is_retrieval = is_search and not has_model
     return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
-
-
-def _reply_repeated(tool: Node, text: str, calls: Calls) -> str | None:
-    """Return the reply of a model inside a tool that is a text of its structured result."""
-    texts = set(find_instances(parse_json(text), str))
-    replies = [
-        inner.reply.text
-        for inner in tool.walk()
-        if inner.reply is not None and inner not in calls.query_writers
-    ]
-    return next((reply for reply in reversed(replies) if reply in texts), None)
 
 
 def _presents_documents(tool: Node, text: str) -> bool:
@@ -224,28 +221,3 @@ def _presents_documents(tool: Node, text: str) -> bool:
                 if beginning and beginning in letters:
                     return True
     return has_searched
-
-
-def _is_written_by_model(tool: Node, calls: Calls) -> bool:
-    """Whether a tool's text is what a model wrote, alone or among a few words.
-
-    The model ran inside the tool, or had chosen the tool's argument. So a reply of some
-    length is enough here, where ``Writers`` wants three quarters of the text.
-    """
-    letters = letters_of(tool.text)
-    _, *inner_calls = tool.walk()
-    written: list[str] = []
-    for inner in inner_calls:
-        if inner in calls.replies and inner not in calls.query_writers:
-            written += calls.replies[inner].texts
-    for reply in filter(None, map(letters_of, written)):
-        is_enough = len(reply) >= SHORTEST or 2 * len(reply) >= len(letters)
-        if is_enough and reply in letters:
-            return True
-    return bool(tool.query) and _ends_in(letters, letters_of(tool.query))
-
-
-def _ends_in(letters: str, argument: str) -> bool:
-    """Whether a text is an argument after a few fixed words."""
-    is_long = len(argument) >= SHORTEST and 2 * len(argument) >= len(letters)
-    return is_long and letters.endswith(argument)

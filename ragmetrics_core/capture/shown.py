@@ -205,6 +205,46 @@ def shows_some(message_letters: str, letters: str) -> bool:
     return beginning in message_letters or end in message_letters
 
 
+class KnownTexts:
+    """Texts that others may repeat, whole or in part, by their letters."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+        self._joined: _Message | None = None
+
+    def add(self, text: str) -> None:
+        """Add a text; one of a word or two repeats nothing."""
+        letters = letters_of(text)
+        if len(letters) >= SHORTEST and letters not in self._texts:
+            self._texts[letters] = None
+            self._joined = None
+
+    def places_in(self, text: str) -> list[tuple[int, int]]:
+        """Return where a text repeats them: each of them whole, and long runs of letters."""
+        letters = letters_of(text)
+        if len(letters) < SHORTEST or not self._texts:
+            return []
+        if letters in self._texts:
+            return [(0, len(letters))]
+        if self._joined is None:
+            form = Form(" ".join(self._texts))
+            self._joined = _Message(0, form, bytearray(len(form.letters)))
+        if letters in self._joined.form.letters:
+            return [(0, len(letters))]
+        places = []
+        for known in self._texts:
+            start = letters.find(known)
+            while start >= 0:
+                places.append((start, start + len(known)))
+                start = letters.find(known, start + len(known))
+        # the shorter side is read letter by letter
+        if len(letters) < len(self._joined.form.letters):
+            runs = _common_runs(letters, self._joined)
+            return [*places, *((start, end) for start, end, _ in runs)]
+        runs = _common_runs(self._joined.form.letters, _message(0, text))
+        return [*places, *((there, there + end - start) for start, end, there in runs)]
+
+
 def _message(number: int, text: str) -> _Message:
     form = form_of(text)
     return _Message(number, form, bytearray(len(form.letters)))

@@ -1,8 +1,9 @@
-"""Makes the samples of a run, in four stages. Pure.
+"""Makes the samples of a run, in five stages. Pure.
 
-Tree ─▶ Turn ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
+Tree ─▶ Turn ─▶ Origins ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
 
 Turn         what was asked, and the calls made for it
+Origins      what was found, and what models wrote
 FoundAnswer  what was answered, and the calls that it was written from
 Evidence     contexts, and the fate of each passage
 Ledger       the searches and tool calls of this turn and of earlier ones
@@ -19,6 +20,7 @@ from ragmetrics_core.capture.doubts import Doubt, worst_grade
 from ragmetrics_core.capture.evidence import evidence
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.ledger import ledger
+from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.tree import Tree, check_tree
@@ -53,9 +55,10 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     if turn is None:
         return []
     samples = []
-    for found_answer in answers(turn):
-        found_evidence = evidence(turn, found_answer)
-        table = ledger(turn, found_answer, found_evidence)
+    origins = origins_of(turn.calls)
+    for found_answer in answers(turn, origins):
+        found_evidence = evidence(turn, origins, found_answer)
+        table = ledger(turn, origins, found_answer, found_evidence)
         samples.append(_sample(turn, found_answer, found_evidence, table))
     return samples
 

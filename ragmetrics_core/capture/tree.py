@@ -195,6 +195,7 @@ class Node:
             in words: it stands in a file, or the provider keeps it. The sample is
             incomplete then.
         reply: What a model replied; None if it failed or has not replied.
+        other_replies: What it replied beside that, where it was asked for several.
         model: The name of the model, e.g. gpt-4o-mini.
         offered_tools: The names of the tools that a model was told it may call.
         error: What it ended with instead of returning, e.g. TimeoutError.
@@ -229,6 +230,7 @@ class Node:
     texts_handed_in: tuple[str, ...] = field(default=(), repr=False)
     evidence_not_recorded: tuple[str, ...] = ()
     reply: Message | None = field(default=None, repr=False)
+    other_replies: tuple[Message, ...] = field(default=(), repr=False)
     model: str | None = None
     offered_tools: tuple[str, ...] = ()
     error: str | None = field(default=None, repr=False)

@@ -1,0 +1,328 @@
+"""Between the stages: what was found, and what models of the run wrote. Pure.
+
+What a model wrote is no evidence, whoever carries it: a document that holds its reply, a
+tool that repeats an argument, a search of a store into which a tool put it. The run is
+read in the order in which it happened, since what was found before a model repeated it
+stays found.
+
+Example: a model calls ``save("The tower fell in 1850.")``, the tool returns "Saved: The
+tower fell in 1850.", and a search of the store returns this note beside a page of a book.
+The page was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from operator import itemgetter
+
+from ragmetrics_core.capture.calls import (
+    CUT,
+    Calls,
+    DocumentList,
+    Origins,
+    end_of,
+)
+from ragmetrics_core.capture.divided import divided
+from ragmetrics_core.capture.forms import (
+    SHORTEST,
+    form_of,
+    is_entry,
+    letters_of,
+)
+from ragmetrics_core.capture.shown import KnownTexts, shows
+from ragmetrics_core.capture.structures import compact, find_instances, parse_json
+from ragmetrics_core.capture.tree import Document, Message, Node
+
+_SHORTEST_CUT = 24  # letters of an argument that is no name
+_LONGEST_FRAME = 32  # letters around the answer of an engine
+
+# of each letter of a text: found or unknown, asked by a model, or written by one
+_OTHER, _ASKED, _WRITTEN = range(3)
+# of what happened at one moment: a model wrote before anybody repeats it
+_REPLY, _ARGUMENTS, _LIST, _TEXT = range(4)
+
+
+def origins_of(calls: Calls) -> Origins:
+    """Tell what was found from what models wrote.
+
+    Args:
+        calls: The calls of a run.
+    """
+    return _Reading(calls).origins()
+
+
+class _Reading:
+    """Reads a run in the order in which it happened."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._found = KnownTexts()
+        self._found_whole: set[str] = set()  # documents, by their letters
+        # what models wrote, and what of it went to tools, whose stores may give it back
+        self._said = KnownTexts()
+        self._passed = KnownTexts()
+        self._engines: list[Node] = []  # inside the run, that have answered
+        self._lists: list[DocumentList] = []
+        self._undivided: list[str] = []
+        self._written: set[str] = set()
+        self._handed_on: list[tuple[Node, str]] = []
+        self._texts_of_tools: dict[Node, str] = {}
+        self._arguments = _arguments_of_tools(calls)
+        queried = [node for node in calls.nodes if node.query]
+        self._queries = {letters_of(node.query) for node in queried}
+        self._queries_of_searches = {
+            letters_of(node.query) for node in queried if node.kind != "tool"
+        }
+
+    def origins(self) -> Origins:
+        """Read the run, and return what was found."""
+        for call in self._calls.tree.earlier_calls:
+            for item in call.items if call.kind != "written" else ():
+                self._found.add(item.text)
+        for call in self._calls.prompted:
+            for message in call.prompt:
+                if message.role == "assistant":
+                    self._pass(_texts_of_calls([message]))
+        for _, what, node, documents in self._moments():
+            if what == _REPLY:
+                self._read_reply(node)
+            elif what == _ARGUMENTS:
+                self._pass(self._arguments[node])
+            elif what == _TEXT:
+                self._read_text(node)
+            elif documents is not None:
+                self._read_list(documents)
+        return Origins(
+            tuple(self._lists),
+            tuple(self._undivided),
+            frozenset(self._written),
+            tuple(self._handed_on),
+            self._texts_of_tools,
+        )
+
+    def _moments(self) -> list[tuple[float, int, Node, DocumentList | None]]:
+        """List what happened, the earliest first."""
+        calls = self._calls
+        moments: list[tuple[float, int, Node, DocumentList | None]] = []
+        writers = [*calls.models]
+        writers += [
+            node
+            for node in calls.nodes[1:]
+            if node.kind in ("agent", "step") and (node.text or "").strip()
+        ]
+        moments += [(end_of(node), _REPLY, node, None) for node in writers]
+        for node in calls.nodes:
+            if node.kind == "tool":
+                moments.append((node.began, _ARGUMENTS, node, None))
+                moments.append((end_of(node), _TEXT, node, None))
+        for each in [*calls.lists, *self._lists_of_named_tools()]:
+            moments.append((each.moment, _LIST, each.call, each))
+        # what the framework hands to the answer, whichever call made it
+        root, end = calls.tree.root, float("inf")
+        carried = [calls.tree.flow_documents or ()]
+        carried += [answer.documents or () for answer in calls.tree.answers]
+        for documents in carried:
+            last = DocumentList(end, root, is_returned=False, documents=documents)
+            moments.append((end, _LIST, root, last))
+        return sorted(moments, key=itemgetter(0, 1))
+
+    def _lists_of_named_tools(self) -> Iterator[DocumentList]:
+        """Yield the passages of the tools that the user named."""
+        for tool in self._calls.named_tools:
+            documents = divided(tool.text or "", tool.result)
+            if documents is None:
+                documents = (Document(tool.text or ""),)
+                self._undivided.append(tool.name)
+            yield DocumentList(
+                end_of(tool), tool, is_returned=True, documents=documents
+            )
+
+    # What models wrote
+
+    def _pass(self, texts: Iterable[str]) -> None:
+        """Note what a model gave to a tool."""
+        for text in texts:
+            self._said.add(text)
+            self._passed.add(text)
+
+    def _read_reply(self, node: Node) -> None:
+        """Note what a model, or an engine inside the run, replied."""
+        if node.kind != "model":
+            self._engines.append(node)
+        texts = self._texts_said([node])
+        for text in texts:
+            self._said.add(text)
+        around = self._calls.paths[node][:-1]
+        if any(caller.kind in ("tool", "retriever") for caller in around):
+            self._pass(texts)  # a tool may store what is written inside it
+
+    def _texts_said(self, nodes: Iterable[Node]) -> list[str]:
+        """List what models and engines replied, each field of a structure as well."""
+        texts: list[str] = []
+        for node in nodes:
+            if node in self._calls.replies:
+                texts += self._calls.replies[node].texts
+            elif node.kind in ("agent", "step") and node.text:
+                texts.append(node.text)
+        return texts
+
+    # Documents
+
+    def _read_list(self, each: DocumentList) -> None:
+        """Keep the documents of a list that no model wrote."""
+        found_documents = []
+        for document in each.documents:
+            letters = letters_of(document.text)
+            if not document.text.strip():
+                continue
+            if letters not in self._found_whole and self._is_written(document, each):
+                self._written.add(letters)
+                continue
+            found_documents.append(document)
+            self._found_whole.add(letters)
+            self._written.discard(letters)
+            for text in document.own_texts:
+                self._found.add(text)
+        is_emptied = bool(each.documents) and not found_documents
+        if not is_emptied and each.moment < float("inf"):
+            self._lists.append(replace(each, documents=tuple(found_documents)))
+
+    def _is_written(self, document: Document, each: DocumentList) -> bool:
+        """Whether a model wrote a document of a list, alone or beside a few words."""
+        call = each.call
+        is_search = each.is_returned and call.kind in ("retriever", "tool")
+        letters = letters_of(document.text)
+        inside = set(call.walk())
+        for engine in self._engines:
+            if is_search and engine not in inside:
+                continue
+            answer = letters_of(engine.text)
+            if answer in letters:
+                # "Sub question: When did it open? Response: In 1874."
+                rest = letters.replace(answer, "")
+                for query in sorted(self._queries, key=len, reverse=True):
+                    rest = rest.replace(query, "") if len(query) >= SHORTEST else rest
+                if len(rest) <= _LONGEST_FRAME:
+                    self._handed_on.append((engine, document.text))
+                    return True
+        for text in {document.text, document.text_without_metadata}:
+            if _are_written(letters_of(text), self._marks(text, call, is_search)):
+                return True
+        return False
+
+    def _marks(self, text: str, call: Node, is_search: bool) -> bytearray:
+        """Mark the letters of a text that a call took or returned, by who wrote them.
+
+        A search, or a tool, holds what a model wrote only where it was passed in. What
+        was found before is no model's own.
+        """
+        letters = letters_of(text)
+        marks = bytearray(len(letters))
+        known = self._passed if is_search else self._said
+        places = known.places_in(text)
+        if not places:
+            return marks
+        asked = set(self._queries_of_searches if is_search else self._queries)
+        for around in self._calls.paths[call]:
+            asked.update(map(letters_of, self._arguments.get(around, ())))
+        form = form_of(text)
+        for start, end in places:
+            piece = letters[start:end]
+            if not any(piece in each for each in asked):
+                marks[start:end] = bytes([_WRITTEN]) * len(piece)
+            elif call.kind != "retriever":  # which repeats nothing that it is asked
+                is_long = len(piece) >= _SHORTEST_CUT
+                if is_long or is_entry(text, *form.place_in_source(start, end)):
+                    marks[start:end] = bytes([_ASKED]) * len(piece)
+        for start, end in self._found.places_in(text):
+            marks[start:end] = bytes(end - start)
+        return marks
+
+    # Texts of tools
+
+    def _read_text(self, tool: Node) -> None:
+        """Note what a tool found, without what models wrote."""
+        text = tool.text or ""
+        if tool.error or not text.strip():
+            return
+        letters = letters_of(text)
+        _, *inside = tool.walk()
+        for engine in inside:
+            is_engine = engine.kind in ("agent", "step") and bool(engine.text)
+            if is_engine and shows([text], engine.text or ""):
+                self._handed_on.append((engine, text))
+        marks = self._marks(text, tool, is_search=True)
+        replies = set(map(letters_of, self._texts_said(inside)))
+        # of a model inside the tool one reply of some length is enough
+        is_reply = any(
+            reply in letters
+            and (len(reply) >= SHORTEST or 2 * len(reply) >= len(letters))
+            for reply in replies - {""}
+        )
+        is_argument = letters in map(letters_of, self._arguments[tool])
+        if is_reply or is_argument or _are_written(letters, marks):
+            self._texts_of_tools[tool] = ""
+            return
+        self._texts_of_tools[tool] = _without_marked(text, marks)
+        for found in re.finditer(rb"\x00+", marks):
+            self._found.add(letters[found.start() : found.end()])
+
+
+def _arguments_of_tools(calls: Calls) -> dict[Node, list[str]]:
+    """Return by tool what it was called with: all as one text, and each text in it."""
+    by_id: dict[str | None, list[str]] = defaultdict(list)
+    for call, reply in calls.replies.items():
+        for message in filter(None, (call.reply, *reply.others)):
+            for tool_call in message.tool_calls:
+                by_id[tool_call.id or tool_call.name] += _texts_of(tool_call.arguments)
+    arguments = {}
+    for node in calls.nodes:
+        if node.kind == "tool":
+            query = node.query or ""
+            texts = [query, *find_instances(parse_json(query), str)]
+            arguments[node] = [*texts, *by_id[node.tool_call_id or node.name]]
+    return arguments
+
+
+def _texts_of_calls(messages: Iterable[Message]) -> list[str]:
+    """List what messages of a model gave to tools."""
+    texts: list[str] = []
+    for message in messages:
+        for tool_call in message.tool_calls:
+            texts += _texts_of(tool_call.arguments)
+    return texts
+
+
+def _texts_of(arguments: Mapping[str, object]) -> list[str]:
+    return [compact(arguments), *find_instances(arguments, str)]
+
+
+def _are_written(letters: str, marks: bytearray) -> bool:
+    """Whether a model wrote a text, but for a few words around its own.
+
+    What a tool was asked may stand before what it found: "When did it open? In 1874.".
+    So of that only a label may be left, which holds no number: "Noted: it opened."
+    """
+    n_others, n_written = marks.count(_OTHER), marks.count(_WRITTEN)
+    if n_written:
+        return n_others <= n_written
+    if not marks or marks[-1] != _ASKED or n_others > marks.count(_ASKED):
+        return False
+    label = [
+        letter for letter, mark in zip(letters, marks, strict=True) if mark == _OTHER
+    ]
+    return not any(letter.isdigit() for letter in label)
+
+
+def _without_marked(text: str, marks: bytearray) -> str:
+    """Return a text with dots in the place of what models wrote, but for phrases in sentences."""
+    form = form_of(text)
+    for written in reversed(list(re.finditer(rb"[^\x00]+", marks))):
+        first, last = form.place_in_source(written.start(), written.end())
+        is_phrase = text[first - 1 : first] == text[last : last + 1] == " "
+        if len(written.group()) >= _SHORTEST_CUT and not is_phrase:
+            text = text[:first] + CUT + text[last:]
+    return text
