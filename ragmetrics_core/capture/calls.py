@@ -531,15 +531,17 @@ class Origins:
         written: The documents that models wrote, by their letters.
         answers_handed_on: The engines inside the run whose answers were handed on, each
             with the text of a document or a tool that holds its answer.
-        texts_of_tools: What each tool found, as its text without what models wrote; ""
-            where they wrote all of it.
+        texts_of_tools: The text of each tool without what models wrote, and whether they
+            wrote all of it.
     """
 
     lists: tuple[DocumentList, ...] = ()
     undivided: tuple[str, ...] = ()
     written: frozenset[str] = frozenset()
     answers_handed_on: tuple[tuple[Node, str], ...] = ()
-    texts_of_tools: Mapping[Node, str] = field(default_factory=dict)
+    texts_of_tools: Mapping[Node, tuple[Literal["tool", "written"], str]] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,7 +141,7 @@ def _texts_brought(
     for node in calls.nodes:
         if node.kind != "tool" or node.is_control or node in calls.named_tools:
             continue
-        each = _result_of_tool(node, calls, origins.texts_of_tools.get(node))
+        each = _result_of_tool(node, calls, origins)
         if each is not None:
             brought.append(each)
             texts_of_tools |= {as_one_line(text.text) for text in each.documents}
@@ -174,26 +174,19 @@ def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
     return Brought(kind, call, (Document(text or ""),))
 
 
-def _result_of_tool(tool: Node, calls: Calls, found: str | None) -> Brought | None:
-    """Return what a tool brought beside documents; None if its text only presents these.
-
-    Args:
-        tool: The tool.
-        calls: The calls of the run.
-        found: What of its text no model wrote; None if it has no text.
-    """
+def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | None:
+    """Return what a tool brought beside documents; None if its text only presents these."""
     if tool.error:
         return _error_of_tool(tool, calls)
     if tool.ended is None:
         return None
-    if found is None:
+    if tool not in origins.texts_of_tools:
         has_documents = any(inner.documents is not None for inner in tool.walk())
         return None if has_documents else Brought("tool", tool)
-    if not found:
-        return _text_brought("written", tool, tool.text)
-    return (
-        None if _presents_documents(tool, found) else _text_brought("tool", tool, found)
-    )
+    kind, text = origins.texts_of_tools[tool]
+    if kind == "tool" and _presents_documents(tool, text):
+        return None
+    return _text_brought(kind, tool, text)
 
 
 def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
+from typing import Literal
 
 from ragmetrics_core.capture.calls import (
     CUT,
@@ -69,7 +70,7 @@ class _Reading:
         self._undivided: list[str] = []
         self._written: set[str] = set()
         self._handed_on: list[tuple[Node, str]] = []
-        self._texts_of_tools: dict[Node, str] = {}
+        self._texts_of_tools: dict[Node, tuple[Literal["tool", "written"], str]] = {}
         self._arguments = _arguments_of_tools(calls)
         queried = [node for node in calls.nodes if node.query]
         self._queries = {letters_of(node.query) for node in queried}
@@ -79,8 +80,8 @@ class _Reading:
 
     def origins(self) -> Origins:
         """Read the run, and return what was found."""
-        for call in self._calls.tree.earlier_calls:
-            for item in call.items if call.kind != "written" else ():
+        for earlier in self._calls.tree.earlier_calls:
+            for item in earlier.items if earlier.kind != "written" else ():
                 self._found.add(item.text)
         for call in self._calls.prompted:
             for message in call.prompt:
@@ -152,12 +153,8 @@ class _Reading:
         """Note what a model, or an engine inside the run, replied."""
         if node.kind != "model":
             self._engines.append(node)
-        texts = self._texts_said([node])
-        for text in texts:
+        for text in self._texts_said([node]):
             self._said.add(text)
-        around = self._calls.paths[node][:-1]
-        if any(caller.kind in ("tool", "retriever") for caller in around):
-            self._pass(texts)  # a tool may store what is written inside it
 
     def _texts_said(self, nodes: Iterable[Node]) -> list[str]:
         """List what models and engines replied, each field of a structure as well."""
@@ -216,13 +213,16 @@ class _Reading:
     def _marks(self, text: str, call: Node, is_search: bool) -> bytearray:
         """Mark the letters of a text that a call took or returned, by who wrote them.
 
-        A search, or a tool, holds what a model wrote only where it was passed in. What
-        was found before is no model's own.
+        A search, or a tool, holds what a model wrote only where the model gave it to a
+        tool, or ran inside. What was found before is no model's own.
         """
         letters = letters_of(text)
         marks = bytearray(len(letters))
         known = self._passed if is_search else self._said
         places = known.places_in(text)
+        if is_search:
+            _, *inside = call.walk()
+            places += KnownTexts(self._texts_said(inside)).places_in(text)
         if not places:
             return marks
         asked = set(self._queries_of_searches if is_search else self._queries)
@@ -255,18 +255,21 @@ class _Reading:
             if is_engine and shows([text], engine.text or ""):
                 self._handed_on.append((engine, text))
         marks = self._marks(text, tool, is_search=True)
-        replies = set(map(letters_of, self._texts_said(inside)))
+        replies = self._texts_said(inside)
         # of a model inside the tool one reply of some length is enough
         is_reply = any(
             reply in letters
             and (len(reply) >= SHORTEST or 2 * len(reply) >= len(letters))
-            for reply in replies - {""}
+            for reply in set(map(letters_of, replies)) - {""}
         )
         is_argument = letters in map(letters_of, self._arguments[tool])
         if is_reply or is_argument or _are_written(letters, marks):
-            self._texts_of_tools[tool] = ""
+            # '{"reply": "At ten.", "meta": {}}': the reply alone
+            texts_inside = set(find_instances(parse_json(text), str))
+            in_structure = [reply for reply in replies if reply in texts_inside]
+            self._texts_of_tools[tool] = ("written", [*in_structure, text][0])
             return
-        self._texts_of_tools[tool] = _without_marked(text, marks)
+        self._texts_of_tools[tool] = ("tool", _without_marked(text, marks))
         for found in re.finditer(rb"\x00+", marks):
             self._found.add(letters[found.start() : found.end()])
 

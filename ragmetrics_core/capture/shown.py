@@ -208,9 +208,11 @@ def shows_some(message_letters: str, letters: str) -> bool:
 class KnownTexts:
     """Texts that others may repeat, whole or in part, by their letters."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Iterable[str] = ()) -> None:
         self._texts: dict[str, None] = {}
         self._joined: _Message | None = None
+        for text in texts:
+            self.add(text)
 
     def add(self, text: str) -> None:
         """Add a text; one of a word or two repeats nothing."""

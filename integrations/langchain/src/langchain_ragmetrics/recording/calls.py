@@ -289,12 +289,12 @@ class Recording:
         if hands_over or steers:
             fields["is_control"] = True
         if call.error is None:
+            fields["documents"] = self._documents_of_tool(output)
             if is_command(output):
-                output = output.update
+                output = _shown_of_update(output.update)
             content = output.content if isinstance(output, ToolMessage) else output
             if isinstance(content, (list, dict)):
                 fields["result"] = plain(content)
-            fields["documents"] = self._documents_of_tool(output)
             fields["text"] = self._snapshots.once(_text_of_tool(output))
             # a tool that failed may still return a message, which tells the model so
             if isinstance(output, ToolMessage) and output.status == "error":
@@ -329,6 +329,13 @@ class Recording:
         call.fields = {**call.fields, "reply": reply}
         places = [message.fields.get(name) or None for name in _PLACES_OF_REPLY]
         call.returned = tuple(map(self._snapshots.copied, places))
+
+
+def _shown_of_update(update: Any) -> Any:
+    """What a model is shown of an update of the state: the message in it, else all of it."""
+    messages = update.get("messages") if isinstance(update, Mapping) else None
+    shown = [each for each in messages or () if isinstance(each, ToolMessage)]
+    return shown[-1] if shown else update
 
 
 def _text_of_tool(output: object) -> str | None:
