@@ -182,6 +182,20 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
         says(asks(), search(f"1. {PORTO}", P), reads(results(PORTO))),
         ["retrieval search(north) porto; shown 0; step 1"],
     ),
+    "a tool around a search that found nothing is one call": (
+        says(
+            asks(),
+            tool(
+                "Nothing.",
+                found(query="north"),
+                name="search",
+                query="north",
+                documents=(),
+            ),
+            reads(results("Nothing.")),
+        ),
+        ["retrieval search(north) ; shown ; step 1"],
+    ),
     "a tool with an artifact": (
         says(
             asks(),

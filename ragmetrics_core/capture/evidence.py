@@ -10,7 +10,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -98,6 +98,12 @@ class _Passages:
         self._identity_by_letters: dict[str, DocumentKey] = {}
         self._shared_ids = _ids_of_several_texts(calls)
         self._of_unknown_origin: dict[Node, list[Document]] = {}
+        # what the state of a graph keeps of earlier turns is given by nobody
+        self._letters_of_earlier_turns = {
+            letters_of(item.text)
+            for earlier in calls.tree.earlier_calls
+            for item in earlier.items
+        }
         for each in self.lists:
             self._read_list(each)
         for node in calls.nodes:
@@ -241,7 +247,8 @@ class _Passages:
             known = self._identity_by_letters.get(letters)
             if known is None:
                 self.by_identity[identity] = _Passage(document, call, 1)
-                self._of_unknown_origin.setdefault(call, []).append(document)
+                if letters not in self._letters_of_earlier_turns:
+                    self._of_unknown_origin.setdefault(call, []).append(document)
             elif document.id is None:
                 self._identity_of_other[identity] = known
                 identity = known
@@ -473,11 +480,14 @@ class _Reading:
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""
         always_known = list(self._turn.texts_besides_documents)
+        replies: set[str] = set()
+        for reply in self._calls.replies.values():
+            replies |= reply.letters
         messages: dict[str, PromptText] = {}
         for reader in readers:
             known = [
                 *always_known,
-                *_messages_of_earlier_turns(reader),
+                *_messages_of_earlier_turns(reader, replies),
                 *self._replies_before(reader),
             ]
             for text in _messages_of([reader]):
@@ -829,15 +839,21 @@ def _messages_of(calls: Iterable[Node]) -> list[str]:
     return list(messages)
 
 
-def _messages_of_earlier_turns(call: Node) -> list[str]:
-    """List what a user or tool said before the last reply in a prompt, tool calls apart.
+def _messages_of_earlier_turns(call: Node, replies: Collection[str]) -> list[str]:
+    """List what a user or tool said before the last reply of an earlier turn in a prompt.
 
     What the system says stays, since it may hold the documents of now.
+
+    Args:
+        call: The call that was shown the prompt.
+        replies: What models of the run replied, by their letters: such a message, as the
+            thought of an agent, belongs to this turn.
     """
     last_reply = 0
     for number, message in enumerate(call.prompt):
         is_text = message.role == "assistant" and not message.tool_calls
-        if is_text and message.text.strip():
+        letters = letters_of(message.text)
+        if is_text and letters and letters not in replies:
             last_reply = number
     earlier = call.prompt[:last_reply]
     return [message.text for message in earlier if message.role in ("user", "tool")]

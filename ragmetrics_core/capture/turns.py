@@ -92,6 +92,10 @@ def join_trees(
     answering_runs = [tree for tree in trees if tree.answers] or trees
     answering_run = answering_runs[-1]
     asking_runs = _asked_by_the_user(trees)
+    if name == THREAD:
+        asking_runs = asking_runs[
+            -1:
+        ]  # all go on with one input, the last one furthest
     asking_run = asking_runs[0] if asking_runs else answering_run
     given_fields: dict[str, Any] = {}
     doubts: list[str] = []

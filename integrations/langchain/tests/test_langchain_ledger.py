@@ -427,7 +427,49 @@ def a_node_of_tools_runs_again_when_it_is_resumed() -> None:
     go_on(made, "yes")
 
 
+@shape([looked(query="nothing"), looked(PARIS, step=2)])
+def a_tool_with_an_artifact_around_a_search_that_finds_nothing() -> None:
+    @tool("look_up", response_format="content_and_artifact")
+    def look_through(query: str) -> tuple[str, list[Any]]:
+        """Looks a thing up."""
+        documents = SHELF.invoke(query)
+        return joined(documents) or "Nothing was found.", documents
+
+    ask(agent(wants(look("nothing")), wants(look()), tools=[look_through]))
+
+
 # Conversations
+
+
+class Remembering(MessagesState):
+    """A state that keeps what was found."""
+
+    documents: list[Any]
+
+
+@shape(
+    [found(PARIS, query="capital")],
+    [
+        found(PARIS, query="capital", shown=()),
+        found(LYON, query="Rhône", turn=2),
+    ],
+)
+def a_state_that_keeps_the_documents_of_a_turn() -> None:
+    model = Speaker(lines=[ANSWER, "Lyon lies on it."])
+
+    def search(state: Remembering) -> dict[str, Any]:
+        return {"documents": SHELF.invoke(str(state["messages"][-1].text))}
+
+    def write(state: Remembering) -> dict[str, Any]:
+        told = ("system", joined(state["documents"]))
+        return {"messages": [model.invoke([told, *state["messages"]])]}
+
+    built = StateGraph(Remembering)
+    built.add_sequence([("search", search), ("write", write)])
+    built.add_edge(START, "search")
+    made = built.compile(checkpointer=InMemorySaver())
+    for question in ("capital", "Rhône"):
+        ask(made, question, "t")
 
 
 @shape([looked(PARIS)], [looked(PARIS), looked(LYON, query="Rhône", turn=2)])

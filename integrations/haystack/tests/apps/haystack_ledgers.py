@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from haystack import Document, Pipeline, SuperComponent
+from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.joiners import DocumentJoiner
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.core.errors import BreakpointException
 from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses.breakpoints import Breakpoint
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.hooks import compaction
 from haystack.hooks.compaction import (
     CompactionHook,
@@ -27,6 +32,7 @@ from haystack.hooks.human_in_the_loop import (
 from haystack.tools import (
     AgentTool,
     ComponentTool,
+    PipelineTool,
     create_tool_from_function,
 )
 from haystack_apps import (
@@ -150,6 +156,37 @@ def retrieval_and_answer_in_two_runs() -> None:
     answering.run({"prompt": {"documents": documents, "question": Q}})
 
 
+@row(
+    retrieval(0, "gate", query="gate"),
+    retrieval(0, "bell", query="bell"),
+    contexts=("gate", "bell"),
+)
+def a_run_that_pauses_between_two_searches() -> None:
+    stores = {}
+    for name in ("gate", "bell"):
+        stores[name] = InMemoryDocumentStore()
+        stores[name].write_documents(kept(name))
+    made = connected(
+        ("first.documents", "joined.documents"),
+        ("second.documents", "joined.documents"),
+        ("joined.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        first=InMemoryBM25Retriever(stores["gate"]),
+        second=InMemoryBM25Retriever(stores["bell"]),
+        joined=DocumentJoiner(sort_by_score=False),
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    )
+    given = {
+        "first": {"query": "gate"},
+        "second": {"query": "bell"},
+        "prompt": {"question": Q},
+    }
+    with pytest.raises(BreakpointException) as stopped:
+        made.run(given, break_point=Breakpoint("second"))
+    made.run({}, pipeline_snapshot=stopped.value.pipeline_snapshot)
+
+
 # Agents and their tools
 
 
@@ -165,6 +202,58 @@ def a_tool_that_shows_one_of_three() -> None:
 def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"]) -> str:
     """Asks the keeper of the archive."""
     return "The keeper says: the wall was built in spring."
+
+
+def archive(query: Annotated[str, "the query"]) -> list[Document]:
+    """Searches the archive."""
+    return _found_in("archive" if query == "gate" else "", query)
+
+
+def _found_in(place: str, query: str) -> list[Document]:
+    """Documents of a store, which is empty but for the archive."""
+    store = InMemoryDocumentStore()
+    store.write_documents(kept("gate") if place else [])
+    retriever = InMemoryBM25Retriever(store)
+    documents: list[Document] = retriever.run(query)["documents"]
+    return documents
+
+
+@component
+class Archived:
+    """Searches the archive by a retriever inside."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": archive(query)}
+
+
+ARCHIVE = {"name": "archive", "description": "Searches the archive."}
+NOTHING_THEN_GATE = (
+    retrieval(1, name="archive", query="nothing"),
+    retrieval(2, "gate", name="archive", query="gate"),
+)
+
+
+def asks_twice(tool: Any) -> None:
+    lines = [calls("archive", query=query) for query in ("nothing", "gate")]
+    agent(tool, *lines, A).run(messages=user())
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",))
+def a_function_around_a_search_that_finds_nothing() -> None:
+    asks_twice(create_tool_from_function(archive))
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",))
+def a_component_around_a_search_that_finds_nothing() -> None:
+    asks_twice(ComponentTool(component=Archived(), **ARCHIVE))
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",))
+def a_pipeline_around_a_search_that_finds_nothing() -> None:
+    made = connected(archived=Archived())
+    mapped = {"query": ["archived.query"]}
+    asks_twice(PipelineTool(pipeline=made, input_mapping=mapped, **ARCHIVE))
 
 
 class Archive:

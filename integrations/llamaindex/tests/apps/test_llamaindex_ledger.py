@@ -17,7 +17,11 @@ from llama_index.core import VectorStoreIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.llms import (
     ChatMessage,
+    CompletionResponse,
+    CustomLLM,
+    LLMMetadata,
 )
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.query_engine import SubQuestionQueryEngine
 from llama_index.core.question_gen import LLMQuestionGenerator
@@ -235,6 +239,44 @@ def _(kit: ModuleType) -> None:
 
 
 # -- tools
+
+
+@row(
+    "ReAct over a model that completes: a streamed call is one step",
+    [HIT, call("retrieval", *COAST, step=2, name="store", query="coast")],
+)
+def _(kit: ModuleType) -> None:
+    thoughts = [
+        f'Thought: I look.\nAction: store\nAction Input: {{"input": "{word}"}}'
+        for word in ("capital", "coast")
+    ]
+    llm = Completing(lines=[*thoughts, f"Thought: I can answer.\nAnswer: {A}"])
+    asyncio.run(ask(ReActAgent(tools=[searching(kit)], llm=llm)))
+
+
+class Completing(CustomLLM):
+    """A model that completes prompts, and says one thing after the other."""
+
+    lines: list[str]
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="fake")
+
+    @llm_completion_callback()
+    def complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponse:
+        return CompletionResponse(text=self.lines.pop(0))
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        line = self.lines.pop(0)
+        middle = len(line) // 2
+        return (
+            CompletionResponse(text=text, delta=delta)
+            for text, delta in ((line[:middle], line[:middle]), (line, line[middle:]))
+        )
 
 
 ANSWERED = [call("written", SAYS, **SEARCH), HIT]

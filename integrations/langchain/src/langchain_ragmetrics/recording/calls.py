@@ -313,21 +313,27 @@ class Recording:
         return documents if documents or () in lists else None
 
     def _end_model(self, call: Call, outputs: Mapping[str, Any]) -> None:
-        """Write into a model's call its reply, and the places that may tell of searches.
+        """Write into a model's call its replies, and the places that may tell of searches.
 
-        Of several replies the first is taken.
+        Of several replies the first is asked for searches.
         """
         # for each batch of messages, the replies to it
         batches = outputs.get("generations") or [[]]
-        first_reply = batches[0][0] if batches[0] else None
-        if not isinstance(first_reply, Mapping):
+        generations = [each for each in batches[0] if isinstance(each, Mapping)]
+        if not generations:
             return
-        message = unwrapped(first_reply.get("message")) or _NO_MESSAGE
-        said = read_message(message)
-        text = self._snapshots.once(str(first_reply.get("text") or said.text))
-        reply = self._snapshots.once(Message("assistant", text, said.tool_calls))
-        call.fields = {**call.fields, "reply": reply}
-        places = [message.fields.get(name) or None for name in _PLACES_OF_REPLY]
+        messages = [
+            unwrapped(each.get("message")) or _NO_MESSAGE for each in generations
+        ]
+        replies: list[Message] = []
+        for generation, message in zip(generations, messages, strict=True):
+            said = read_message(message)
+            text = self._snapshots.once(str(generation.get("text") or said.text))
+            reply = Message("assistant", text, said.tool_calls)
+            replies.append(self._snapshots.once(reply))
+        first, *others = replies
+        call.fields = {**call.fields, "reply": first, "other_replies": tuple(others)}
+        places = [messages[0].fields.get(name) or None for name in _PLACES_OF_REPLY]
         call.returned = tuple(map(self._snapshots.copied, places))
 
 

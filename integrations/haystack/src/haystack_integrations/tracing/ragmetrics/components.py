@@ -313,12 +313,13 @@ def _is_empty_search(node: Node) -> bool:
 
 
 def _fill_model(call: Call, node: Node) -> None:
-    """Write into the call of a model what the model was shown, and what it replied first."""
+    """Write into the call of a model what the model was shown, and what it replied."""
     call.prompt = prompt(node)
     _unread_request(node).add_to(call)
     messages = replies(node)
     if messages:
-        call.reply = messages[0]
+        call.reply, *others = messages
+        call.other_replies = tuple(others)
         call.model = messages[0].model
         add_provider_evidence(call, messages[0].found)
 

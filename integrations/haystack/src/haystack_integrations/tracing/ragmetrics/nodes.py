@@ -237,7 +237,8 @@ class Node:
     type: str  # class of the component, with its module
     parent: Node | None  # the span around it
     opened: int  # when it began, by ``tick``
-    fed_sockets: tuple[str, ...] = ()  # its inputs that other components send
+    # the components that may send each of its inputs
+    senders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gives_documents: bool = False  # by the types of its outputs
     gives_replies: bool = False  # by the names of its outputs
     closed: int = 0  # when it ended; 0 while it goes on

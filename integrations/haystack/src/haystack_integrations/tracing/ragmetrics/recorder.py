@@ -435,9 +435,11 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
         type=sys.intern(str(tags.get("haystack.component.fully_qualified_type", ""))),
         parent=parent,
         opened=tick(),
-        fed_sockets=tuple(
-            name for name, socket in inputs.items() if socket.get("senders")
-        ),
+        senders={
+            name: tuple(socket["senders"])
+            for name, socket in inputs.items()
+            if socket.get("senders")
+        },
         gives_documents=any(
             "Document" in str(socket.get("type")) for socket in outputs.values()
         ),

@@ -133,17 +133,24 @@ def _documents_without_text(run: Run) -> tuple[Document, ...]:
 def _is_resumed(run: Run) -> bool:
     """Whether a run goes on from a snapshot of an earlier one.
 
-    The first component of such a run is given inputs that other components send,
-    although none of these ran.
+    A component of such a run was sent more than the components that ran before it send.
     """
-    first_component = next(run.components(), None)
-    if first_component is None:
-        return False
-    from_the_user = run.input.get(first_component.name) or {}
-    return any(
-        first_component.input.get(name) and name not in from_the_user
-        for name in first_component.fed_sockets
-    )
+    have_run: set[str] = set()
+    for node in run.components():
+        if node.parent is not run.root:
+            continue
+        from_the_user = run.input.get(node.name) or {}
+        for name, senders in node.senders.items():
+            sent = node.input.get(name)
+            if not sent or name in from_the_user:
+                continue
+            # a joiner is sent several lists
+            are_lists = isinstance(sent, tuple) and isinstance(sent[0], tuple)
+            n_sent = len(sent) if are_lists else 1
+            if n_sent > len(have_run.intersection(senders)):
+                return True
+        have_run.add(node.name)
+    return False
 
 
 def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:

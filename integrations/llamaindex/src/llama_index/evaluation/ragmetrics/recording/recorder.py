@@ -274,6 +274,12 @@ class Recorder:
         if kind == "tool" and "program" in around.kinds:
             node.kind = "ignored"
         if around.node is not None:
+            # a model without async methods runs only when its async stream is read
+            for last in around.node.children[-1:]:
+                is_unread = last.ended is not None and last.reply is None
+                is_same = last.kind == kind == "model" and last.prompt == node.prompt
+                if is_same and is_unread and last.error is None:
+                    return OpenSpan(around.run, last, None, around.kinds, events)
             around.node.children.append(node)
         run = around.run
         if run is None:
