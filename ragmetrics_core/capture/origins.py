@@ -38,6 +38,7 @@ from ragmetrics_core.capture.structures import compact, find_instances, parse_js
 from ragmetrics_core.capture.tree import Document, Message, Node
 
 _SHORTEST_CUT = 24  # letters of an argument that is no name
+_LONGEST_PHRASE = 48  # letters that may stand in another sentence by chance
 _LONGEST_FRAME = 32  # letters around the answer of an engine
 
 # of each letter of a text: found or unknown, asked by a model, or written by one
@@ -178,6 +179,10 @@ class _Reading:
             if letters not in self._found_whole and self._is_written(document, each):
                 self._written.add(letters)
                 continue
+            if each.call in self._calls.named_tools:  # a passage is what its text tells
+                marks = self._marks(document.text, each.call, is_search=True)
+                text = _without_marked(document.text, marks)
+                document = replace(document, text=text)
             found_documents.append(document)
             self._found_whole.add(letters)
             self._written.discard(letters)
@@ -206,7 +211,9 @@ class _Reading:
                     self._handed_on.append((engine, document.text))
                     return True
         for text in {document.text, document.text_without_metadata}:
-            if _are_written(letters_of(text), self._marks(text, call, is_search)):
+            marks = self._marks(text, call, is_search)
+            is_of_tool = call in self._calls.named_tools
+            if _are_written(letters_of(text), marks, is_of_tool=is_of_tool):
                 return True
         return False
 
@@ -263,7 +270,8 @@ class _Reading:
             for reply in set(map(letters_of, replies)) - {""}
         )
         is_argument = letters in map(letters_of, self._arguments[tool])
-        if is_reply or is_argument or _are_written(letters, marks):
+        is_own = _are_written(letters, marks, is_of_tool=True)
+        if is_reply or is_argument or is_own:
             # '{"reply": "At ten.", "meta": {}}': the reply alone
             texts_inside = set(find_instances(parse_json(text), str))
             in_structure = [reply for reply in replies if reply in texts_inside]
@@ -303,20 +311,20 @@ def _texts_of(arguments: Mapping[str, object]) -> list[str]:
     return [compact(arguments), *find_instances(arguments, str)]
 
 
-def _are_written(letters: str, marks: bytearray) -> bool:
+def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) -> bool:
     """Whether a model wrote a text, but for a few words around its own.
 
     What a tool was asked may stand before what it found: "When did it open? In 1874.".
-    So of that only a label may be left, which holds no number: "Noted: it opened."
+    So of that only a label may be left, which holds no number: "Noted: it opened.". Of
+    a tool's text nothing is lost that is longer than a word or two.
     """
     n_others, n_written = marks.count(_OTHER), marks.count(_WRITTEN)
     if n_written:
-        return n_others <= n_written
+        is_rest_found = is_of_tool and bytes(SHORTEST) in marks
+        return n_others <= n_written and not is_rest_found
     if not marks or marks[-1] != _ASKED or n_others > marks.count(_ASKED):
         return False
-    label = [
-        letter for letter, mark in zip(letters, marks, strict=True) if mark == _OTHER
-    ]
+    label = [letter for letter, mark in zip(letters, marks, strict=True) if not mark]
     return not any(letter.isdigit() for letter in label)
 
 
@@ -325,7 +333,9 @@ def _without_marked(text: str, marks: bytearray) -> str:
     form = form_of(text)
     for written in reversed(list(re.finditer(rb"[^\x00]+", marks))):
         first, last = form.place_in_source(written.start(), written.end())
-        is_phrase = text[first - 1 : first] == text[last : last + 1] == " "
-        if len(written.group()) >= _SHORTEST_CUT and not is_phrase:
+        n_letters = len(written.group())
+        is_inside = text[first - 1 : first] == text[last : last + 1] == " "
+        is_phrase = is_inside and n_letters <= _LONGEST_PHRASE
+        if n_letters >= _SHORTEST_CUT and not is_phrase:
             text = text[:first] + CUT + text[last:]
     return text
