@@ -32,6 +32,7 @@ _FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 
 _SHORTEST_PART = 24  # letters of a part
 _ENOUGH_LETTERS = 100  # make a part sure, whatever its share
+_BORDER = "\u01c0"  # between texts that are joined: a letter that hardly any text holds
 _SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part
 
 
@@ -229,7 +230,7 @@ class KnownTexts:
         if letters in self._texts:
             return [(0, len(letters))]
         if self._joined is None:
-            form = Form(" ".join(self._texts))
+            form = Form(_BORDER.join(self._texts))
             self._joined = _Message(0, form, bytearray(len(form.letters)))
         if letters in self._joined.form.letters:
             return [(0, len(letters))]
@@ -241,10 +242,18 @@ class KnownTexts:
                 start = letters.find(known, start + len(known))
         # the shorter side is read letter by letter
         if len(letters) < len(self._joined.form.letters):
-            runs = _common_runs(letters, self._joined)
-            return [*places, *((start, end) for start, end, _ in runs)]
-        runs = _common_runs(self._joined.form.letters, _message(0, text))
-        return [*places, *((there, there + end - start) for start, end, there in runs)]
+            runs = [run[:2] for run in _common_runs(letters, self._joined)]
+        else:
+            common = _common_runs(self._joined.form.letters, _message(0, text))
+            runs = [(there, there + end - start) for start, end, there in common]
+        form = form_of(text)
+        for start, end in runs:  # of whole words
+            while not form.is_edge(start):
+                start += 1
+            while not form.is_edge(end):
+                end -= 1
+            places.append((start, end))
+        return places
 
 
 def _message(number: int, text: str) -> _Message:
