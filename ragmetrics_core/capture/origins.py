@@ -270,12 +270,13 @@ class _Reading:
             for reply in set(map(letters_of, replies)) - {""}
         )
         is_argument = letters in map(letters_of, self._arguments[tool])
+        is_argument = is_argument and not self._found.places_in(text)
         is_own = _are_written(letters, marks, is_of_tool=True)
         if is_reply or is_argument or is_own:
             # '{"reply": "At ten.", "meta": {}}': the reply alone
             texts_inside = set(find_instances(parse_json(text), str))
             in_structure = [reply for reply in replies if reply in texts_inside]
-            self._texts_of_tools[tool] = ("written", [*in_structure, text][0])
+            self._texts_of_tools[tool] = ("written", [text, *in_structure][-1])
             return
         self._texts_of_tools[tool] = ("tool", _without_marked(text, marks))
         for found in re.finditer(rb"\x00+", marks):
