@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ragmetrics_core.cli.parsers import COMMANDS, parser_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
@@ -30,26 +32,13 @@ def _sections(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
     """The lines of a command."""
     yield f"{heading} {parser.prog}\n"
     yield f"{_text(parser, parser.description or '').rstrip('.')}.\n"
-    yield f"```text\n{_usage(parser)}\n```\n"
+    yield f"```text\n{' '.join(parser.format_usage().split()[1:])}\n```\n"
     for group in parser._action_groups:
         yield from _group(parser, group)
     explanation, _, example = (parser.epilog or "").partition("Example: ")
     if explanation.strip():
         yield f"{_text(parser, explanation)}\n"
     yield f"Example:\n\n```bash\n{' '.join(example.split())}\n```\n"
-
-
-def _usage(parser: argparse.ArgumentParser) -> str:
-    """The command with its arguments; the options stand below."""
-    arguments = [
-        action.metavar or action.dest
-        for action in parser._get_positional_actions()
-        if not isinstance(action, argparse._SubParsersAction)
-    ]
-    has_commands = len(arguments) < len(parser._get_positional_actions())
-    return " ".join(
-        [parser.prog, *(["COMMAND"] if has_commands else ["[OPTION …]"]), *arguments]
-    )
 
 
 def _group(parser: argparse.ArgumentParser, group: Any) -> Iterator[str]:
@@ -60,7 +49,7 @@ def _group(parser: argparse.ArgumentParser, group: Any) -> Iterator[str]:
         if action.help != argparse.SUPPRESS
         and not isinstance(action, (argparse._HelpAction, argparse._SubParsersAction))
     ]
-    if not actions:
+    if not actions and not group.description:
         return
     is_usual = group.title in ("options", "positional arguments")
     if not is_usual:
@@ -111,6 +100,13 @@ def test_every_command_and_option_is_on_the_page() -> None:
     for name in COMMANDS:
         assert f"## ragmetrics {name}\n" in text
     assert "- `--fail-under METRIC=MEAN`" in text
+
+
+def test_the_help_of_evaluate_fits_two_screens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = parser_of("evaluate").format_help().splitlines()
+    assert len(lines) <= 2 * 40
+    assert max(map(len, lines)) <= 80
 
 
 if __name__ == "__main__":

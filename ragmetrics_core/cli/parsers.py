@@ -33,6 +33,10 @@ COLUMNS = tuple(
 """The fields of a sample whose columns an option may name."""
 
 
+# how often an argument may be given, as a usage says it
+_FORMS_OF_ARGUMENTS = {None: "{}", "?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
+
+
 def options_of_type(kind: str) -> list[str]:
     """Return the names of the parsed options of a type, of all commands."""
     names = {
@@ -106,9 +110,23 @@ def parser_of(command: str) -> "CommandParser":
     commands_below = [name for name in COMMANDS if name.startswith(f"{command} ")]
     if "run" not in entry:  # a command that needs another word
         _list_commands(parser, commands_below)
+    else:
+        # all options would fill a screen, and each is listed below
+        parser.usage = _usage(entry, command)
     for table in entry.get("options", ()):
         add_options(_group(parser, table), table)
     return parser
+
+
+def _usage(entry: Mapping[str, Any], command: str) -> str:
+    """A command with its arguments, as "ragmetrics evaluate [OPTION ...] FILE ..."."""
+    words = [f"ragmetrics {command}", "[OPTION ...]"]
+    for table in entry.get("options", ()):
+        for name, option in _TABLES["options"].get(table, {}).items():
+            if not name.startswith("--"):
+                form = _FORMS_OF_ARGUMENTS[option.get("nargs")]
+                words.append(form.format(option.get("metavar", name.upper())))
+    return " ".join(words)
 
 
 def _sentence(text: str) -> str:
@@ -163,6 +181,8 @@ def add_options(parser: Any, table: str) -> None:
             for key, value in entry.items()
             if key not in ("also", "exclusive", "needs")
         }
+        # an option without a help stands in what is said of its group
+        settings.setdefault("help", argparse.SUPPRESS)
         if "type" in settings:
             settings["type"] = TYPES[settings["type"]]
         if settings.get("action") == "list_metrics":

@@ -30,6 +30,9 @@ class Limits(Settings):
 
     A cap that is reached ends the run with everything that is done until then.
 
+    **Calls.** Stored replies are none. Of a judge of a user's own each question is one,
+    or as many as its answer says.
+
     **Money.** The price of a call is known once its reply is there. So a call is sent
     if it and the calls in flight fit ``max_cost``, each counted as dear as the dearest
     call so far. The first call is sent alone. A call that turns out dearer than all
@@ -42,10 +45,7 @@ class Limits(Settings):
     max_calls: int | None = Field(
         default=None,
         gt=0,
-        description=(
-            "most calls to models, retries too, stored replies not; of a judge of your"
-            " own each question is one, or as many as its answer says"
-        ),
+        description="most calls to models, retries included",
     )
     max_cost: float | None = Field(default=None, gt=0, description="most US dollars")
     deadline: float | None = Field(
