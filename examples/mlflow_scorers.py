@@ -1,6 +1,6 @@
 """MLflow: the numbers of a report as metrics of a run, and our metrics as its scorers.
 
-It needs ``pip install mlflow ./ragmetrics``, in the folder that holds a clone.
+It needs ``pip install mlflow ./ragmetrics``, beside the clone.
 """
 
 from typing import Any
