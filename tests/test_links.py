@@ -139,3 +139,16 @@ def test_how_it_works_names_modules_that_exist() -> None:
         }
         for row in re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE):
             assert set(_NAME.findall(row)) <= modules, row
+
+
+def test_scripts_of_ci_call_scripts_that_exist() -> None:
+    files = [
+        *(ROOT / ".ci").iterdir(),
+        *(ROOT / ".github").rglob("*.yml"),
+        ROOT / "pyproject.toml",
+    ]
+    named = set()
+    for file in files:
+        named.update(re.findall(r"\.ci/[\w.]*\w", file.read_text("utf-8")))
+    assert {".ci/run", ".ci/nightly", ".ci/matrix"} <= named
+    assert [path for path in named if not (ROOT / path).exists()] == []
