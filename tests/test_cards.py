@@ -590,6 +590,16 @@ def test_a_judge_that_is_asked_again_answers_anew(
     assert paid == [paid[0], paid[0], 0, paid[0]]
 
 
+def test_a_card_of_an_earlier_version_is_read_without_fields_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    shipped = ROOT / "docs" / "cards" / "lexical.json"
+    fields = json.loads(shipped.read_text(encoding="utf-8"))
+    fields["decided"] = {"adherent": [{"goal": "lost", "limit": 0.05}]}
+    (tmp_path / "old.json").write_text(json.dumps(fields), encoding="utf-8")
+    assert Card.read(tmp_path / "old.json") == Card.read(shipped)
+
+
 # The command
 
 

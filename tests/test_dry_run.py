@@ -269,6 +269,13 @@ def test_tokens_and_price() -> None:
     assert "About: tokens of 3.5 characters" in found.text()
 
 
+def test_each_call_sends_the_prompt_and_each_reply_is_paid() -> None:
+    together, apart = (count(can, ContextAdherence()).usage for can in (ALL, NONE))
+    assert (together.calls, apart.calls) == (1, 5)
+    assert apart.prompt_tokens == 5 * together.prompt_tokens
+    assert apart.completion_tokens == together.completion_tokens > 5 * 50
+
+
 def test_an_unknown_price_is_said() -> None:
     found = estimate([SAMPLE], [ContextRecall()], LLMJudge(Priced(ALL, None)))
     assert found.usage.cost is None

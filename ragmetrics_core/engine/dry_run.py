@@ -93,13 +93,11 @@ class CountingJudge(Judge):
         models = self._judge.models
         wanted = question.wanted_probability
         reply = question.example_reply()
-        polls = question.polls
         if models and isinstance(models[0], DecisionModel):
             converted = convert_question(question)
             if isinstance(converted, NotAnswered):  # refused
                 return Answer(converted)
             self._count_typed(models[0], converted)
-            polls = 1  # it takes no vote
         elif models:
             lacks_logprobs = all(
                 model.capabilities().logprobs is False for model in models
@@ -118,7 +116,7 @@ class CountingJudge(Judge):
         weights: tuple[Weight, ...] = ()
         if wanted is not None:
             weights = (Weight(1.0),) * len(verdicts_of(reply))
-        return Answer(Asked((reply,) * polls, weights=weights))
+        return Answer(Asked((reply,) * question.polls, weights=weights))
 
     def _count_typed(self, model: DecisionModel, converted: ConvertedQuestion) -> None:
         """Count the requests for a question's typed questions."""
@@ -312,14 +310,11 @@ def estimate(
         if not (isinstance(metric, FunctionMetric) and metric.in_thread)
     ]
 
-    async def judge_rows(rows: Sequence[Sample | RowError]) -> list[SampleResult]:
-        return await gather_all(judging.judge(0, row, asking) for row in rows)
-
     estimated = Estimate()
     names_applied: set[str] = set()
     iterator = iter(samples)
     while rows := list(islice(iterator, _ROWS_AT_A_TIME)):
-        for result in run(judge_rows(rows)):
+        for result in run(gather_all(judging.judge(0, row, asking) for row in rows)):
             _add_row(estimated, result, names_applied)
     for name in names_applied & estimated.left_out.keys():
         del estimated.left_out[name]
