@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.results import SampleResult, Signature
 from ragmetrics_core.labelling.labels import (
     Label,
     draw,
@@ -388,6 +388,33 @@ def test_only_a_whole_draw_from_the_run_gives_the_corrected_mean(
         assert words in note
     assumed = mean_of(own, assume_random=True)
     assert assumed.corrected == whole.corrected
+
+
+def test_a_card_is_of_rows_that_were_measured_alike() -> None:
+    """Of a report that somebody put together, too, which knows no facts of a run."""
+    labels = [Label(f"s{n}", (n == 0,)) for n in range(2)]
+    signature = Signature(metric="m", version="1")
+    one, other = (
+        row.model_copy(
+            update={
+                "results": {
+                    "m": row.results["m"].model_copy(
+                        update={
+                            "judge": judge,
+                            "signature": signature.with_judge(judge, {}),
+                        }
+                    )
+                }
+            }
+        )
+        for row, judge in zip(report_of(0.9, 0.1).results, ("a", "b"), strict=True)
+    )
+    made, _ = measure_run(Report([one]), "m", labels)
+    assert (made.judge, made.signatures) == ("a", {"m": signature})
+    with pytest.raises(
+        InputError, match=r"several ways \(m\|v1\|judge:a, m\|v1\|judge:b"
+    ):
+        measure_run(Report([one, other]), "m", labels)
 
 
 TEXTS = st.none() | st.text(max_size=12)

@@ -285,7 +285,8 @@ def measure_run(
 
     Raises:
         InputError: If no label belongs to a scored row, an id stands for several
-            samples, or labels were given for other texts.
+            samples, labels were given for other texts, or the rows were measured in
+            several ways.
         SettingError: If no sample has the key of the clusters.
     """
     rows_of_run = rows_by_id(report)
@@ -303,6 +304,13 @@ def measure_run(
             f"no scored sample of {metric} has a label; labels and samples are matched"
             f" by id. {'; '.join(left_over)}"
         )
+    signatures = {str(row.result.signature): row.result for row in rows if row.result}
+    if len(signatures) > 1:
+        raise InputError(
+            f"rows of {metric} were measured in several ways ({', '.join(signatures)});"
+            " a card is of one: measure a run of one"
+        )
+    (result,) = signatures.values()
     groups = _in_clusters(rows, cluster)
     figures = _agreement(groups, draws=draws)
 
@@ -322,12 +330,10 @@ def measure_run(
                     " intervals are a rough guide."
                 )
 
-    judges = {str(row.result.judge) for row in rows if row.result is not None}
-    judge = ", ".join(sorted(judges))
     card = Card(
-        judge=judge,
-        details=report.run.details.get(judge, {}),
-        signatures={metric: report.run.metrics[metric]},
+        judge=result.judge or "no judge",
+        details=report.run.details.get(result.judge, {}),
+        signatures={metric: result.signature.without_judge()},
         version=report.run.version,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(notes),
