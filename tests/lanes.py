@@ -24,6 +24,7 @@ SLOW_IMPORTS = frozenset(
         "langchain_core",
         "langchain_ragmetrics",
         "langgraph",
+        "litellm",
         "llama_index",
         "mlflow",
         "openinference",
@@ -50,9 +51,7 @@ SLOW_MODULES = {
     "tests/test_imports.py": "starts an interpreter for each test, or several",
     "tests/test_killed.py": "kills a run again and again",
     "tests/test_leaving.py": "waits for an endpoint after each way of leaving a run",
-    "tests/test_litellm_model.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_nightly.py": "runs a script of many processes for each test",
-    "tests/test_private.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_pytest_plugin.py": "runs pytest inside pytest",
     "tests/test_readme.py": (
         "runs the examples of all pages, which build applications of every framework"
@@ -67,7 +66,6 @@ SLOW_MODULES = {
     "tests/test_traces_law.py": (
         "records every shape of the adapters' tests by real instrumentations"
     ),
-    "tests/test_trust.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_until.py": "runs the command and pytest in processes of their own",
     "tests/test_wings.py": "starts an interpreter for each wing",
 }

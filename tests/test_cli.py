@@ -477,24 +477,24 @@ def test_a_broken_file_is_found_before_anything_is_judged(
 
 
 def finished(path: str) -> list[str]:
-    """The lines of a results file that a whole run over 60 rows wrote."""
-    made = [{**GOOD, "id": str(n), "question": f"Who lit lamp {n}?"} for n in range(60)]
+    """The lines of a results file that a whole run over 12 rows wrote."""
+    made = [{**GOOD, "id": str(n), "question": f"Who lit lamp {n}?"} for n in range(12)]
     evaluate(made, "adherence", judge="lexical", progress=False).to_jsonl(path)
     return Path(path).read_text().splitlines()
 
 
 def closed(lines: list[str], **facts: Any) -> list[str]:
     """A part of a results file with a closing line that says so."""
-    return [*lines[:41], json.dumps({"run": facts})]
+    return [*lines[:9], json.dumps({"run": facts})]
 
 
 DECISION = {"metric": "m", "outcome": "passed", "sentence": "enough"}
 PARTS: dict[str, Callable[[list[str]], list[str]]] = {
-    "killed": lambda lines: lines[:41],
+    "killed": lambda lines: lines[:9],
     "closed as interrupted": lambda lines: closed(lines, interrupted=True),
     "stopped at a limit": lambda lines: closed(lines, stopped="max_calls"),
     "until decided": lambda lines: closed(lines, decisions=[DECISION]),
-    "with a broken line": lambda lines: [*lines[:30], "broken", *lines[31:]],
+    "with a broken line": lambda lines: [*lines[:6], "broken", *lines[7:]],
 }
 
 
@@ -525,7 +525,7 @@ def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(
     rows()
     lines = finished("whole.jsonl")
     gate = parse_gate("adherence=0.1", ["context_adherence"])
-    for text, outcome in ((lines[:41], "undecided"), (lines, "passed")):
+    for text, outcome in ((lines[:9], "undecided"), (lines, "passed")):
         Path("report.jsonl").write_text("\n".join(text) + "\n")
         before = Report.from_jsonl("report.jsonl")
         again = evaluate(before, "adherence", judge="lexical", progress=False)

@@ -331,19 +331,6 @@ def test_a_model_without_an_address_says_what_to_do() -> None:
         resolve_judge("systemone/tiny")
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("decision/tiny", "decisions/tiny"),
-        ("system-one/tiny", "systemone/tiny"),
-        ("systemon/a/b", "systemone/a/b"),
-    ],
-)
-def test_a_misspelt_form_is_asked_about(name: str, meant: str) -> None:
-    with pytest.raises(SettingError, match=f"did you mean '{meant}'"):
-        resolve_judge(name, api_base=HERE)
-
-
 def test_a_name_with_slashes_is_sent_as_it_stands_to_ones_own_address(
     server: DecisionServer,
 ) -> None:

@@ -27,6 +27,7 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.features import topics_of
 from ragmetrics_core.models.session import Answers, Session
+from ragmetrics_core.testing.chat_model_contract import REFUSED_FEATURES
 
 
 class Toy(ChatModel):
@@ -318,8 +319,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 422, 501])
-@pytest.mark.parametrize("feature", FIELDS)
+@pytest.mark.parametrize(("feature", "status"), REFUSED_FEATURES)
 def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
     feature: str,
     status: int,

@@ -409,7 +409,7 @@ def test_a_judge_that_cannot_be_used_leaves_no_folder(
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
     command = ["evaluate", "rows.jsonl", "--quiet", "--no-store", "--judge"]
-    for judge in ("azure/m", "no such judge"):
+    for judge in ("azure/m", "decisions/"):
         assert main([*command, judge]) == 2
         assert list(Path(".ragmetrics/runs").iterdir()) == []
     assert main([*command, "azure/m"]) == 2

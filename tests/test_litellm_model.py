@@ -452,3 +452,19 @@ def test_without_a_choice_the_embedded_judge_says_so_once(
 def test_what_is_no_judge_is_explained(judge: Any) -> None:
     with pytest.raises(errors.SettingError, match="openai/gpt-4o-mini"):
         resolve.resolve_judge(judge)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("lexcial", "'lexical'"),
+        ("gpt-4o-mni", "'gpt-4o-mini'"),
+        ("decision/tiny", "'decisions/tiny'"),
+        ("system-one/tiny", "'systemone/tiny'"),
+        ("systemon/a/b", "'systemone/a/b'"),
+    ],
+)
+def test_a_misspelt_judge_is_asked_about(name: str, meant: str) -> None:
+    """Only where LiteLLM knows no such name either, which it has to be loaded for."""
+    with pytest.raises(errors.SettingError, match=f"did you mean {meant}"):
+        resolve.resolve_judge(name)

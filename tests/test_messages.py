@@ -54,8 +54,6 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("dataset scroe", ["no 'scroe'", "did you mean 'score'?"]),
     (EVALUATE + "--jugde lexical", ["no option --jugde", "did you mean '--judge'?"]),
     ("report rows.jsonl --psh mlflow", ["no option --psh", "did you mean '--push'?"]),
-    (EVALUATE + "--judge lexcial", ["'lexcial'", "did you mean 'lexical'?"]),
-    (EVALUATE + "--judge gpt-4o-mni", ["did you mean 'gpt-4o-mini'?", "openai/"]),
     (EVALUATE + "--metrics adherance", ["did you mean 'context_adherence'?"]),
     (EVALUATE + "--fail-under adherance=1", ["did you mean 'context_adherence'?"]),
     (EVALUATE + "--fail-under adherence=1@lnag", ["'lnag'", "did you mean 'lang'?"]),
@@ -125,7 +123,6 @@ def _scored(sample: Any) -> object:
 
 
 IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
-    ("judge", lambda: _evaluated(judge="lexcial"), ["did you mean 'lexical'?"]),
     ("metric", lambda: _evaluated(metrics="adherance"), ["'context_adherence'?"]),
     ("setting", lambda: ContextAdherence(pols=3), ["did you mean 'polls'?"]),  # type: ignore[call-arg]  # the mistake
     ("argument", lambda: _evaluated(metric="adherence"), ["did you mean 'metrics'?"]),

@@ -27,7 +27,6 @@ FILES = {
     "cut_list.csv": 'question,answer,contexts\nWho?,Anna.,"[""one"", ""tw"',
     "empty.jsonl": "",
     "broken.jsonl": "{]\n3",
-    "rows.json": json.dumps({"question": ["a", "b"], "answer": ["c", "d"]}),
     "notes.docx": "x",
 }
 # what was typed behind "ragmetrics", and what the message says: what was given, and
@@ -73,10 +72,6 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "lines that are no rows": (
         "evaluate broken.jsonl",
         ["line 1: not JSON", "line 2: a row must be an object"],
-    ),
-    "columns in place of rows": (
-        "evaluate rows.json",
-        ["rows.json, item 1: answer: 2 answers in one row; write a row for each"],
     ),
     "another kind of file": (
         "evaluate notes.docx",

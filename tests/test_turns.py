@@ -32,9 +32,10 @@ def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_only_so_many_searches_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 0.0)  # none has waited too long
+    monkeypatch.setattr("ragmetrics_core.capture.turns._MOST_WAITING", 100)
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     samples = []
-    for number in range(1_100):
+    for number in range(200):
         samples += turns.add(search(f"What is page {number}?", float(number)))
     assert [sample.question for sample in samples[:2]] == [
         "What is page 0?",

@@ -49,7 +49,9 @@ def check(path: Path) -> None:
     journal = _journal(path)
     try:
         has_journal = journal.exists()
-        n_bytes = path.stat().st_size if path.exists() else 0
+        n_bytes = path.stat().st_size
+    except FileNotFoundError:
+        n_bytes = 0
     except OSError as error:  # e.g. a link that leads to itself, or a name too long
         raise ForeignFile(
             f"{path} cannot be used ({error.strerror}); name another file for replies"

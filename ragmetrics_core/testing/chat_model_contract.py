@@ -99,6 +99,12 @@ FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
     (Fault(reset=True), errors.TransientJudgeError),
     (Fault(hang=True), errors.TransientJudgeError),
 )
+# A feature of requests, and the status with which an endpoint refuses it: each feature
+# with the usual one, and each status once.
+REFUSED_FEATURES = [
+    *((feature, 400) for feature in ("n", "json_schema", "logprobs", "temperature")),
+    *(("n", 403), ("json_schema", 404), ("temperature", 422), ("logprobs", 501)),
+]
 REFUSAL = {"content": None, "refusal": "I cannot"}
 ENDS: tuple[tuple[dict[str, Any], str, str, str], ...] = (
     ({"content": "x"}, "length", "length", "x"),
@@ -513,8 +519,18 @@ class ChatModelContract:
         told = f"{model!r}{model.name}{model.cache_key}"
         assert KEY not in told, "repr, name or cache_key hold the key"
 
-    @pytest.mark.parametrize("n", [True, "ignore", "reject"])
-    @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "json_mode"])
+    @pytest.mark.parametrize(
+        ("n", "json_schema"),
+        [
+            (True, True),
+            (True, "ignore"),
+            (True, "reject"),
+            (True, "json_mode"),
+            ("ignore", True),
+            ("reject", True),
+            ("reject", "reject"),
+        ],
+    )
     def test_what_an_endpoint_cannot_do_is_replaced(
         self, n: Any, json_schema: Any, loopback_server: Servers
     ) -> None:
@@ -578,8 +594,7 @@ class ChatModelContract:
         ), f"raise judge_error for HTTP {status}; the questions ended with {replies}"
         assert len(server.requests) == 1, "a refused key is refused to all questions"
 
-    @pytest.mark.parametrize("status", [400, 403, 404, 422, 501])
-    @pytest.mark.parametrize("feature", ["n", "json_schema", "logprobs", "temperature"])
+    @pytest.mark.parametrize(("feature", "status"), REFUSED_FEATURES)
     def test_a_refused_feature_is_left_out_whatever_the_status(
         self, feature: str, status: int, loopback_server: Servers
     ) -> None:
