@@ -704,7 +704,7 @@ def test_what_cannot_be_shown_is_no_gate_that_failed(
     )
     assert (full.returncode, full.stderr) == (
         2,
-        "ragmetrics: the output: No space left on device\n",
+        "ragmetrics: No space left on device\n",
     )
     assert len(Report.from_jsonl("out.jsonl")) == 1
     for closed in (">&-", ">&- 2>&-"):

@@ -633,6 +633,11 @@ def test_a_workbook_that_is_not_one_table_is_refused(
         read(workbook(tmp_path / "a.xlsx", **sheets))
 
 
+def test_lines_of_json_in_a_json_file_are_named(written: Any) -> None:
+    with pytest.raises(InputError, match=r"an object on each line; name it \.jsonl"):
+        read(written("a.json", f"{JSONL}\n{JSONL}"))
+
+
 def test_what_is_no_workbook_and_what_it_needs_are_named(
     written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

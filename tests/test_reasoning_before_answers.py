@@ -145,7 +145,7 @@ def test_sentences_of_the_reasoning_are_no_statements() -> None:
 
 ROW = {"question": "How long is the Velm?", "contexts": ["The Velm is 90 km long."]}
 IS_90 = "The Velm is 90 km long."
-TOLD = "the answer held the model's reasoning"
+TOLD = "the answer held a model's reasoning"
 
 
 @given(
@@ -190,8 +190,33 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
     ContextUtilization().score(Sample(**rows[0]), judge=judge)
     assert [question["answer"] for question in judge.asked] == [IS_90] * 4
     told = [record.getMessage() for record in caplog.records]
-    assert sum("model's reasoning" in words for words in told) == 1
-    assert "3 answers held" in " ".join(told)
+    assert sum("a model's reasoning" in words for words in told) == 1
+    assert "3 samples held" in " ".join(told)
+
+
+@pytest.mark.parametrize(
+    "reasoning",
+    [
+        "<think>It may <think>be</think> 70 km.</think>\n\n",
+        "<think time=3>70 km?</think>",
+        "<seed:think>70 km?</seed:think>\n",
+        "[THINK]70 km?[/THINK]",
+    ],
+)
+@pytest.mark.parametrize("field", ["answer", "reference"])
+def test_other_forms_of_reasoning_and_references_of_models(
+    field: str, reasoning: str
+) -> None:
+    row = {**ROW, "answer": IS_90, "reference": IS_90}
+    plain = evaluate([row], judge="lexical").results[0]
+    result = evaluate([{**row, field: reasoning + IS_90}], judge="lexical").results[0]
+    assert result.sample is not None
+    assert (result.sample.answer, result.sample.reference) == (IS_90, (IS_90,))
+    assert {name: one.value for name, one in result.results.items()} == {
+        name: one.value for name, one in plain.results.items()
+    }
+    assert result.sample.capture is not None
+    assert f"the {field} held" in result.sample.capture.doubts["reasoning"]
 
 
 def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:

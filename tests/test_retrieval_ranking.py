@@ -186,6 +186,12 @@ def test_ids_are_the_same_whatever_a_table_made_of_them(tmp_path: Path) -> None:
     assert report.scores("ranking") == [1.0, None, 0.0, 1.0]
 
 
+def test_ids_of_two_forms_are_shown_where_none_matches() -> None:
+    result = RetrievalRanking().score(retrieved=passages(["doc-7"]), expected_ids=[7])
+    assert result.value == 0.0
+    assert "expected is e.g. '7', and retrieved 'doc-7'" in result.reason
+
+
 def test_it_is_in_report_page_and_gates_like_the_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

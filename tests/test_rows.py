@@ -295,6 +295,13 @@ HISTORIES: list[tuple[object, list[str]]] = [
 ]
 
 
+def test_messages_of_a_history_that_say_nothing_are_left_out() -> None:
+    calls_a_tool = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+    history = [{"role": "user", "content": "Hello"}, calls_a_tool]
+    turns = Sample.from_row({"history": [*history, {"role": "tool", "content": []}]})
+    assert [turn.role for turn in turns.history] == ["user"]
+
+
 @pytest.mark.parametrize(("history", "roles"), HISTORIES)
 def test_history(history: object, roles: list[str]) -> None:
     turns = Sample.from_row({"chat_history": history}).history

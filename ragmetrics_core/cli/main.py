@@ -92,8 +92,8 @@ def _run(arguments: Sequence[str]) -> int:
     except OSError as error:  # e.g. a disk that is full, a name that is too long
         from ragmetrics_core.data.display import as_line
 
-        place = error.filename or "the output"
-        print(as_line(f"ragmetrics: {place}: {error.strerror}"), file=sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        print(as_line(f"ragmetrics: {place}{error.strerror}"), file=sys.stderr)
         return 2
     return exit_code
 

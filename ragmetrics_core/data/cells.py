@@ -390,7 +390,7 @@ def read_turns(value: Any) -> list[Any]:
 
     The value is a list, or the JSON of a list. Its elements are messages, such as
     ``{"role": "user", "content": "Hi"}``, or texts, in turn of the user and of the
-    assistant: ``["Hi", "Hello"]``.
+    assistant: ``["Hi", "Hello"]``. Messages that only call a tool are left out.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be
@@ -403,7 +403,19 @@ def read_turns(value: Any) -> list[Any]:
             ' single text; write [{"role": "user", "content": "…"}, …], or name the'
             " column otherwise"
         )
-    return [_read_turn(index, message) for index, message in enumerate(messages)]
+    return [
+        _read_turn(index, message)
+        for index, message in enumerate(messages)
+        if not _says_nothing(message)
+    ]
+
+
+def _says_nothing(message: Any) -> bool:
+    """Whether a message holds no text: one that only calls a tool has none."""
+    if not isinstance(message, Mapping) or "content" not in message:
+        return False
+    content = message["content"]
+    return content is None or content in ("", [])
 
 
 def _read_turn(index: int, message: Any) -> Any:

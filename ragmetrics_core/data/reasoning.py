@@ -5,6 +5,7 @@ in the middle of a line, or in backticks, is one that the answer speaks of.
 """
 
 import re
+from collections.abc import Iterable
 
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.frozen import none_if_blank
@@ -14,13 +15,14 @@ REASONING = "reasoning"
 """The code of the doubt about an answer without its reasoning."""
 
 _NOTE = (
-    "the answer held the model's reasoning, such as <think>…</think>, which was left out"
-    " and not judged; let the server parse it"
+    "the {} held a model's reasoning, such as <think>…</think>, which was left out and"
+    " not judged; let the server parse it"
 )
-_TAG = "(?:think|thinking|thought|reasoning)"
+# "<think>", "[THINK]", "<seed:think>"
+_TAG = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
 # The prompt of some models writes the opening tag: then the closing one stands alone.
 _TAGS = re.compile(
-    rf"^[ \t]*(?P<opening>[<\[]{_TAG}[>\]])"
+    rf"^[ \t]*(?P<opening>[<\[]{_TAG}(?: [^<>\n]{{0,80}})?[>\]])"
     rf"|(?P<lone>(?:\n[<\[]/{_TAG}[>\]]|(?<!`)[<\[]/{_TAG}[>\]](?=[ \t]*\n)))"
     rf"|(?P<closing>(?<!`)[<\[]/{_TAG}[>\]])",
     re.IGNORECASE | re.MULTILINE,
@@ -31,16 +33,18 @@ _BLANKS = re.compile(r"\s*")
 def leave_out_reasoning(sample: Sample) -> Sample:
     """Return a sample whose answer is what follows the model's reasoning, with a note.
 
-    The sample itself is returned where its answer has none. What the answer cites moves
-    with it, and what the reasoning cites is left out.
+    The sample itself is returned where its answer and its reference have none. What the
+    answer cites moves with it, and what the reasoning cites is left out.
 
     Examples:
         >>> leave_out_reasoning(Sample(answer="<think>Two?</think>It fell.")).answer
         'It fell.'
     """
-    answer = sample.answer or ""
-    spans = _spans_of_reasoning(answer)
-    if not spans:
+    spans = _spans_of_reasoning(sample.answer or "")
+    references = tuple(
+        _without(text, _spans_of_reasoning(text)) for text in sample.reference
+    )
+    if not spans and references == sample.reference:
         return sample
 
     def moved(place: int) -> int:
@@ -60,41 +64,48 @@ def leave_out_reasoning(sample: Sample) -> Sample:
         if cited.start < cited.end and cited.mark != (cited.start, cited.start):
             citations.append(cited)
     notes = sample.capture or CaptureNotes()
-    doubts = {**notes.doubts, REASONING: _NOTE}
-    pieces = []
-    end_of_last = 0
-    for start, end in spans:
-        pieces.append(answer[end_of_last:start])
-        end_of_last = end
-    pieces.append(answer[end_of_last:])
+    note = _NOTE.format("answer" if spans else "reference")
+    doubts = {**notes.doubts, REASONING: note}
     return sample.model_copy(
         update={
-            "answer": none_if_blank("".join(pieces)),
+            "answer": none_if_blank(_without(sample.answer or "", spans)),
+            "reference": tuple(text for text in references if none_if_blank(text)),
             "citations": None if sample.citations is None else tuple(citations),
             "capture": notes.model_copy(update={"doubts": doubts}),
         }
     )
 
 
-def _spans_of_reasoning(answer: str) -> list[tuple[int, int]]:
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text without some parts of it."""
+    pieces = []
+    end_of_last = 0
+    for start, end in spans:
+        pieces.append(text[end_of_last:start])
+        end_of_last = end
+    return "".join([*pieces, text[end_of_last:]])
+
+
+def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
     """Return where reasoning begins and what follows it, with the blanks between.
 
-    Reasoning with which an answer begins, and that is never closed, was cut off: all of
-    the answer is reasoning.
+    Reasoning with which a text begins, and that is never closed, was cut off: all of the
+    text is reasoning. What stands before a second closing tag is reasoning, too: its
+    opening tag stood within a line.
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
-    for tag in _TAGS.finditer(answer):
+    for tag in _TAGS.finditer(text):
         if tag["opening"] is not None:
             start = tag.start() if start is None else start
             continue
-        is_first_tag = start is None and not spans and tag["lone"] is not None
-        if start is None and not is_first_tag:
+        if start is None and tag["lone"] is None:
             continue
-        blanks = _BLANKS.match(answer, tag.end())
-        end = len(answer) if blanks is None else blanks.end()
-        spans.append((start or 0, end))
+        if start is None:
+            start = spans[-1][1] if spans else 0
+        blanks = _BLANKS.match(text, tag.end())
+        spans.append((start, len(text) if blanks is None else blanks.end()))
         start = None
-    if start is not None and answer[: start + 1].strip() in ("", "<"):
-        spans.append((start, len(answer)))
+    if start is not None and text[: start + 1].strip() in ("", "<"):
+        spans.append((start, len(text)))
     return spans

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 from ragmetrics_core.data import (
     PARTIAL,
@@ -203,9 +203,13 @@ def _rows_of_json(path: Path) -> Any:
 
 def _value_of_file(path: Path) -> Any:
     """Return what a JSON file holds; ``InputError`` if that is nothing, or no JSON."""
-    lines = json_lines(path, [read_text(path)])
+    text = read_text(path)
+    lines = json_lines(path, [text])
     _, value = next(lines, ("", RowError("not JSON: the file is empty")))
     if isinstance(value, RowError):
+        _, first = next(json_lines(path, text.split("\n")[:1]), ("", None))
+        if isinstance(first, Mapping):
+            raise InputError(f"{path} holds an object on each line; name it .jsonl")
         raise InputError(f"{path}: {value}")
     return value
 
@@ -272,6 +276,10 @@ def _workbook(path: Path) -> Iterator[Located]:
         MissingDependency: If pandas, or what it reads workbooks by, is not installed.
     """
     pandas = import_extra("pandas", "pandas", "Reading a workbook")
+    if not is_zipfile(path):
+        raise InputError(
+            f"{path}: no workbook of Excel's form .xlsx; save it anew, without a password"
+        )
     try:
         # The header is read like a row: pandas would give another name to a second
         # column of one name.

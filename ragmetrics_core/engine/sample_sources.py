@@ -121,9 +121,9 @@ def ready_samples(
         yield row
     if n_with_reasoning:
         logger.warning(
-            "%s held the model's reasoning (<think>…</think>), which was left out; let"
+            "%s held a model's reasoning (<think>…</think>), which was left out; let"
             " the server parse it",
-            count_in_words(n_with_reasoning, "answer"),
+            count_in_words(n_with_reasoning, "sample"),
         )
     _log_doubles(n_repeats(hashes_of_ids), _SAME_ID)
     _log_doubles(n_repeats(hashes_of_contents), _SAME_CONTENT)

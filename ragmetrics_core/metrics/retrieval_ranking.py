@@ -167,7 +167,14 @@ class RetrievalRanking(Metric):
         evidence = RankingEvidence(
             passages=tuple(passages), n_expected=len(expected), matched_by=matched_by
         )
-        return self.scored(value, self._reason(hits, len(expected)), evidence)
+        reason = self._reason(hits, len(expected))
+        if matched_by == "id" and retrieved and not any(hits):
+            # ids of two forms, such as 7 and doc-7, never match: both are shown
+            reason += (
+                f"; expected is e.g. {(sample.expected_ids or ('',))[0]!r}, and retrieved"
+                f" {retrieved[0].id!r}"
+            )
+        return self.scored(value, reason, evidence)
 
     def _reason(self, hits: Sequence[bool], n_expected: int) -> str:
         """For example "2 of 3 expected passages are among the first 5, at ranks 1, 4"."""
