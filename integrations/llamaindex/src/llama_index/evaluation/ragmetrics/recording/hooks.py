@@ -188,9 +188,12 @@ async def _hand_on_async(
     pieces_read: list[str] = []
     try:
         while True:
-            with while_fetching():
-                piece = await anext(pieces, _END)
-            if piece is _END:
+            try:
+                with while_fetching():
+                    # no anext(): with a default it fails where a tracer's wrapper has a
+                    # coroutine for a method
+                    piece = await pieces.__anext__()
+            except StopAsyncIteration:
                 break
             pieces_read.append(_text(piece))
             yield piece
