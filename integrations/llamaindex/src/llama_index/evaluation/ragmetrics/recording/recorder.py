@@ -324,10 +324,13 @@ class Recorder:
             error: What it raised; None if it returned.
         """
         span = self._spans.get(id_, _NO_SPAN)
-        # that of a step is not kept, because it holds the step's events
-        if span.kind in (None, "step"):
-            self._spans.pop(id_, None)
         run, node = span.run, span.node
+        is_stream = isinstance(result, (Generator, AsyncGenerator))
+        if span.kind is None and is_stream and run is not None and run.listeners:
+            run.span_ids.append(id_)  # what is called while it is read names this span
+        elif span.kind in (None, "step"):
+            # that of a step is not kept, because it holds the step's events
+            self._spans.pop(id_, None)
         if span.kind is None or node is None or run is None:
             return
         if isinstance(result, AgentOutput) and span.kind == "step":
