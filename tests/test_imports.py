@@ -40,45 +40,42 @@ def fresh(code: str) -> str:
     return done.stdout
 
 
-def loaded_after(code: str) -> set[str]:
-    modules = fresh(
-        f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in"
-        " sys.modules}))"
+def loaded_after_each(*steps: str) -> list[set[str]]:
+    """The modules that one fresh interpreter has loaded after each of some steps."""
+    code = "\n".join(f"{step}\nprint(*sys.modules)" for step in ("import sys", *steps))
+    return [set(line.split()) for line in fresh(code).splitlines()[-len(steps) :]]
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def ours(modules: set[str]) -> set[str]:
+    """Those of the core and the adapters."""
+    return {name for name in modules if "ragmetrics" in name}
+
+
+def test_an_evaluation_with_the_embedded_judge_loads_little() -> None:
+    """Each module costs about a millisecond, whether or not anything of it is used.
+
+    Who adds one raises the number, or loads it where it is needed. Seconds:
+    benchmarks/startup.py.
+    """
+    row = "{'question': 'q', 'contexts': ['c'], 'answer': 'c'}"
+    imported, named, evaluated, with_reference = loaded_after_each(
+        "import ragmetrics_core",
+        "from ragmetrics_core import evaluate",
+        f"evaluate([{row}], judge='lexical')",
+        f"evaluate([{row} | {{'reference': 'c'}}], judge='lexical')",
     )
-    return set(modules.splitlines()[-1].split())
-
-
-def test_an_import_loads_nothing_heavy() -> None:
-    assert not loaded_after("import ragmetrics_core") & (
-        HEAVY | FRAMEWORKS | {"pydantic", "asyncio"}
-    )
-
-
-def test_an_evaluation_with_the_embedded_judge_loads_nothing_heavy() -> None:
-    code = "from ragmetrics_core import evaluate\n"
-    code += (
-        "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c', 'reference':"
-        " 'c'}], judge='lexical')"
-    )
-    found = loaded_after(code) & (HEAVY | FRAMEWORKS)
-    assert not found
-
-
-def rooms_loaded_after(code: str) -> set[str]:
-    """The modules of ragmetrics that a fresh interpreter has loaded after some code."""
-    names = fresh(f"import sys\n{code}\nprint(*sys.modules, sep='\\n')").splitlines()
-    return {name for name in names if name.startswith("ragmetrics_core.")}
-
-
-def test_an_evaluation_with_the_embedded_judge_loads_no_client_of_a_model() -> None:
-    code = (
-        "from ragmetrics_core import evaluate\n"
-        "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}],"
-        " judge='lexical')"
-    )
-    loaded = rooms_loaded_after(code)
-    assert "ragmetrics_core.lexical.lexical_judge" in loaded
-    assert not loaded & {
+    assert ours(imported) == {"ragmetrics_core"}
+    heavy = HEAVY | FRAMEWORKS
+    assert not packages(imported) & (heavy | {"pydantic", "asyncio"})
+    assert len(ours(named)) <= 104
+    assert len(ours(evaluated)) <= 129
+    assert "ragmetrics_core.lexical.lexical_judge" in evaluated
+    assert not packages(with_reference) & heavy
+    assert not with_reference & {
         "ragmetrics_core.judging.llm",
         "ragmetrics_core.models.session",
         "ragmetrics_core.models.compatible_model",
@@ -86,32 +83,20 @@ def test_an_evaluation_with_the_embedded_judge_loads_no_client_of_a_model() -> N
     }
 
 
+def test_what_is_offered_at_the_top_is_few_modules() -> None:
+    (everything,) = loaded_after_each("from ragmetrics_core import *")
+    assert len(ours(everything)) <= 148
+
+
 def test_recording_loads_no_engine_and_no_judge() -> None:
-    code = "from ragmetrics_core.capture import FrontDoor, Listeners, samples_of"
-    loaded = rooms_loaded_after(code)
+    (loaded,) = loaded_after_each(
+        "from ragmetrics_core.capture import FrontDoor, Listeners, samples_of"
+    )
     assert "ragmetrics_core.capture.stages" in loaded
     assert not {
         name
         for name in loaded
         if name.startswith(("ragmetrics_core.engine", "ragmetrics_core.judging"))
-    }
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "adapter",
-    [
-        "langchain_ragmetrics",
-        "llama_index.evaluation.ragmetrics",
-        "haystack_integrations.components.evaluators.ragmetrics",
-    ],
-)
-def test_an_adapter_loads_no_engine_before_something_is_scored(adapter: str) -> None:
-    loaded = rooms_loaded_after(f"from {adapter} import capture")
-    assert "ragmetrics_core.capture.front_door" in loaded
-    assert not loaded & {
-        "ragmetrics_core.engine.run",
-        "ragmetrics_core.models.framework_model",
     }
 
 
@@ -132,40 +117,38 @@ HAYSTACK = "haystack_integrations.components.evaluators.ragmetrics"
 ADAPTERS = (LANGCHAIN, LLAMAINDEX, HAYSTACK)
 
 
-def modules_of_ours_after(code: str) -> set[str]:
-    """The modules of core and adapters that a fresh interpreter has loaded."""
-    printing = "print(*(name for name in sys.modules if 'ragmetrics' in name))"
-    return set(fresh(f"import sys\n{code}\n{printing}").splitlines()[-1].split())
-
-
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_an_adapter_loads_each_name_at_its_first_use(adapter: str) -> None:
-    loaded = modules_of_ours_after(f"import {adapter}")
-    assert loaded == {adapter, "ragmetrics_core"}
-    everything = modules_of_ours_after(f"from {adapter} import *")
-    assert "ragmetrics_core.capture.front_door" in everything
+def test_an_adapter_loads_what_is_used(adapter: str) -> None:
+    """What makes samples is half of all modules.
 
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_what_makes_samples_of_runs_is_loaded_when_a_block_begins(adapter: str) -> None:
-    """It is half of all modules; loaded after the first run, it would hold up a server."""
-    everything = modules_of_ours_after(f"from {adapter} import *")
+    It is loaded when a block begins; after the first run, it would hold up a server.
+    """
+    imported, capturing, everything, in_a_block = loaded_after_each(
+        f"import {adapter}",
+        f"from {adapter} import capture",
+        f"from {adapter} import *",
+        "with capture():\n    pass",
+    )
+    assert ours(imported) == {adapter, "ragmetrics_core"}
+    assert "ragmetrics_core.capture.front_door" in capturing
+    assert not capturing & {
+        "ragmetrics_core.engine.run",
+        "ragmetrics_core.models.framework_model",
+    }
     assert "ragmetrics_core.capture.stages" not in everything
-    capturing = f"from {adapter} import capture\nwith capture():\n    "
-    loading = "import sys; print('ragmetrics_core.capture.stages' in sys.modules)"
-    assert fresh(capturing + loading).split() == ["True"]
+    assert "ragmetrics_core.capture.stages" in in_a_block
 
 
 SCORED_BY_ADAPTERS = {
     LLAMAINDEX: (
-        f"from {LLAMAINDEX} import ContextAdherenceEvaluator\n"
-        "evaluator = ContextAdherenceEvaluator(judge='lexical')\n"
-        "evaluator.evaluate('Who?', 'Anna.', ['Anna.'])"
+        f"from {LLAMAINDEX} import ContextAdherenceEvaluator",
+        "evaluator = ContextAdherenceEvaluator(judge='lexical')",
+        "evaluator.evaluate('Who?', 'Anna.', ['Anna.'])",
     ),
     HAYSTACK: (
-        f"from {HAYSTACK} import RagMetricsEvaluator\n"
-        "evaluator = RagMetricsEvaluator(['context_adherence'], judge='lexical')\n"
-        "evaluator.run(query='Who?', replies=['Anna.'], documents=[])"
+        f"from {HAYSTACK} import RagMetricsEvaluator",
+        "evaluator = RagMetricsEvaluator(['context_adherence'], judge='lexical')",
+        "evaluator.run(query='Who?', replies=['Anna.'], documents=[])",
     ),
 }
 
@@ -173,29 +156,17 @@ SCORED_BY_ADAPTERS = {
 @pytest.mark.parametrize("adapter", SCORED_BY_ADAPTERS)
 def test_an_evaluator_of_given_texts_loads_no_recordings(adapter: str) -> None:
     """They are half of all modules; LangChain's evaluator reads runs, and needs them."""
-    loaded = modules_of_ours_after(SCORED_BY_ADAPTERS[adapter])
+    *_, loaded = loaded_after_each(*SCORED_BY_ADAPTERS[adapter])
     assert "ragmetrics_core.engine.scoring" in loaded
     assert "ragmetrics_core.capture.calls" not in loaded
 
 
-def test_the_first_evaluation_loads_few_modules() -> None:
-    """Each costs about a millisecond, whether or not anything of it is used.
-
-    Who adds one raises the number, or loads it where it is needed.
-    """
-    code = "from ragmetrics_core import evaluate\n"
-    assert len(modules_of_ours_after(code)) <= 104
-    code += "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}], judge='lexical')"
-    assert len(modules_of_ours_after(code)) <= 129
-
-
 def test_metrics_that_a_run_does_not_measure_are_not_loaded() -> None:
-    code = "from ragmetrics_core import evaluate\n"
-    code += (
+    *_, loaded = loaded_after_each(
+        "from ragmetrics_core import evaluate",
         "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}],"
-        " metrics=['utilization'], judge='lexical')"
+        " metrics=['utilization'], judge='lexical')",
     )
-    loaded = modules_of_ours_after(code)
     assert "ragmetrics_core.metrics.context_utilization" in loaded
     assert "ragmetrics_core.metrics.context_adherence" not in loaded
     assert "ragmetrics_core.metrics.citation_quality" not in loaded
@@ -207,23 +178,16 @@ def test_each_metric_has_the_name_under_which_it_is_found() -> None:
     assert all(name == found for name, found in names.items())
 
 
-def test_the_command_line_loads_no_model_client() -> None:
-    assert not loaded_after("import ragmetrics_core.cli.main") & (HEAVY | FRAMEWORKS)
-
-
 def test_the_help_of_evaluate_loads_nothing_of_a_run() -> None:
-    code = "from ragmetrics_core.cli.parsers import parser_of\n"
-    code += "parser_of('evaluate').format_help()"
-    loaded = modules_of_ours_after(code)
+    command, loaded = loaded_after_each(
+        "import ragmetrics_core.cli.main",
+        "from ragmetrics_core.cli.parsers import parser_of;"
+        " parser_of('evaluate').format_help()",
+    )
+    assert not packages(command) & (HEAVY | FRAMEWORKS)
     rooms_of_a_run = ("engine", "judging", "metrics", "page", "labelling")
     prefixes = tuple(f"ragmetrics_core.{room}" for room in rooms_of_a_run)
     assert not [name for name in loaded if name.startswith(prefixes)]
-
-
-def test_an_import_is_cheap() -> None:
-    """The package alone is one module; what it offers loads few of ours. Seconds: benchmarks/startup.py."""
-    assert modules_of_ours_after("import ragmetrics_core") == {"ragmetrics_core"}
-    assert len(modules_of_ours_after("from ragmetrics_core import *")) <= 148
 
 
 PUBLIC = """
