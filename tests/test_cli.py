@@ -719,6 +719,20 @@ def test_what_cannot_be_shown_is_no_gate_that_failed(
         assert "output is closed" in done.stderr or "2>&-" in closed
 
 
+def test_a_closed_output_is_a_sentence_within_a_process_too(
+    rows: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = rows(GOOD)
+    closed, told = io.StringIO(), io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    monkeypatch.setattr(sys, "stderr", told)
+    assert run(f"evaluate {name} --quiet --no-files") == 2
+    assert told.getvalue().startswith("ragmetrics: standard output is closed")
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert run(f"evaluate {name} --quiet --no-files") == 2
+
+
 def test_without_standard_error_gates_decide_the_exit_code(
     rows: Callable[..., str],
 ) -> None:

@@ -6,12 +6,11 @@ is done is written).
 """
 
 import logging
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import Any, TextIO
 
 
@@ -40,9 +39,9 @@ def _run(arguments: Sequence[str]) -> int:
         if nobody reads the output any more (such as ``head``).
     """
     # the system may start a process with closed streams; their files are then not there
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
-    if sys.stdout is None:
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):
+        sys.stderr = StringIO()  # nobody reads it
+    if sys.stdout is None or getattr(sys.stdout, "closed", False):
         print(
             "ragmetrics: standard output is closed; send it to a file or to /dev/null",
             file=sys.stderr,
