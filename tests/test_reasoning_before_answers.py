@@ -16,6 +16,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.capture import BackgroundEvaluator
 from ragmetrics_core.data.citations import (
     CitedStatement,
     citations_of_marks,
@@ -254,3 +255,20 @@ def test_what_the_answer_cites_moves_with_it(block: str) -> None:
             assert citation.mark is not None
             start, end = citation.mark
             assert (result.sample.answer or "")[start:end] in ("[2]", "[1]", "[9]")
+
+
+def test_what_watches_an_application_leaves_reasoning_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    judge = ScriptedJudge({Useful: {"useful": True, "reason": "It says so."}})
+    sample = Sample(**ROW, answer=f"<think>Zanzibar?</think>{IS_90}")
+    watching = BackgroundEvaluator(lambda _: [sample], [ContextUtilization()], judge)
+    watching.record(1)
+    watching.flush()
+    (result,) = watching.report().results
+    watching.stop()
+    assert [question["answer"] for question in judge.asked] == [IS_90]
+    assert result.sample is not None
+    assert result.sample.answer == IS_90
+    assert result.sample.capture is not None
+    assert TOLD in result.sample.capture.doubts["reasoning"]

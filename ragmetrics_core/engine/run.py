@@ -47,7 +47,7 @@ from ragmetrics_core.engine.sample_judging import (
 from ragmetrics_core.engine.sample_sources import (
     Samples,
     iterate_samples,
-    ready_samples,
+    warn_of_oddities,
 )
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
@@ -260,7 +260,7 @@ class Run:
         self._started.clear()
         self._results.clear()
         rows = self._until_source_fails(
-            ready_samples(iterate_samples(samples, columns))
+            warn_of_oddities(iterate_samples(samples, columns))
         )
         self._judging.check_signatures(self.metrics)
         for index, row in enumerate(rows):

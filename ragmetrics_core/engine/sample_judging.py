@@ -15,6 +15,7 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.data.crashes import is_ours
+from ragmetrics_core.data.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric, resolve_judge
 from ragmetrics_core.engine.scoring import (
@@ -161,6 +162,7 @@ class SampleJudging:
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
+        row = leave_out_reasoning(row)
         # ``_start_of_sample`` is a lock: samples start one after the other.
         async with (
             self._row_slots,

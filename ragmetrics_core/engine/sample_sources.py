@@ -93,14 +93,14 @@ def refuse_wrong_columns(
         raise SettingError(f"{first_error}; no other row has it either")
 
 
-def ready_samples(
+def warn_of_oddities(
     rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
-    """Yield samples as they are judged, and log once at the end what was odd about them.
+    """Yield samples, and log once at the end what was odd about them.
 
-    Answers come without the model's reasoning. A sample is a double if an earlier one
-    has the same id; without an id, if an earlier one has the same question, contexts and
-    answer. Example: of 10 samples two have the id "a", and the others have none and
+    That is a model's reasoning in them, and doubles. A sample is a double if an earlier
+    one has the same id; without an id, if an earlier one has the same question, contexts
+    and answer. Example: of 10 samples two have the id "a", and the others have none and
     differ: all 10 are yielded, and one double is logged.
     """
     # Hashes take eight bytes each: memory stays small over a million samples.
@@ -109,9 +109,7 @@ def ready_samples(
     n_with_reasoning = 0
     for row in rows:
         if isinstance(row, Sample):
-            ready = leave_out_reasoning(row)
-            n_with_reasoning += ready is not row
-            row = ready
+            n_with_reasoning += leave_out_reasoning(row) is not row
             contexts = tuple(context.text for context in row.known_contexts)
             content = (row.question, contexts, row.answer)
             if row.id is not None:
