@@ -169,6 +169,13 @@ READERS: dict[str, Reader] = {
     ),
 }
 
+
+def test_a_table_by_columns_may_begin_with_a_gap() -> None:
+    table = {"question": [None, "Who?"], "contexts": [["a"], ["b"]]}
+    samples = list(iterate_samples(table, {}))
+    assert [getattr(sample, "question", "") for sample in samples] == [None, "Who?"]
+
+
 TEXTS = st.sampled_from(["Anna lit it.", "It was in May [1].", "So no."])
 NOTHING_OR_TEXT = st.none() | TEXTS
 NOTHING_OR_TEXTS = st.none() | st.lists(TEXTS, max_size=3)

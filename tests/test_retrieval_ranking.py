@@ -186,6 +186,16 @@ def test_ids_are_the_same_whatever_a_table_made_of_them(tmp_path: Path) -> None:
     assert report.scores("ranking") == [1.0, None, 0.0, 1.0]
 
 
+def test_ids_that_differ_only_in_their_form_stay_two_where_both_are_there() -> None:
+    ranking = RetrievalRanking(measure="mrr")
+    both = passages(["1", "1.0"])
+    assert ranking.score(retrieved=both, expected_ids=["1.0"]).value == 0.5
+    assert ranking.score(retrieved=both, expected_ids=["1"]).value == 1.0
+    composed, decomposed = "caf\u00e9.pdf", "cafe\u0301.pdf"
+    found = ranking.score(retrieved=passages([composed]), expected_ids=[decomposed])
+    assert found.value == 1.0
+
+
 def test_ids_of_two_forms_are_shown_where_none_matches() -> None:
     result = RetrievalRanking().score(retrieved=passages(["doc-7"]), expected_ids=[7])
     assert result.value == 0.0

@@ -98,9 +98,9 @@ def rows_of_columns(table: Mapping[Any, Any]) -> list[dict[Any, Any]] | None:
     if not all(isinstance(cells, list) for cells in columns.values()):
         return None
     has_texts = any(
-        plain_name(str(name)) in _NAMES_OF_TEXTS and isinstance(cells[0], str)
+        plain_name(str(name)) in _NAMES_OF_TEXTS
+        and any(isinstance(cell, str) for cell in cells)
         for name, cells in columns.items()
-        if cells
     )
     if not has_texts or len({len(cells) for cells in columns.values()}) > 1:
         return None

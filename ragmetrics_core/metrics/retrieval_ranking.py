@@ -5,6 +5,7 @@ No judge is asked: the caller knows the right passages by their ids or texts.
 
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
+from unicodedata import normalize
 
 from pydantic import Field
 
@@ -141,8 +142,12 @@ class RetrievalRanking(Metric):
         matched_by: Literal["id", "text"] = "text"
         if sample.expected_ids:
             matched_by = "id"
-            keys = [context.id and _plain_id(context.id) for context in retrieved]
-            expected: Collection[str] = {_plain_id(one) for one in sample.expected_ids}
+            keys = [context.id for context in retrieved]
+            expected: Collection[str] = set(sample.expected_ids)
+            plain_keys = [key and _plain_id(key) for key in keys]
+            if len(set(plain_keys)) == len(set(keys)):  # else two ids would become one
+                keys = plain_keys
+                expected = {_plain_id(key) for key in expected}
         else:
             keys = [_words(context) for context in retrieved]
             expected = {_words(context) for context in sample.expected_contexts or ()}
@@ -194,11 +199,12 @@ def _retrieved(sample: Sample) -> Sequence[Context] | None:
 
 
 def _plain_id(identifier: str) -> str:
-    """Return an id as it is compared: without blanks around it.
+    """Return an id as it is compared: without blanks around it, letters composed.
 
-    A whole number has no decimals: tables write 1.0 where a column of ids has gaps.
+    A whole number has no decimals: tables write 1.0 where a column of ids has gaps. Names
+    of files may hold é as one sign or as two.
     """
-    identifier = identifier.strip()
+    identifier = normalize("NFC", identifier.strip())
     whole = identifier.removesuffix(".0")
     return whole if whole.isdecimal() else identifier
 
