@@ -17,24 +17,30 @@ from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
 
 _MOST_CONVERSATIONS = 500
+_MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
 
 
 @dataclass(frozen=True)
 class CapturedTurn:
-    """The last captured turn of a conversation.
+    """A captured turn of a conversation.
 
     Attributes:
+        began: When its run began.
         ledger: Its ledger, with the calls of earlier turns.
         history: What user and assistant had said when it was over.
     """
 
+    began: float
     ledger: Ledger
     history: tuple[Turn, ...]
 
 
 class Conversations:
-    """The last turn of each conversation, in bounded memory.
+    """The last turns of each conversation, in bounded memory.
+
+    What is earlier is earlier in time: a sample that is made late finds the turn that
+    began before it.
 
     Args:
         user_name: The name that the user gave the conversation of all runs; None if
@@ -50,7 +56,7 @@ class Conversations:
         """Begin without any turn of its own."""
         self._user_name = user_name
         self._other_blocks = other_blocks
-        self.last_turns: OrderedDict[str, CapturedTurn] = OrderedDict()
+        self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
 
     def copy(self) -> Conversations:
         """Return a copy that keeps the turns added to it from all other blocks."""
@@ -90,19 +96,25 @@ class Conversations:
         )
 
     def _last_turn(self, name: str, tree: Tree) -> CapturedTurn | None:
-        """Return the last captured turn of a conversation; None if none is known."""
-        if name in self.last_turns:
-            return self.last_turns[name]
-        if self._other_blocks is None:
-            return None
-        last_turn = self._other_blocks.last_turns.get(name)
+        """Return the last turn of a conversation that began before a run, if known."""
+        last_turn = self.turn_before(name, tree)
+        if last_turn is not None or self._other_blocks is None:
+            return last_turn
+        last_turn = self._other_blocks.turn_before(name, tree)
         if last_turn is None or self._user_name is not None:
             return last_turn
         is_repeated = _last_lines(tree.history) == _last_lines(last_turn.history)
         return last_turn if is_repeated else None
 
+    def turn_before(self, name: str, tree: Tree) -> CapturedTurn | None:
+        """Return the last turn kept here that began before a run; None without one."""
+        for turn in reversed(self.last_turns.get(name, ())):
+            if turn.began <= tree.root.began:
+                return turn
+        return None
+
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
-        """Remember the samples of a run as the last turn of its conversation.
+        """Remember the samples of a run as a turn of its conversation.
 
         Args:
             tree: The run, as ``place_turn`` returned it.
@@ -118,16 +130,22 @@ class Conversations:
             if sample.answer:
                 said.append(Turn(role="assistant", content=sample.answer))
             ledger = sample.ledger or Ledger()
-            self.keep(name, CapturedTurn(ledger, tuple(said)))
+            self.keep(name, CapturedTurn(tree.root.began, ledger, tuple(said)))
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
-        """Keep the last turn of a conversation, for this block and for others."""
-        self.last_turns[name] = turn
+        """Keep a turn of a conversation, for this block and for others."""
+        turns = sorted((*self.last_turns.get(name, ()), turn), key=_began)
+        self.last_turns[name] = tuple(turns[-_MOST_TURNS:])
         self.last_turns.move_to_end(name)
         if len(self.last_turns) > _MOST_CONVERSATIONS:
             self.last_turns.popitem(last=False)
         if self._other_blocks is not None:
             self._other_blocks.keep(name, turn)
+
+
+def _began(turn: CapturedTurn) -> float:
+    """Return when a turn began."""
+    return turn.began
 
 
 @lru_cache(_MOST_CONVERSATIONS)

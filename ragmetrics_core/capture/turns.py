@@ -163,6 +163,16 @@ def _has_searched(tree: Tree) -> bool:
     return any(node.kind == "retriever" or node.documents is not None for node in nodes)
 
 
+def _only_talks(tree: Tree) -> bool:
+    """Return whether a run ended well, and only models ran: nothing can have been searched."""
+    if tree.error or tree.root.error or not tree.is_complete or _has_searched(tree):
+        return False
+    return not any(
+        node.kind == "tool" or node.may_have_searched or node.evidence_not_recorded
+        for node in tree.root.walk()
+    )
+
+
 def _model_calls(tree: Tree) -> list[Node]:
     """Return the calls of models in a run, in the order in which they began."""
     return [node for node in tree.root.walk() if node.kind == "model"]
@@ -636,6 +646,13 @@ class Turns(Generic[Run]):
         is_of_application = tree.root.kind != "model" and bool(_model_calls(tree))
         if is_of_application and placed_tree.earlier_calls:
             placed_tree = replace(placed_tree, is_always_a_sample=True)
+        elif (
+            placed_tree.conversation_id is not None
+            and not self._overrides.context_tools
+        ):
+            # small talk before any search of its conversation is no sample
+            is_kept = placed_tree.is_always_a_sample and not _only_talks(placed_tree)
+            placed_tree = replace(placed_tree, is_always_a_sample=is_kept)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         samples = self._samples_of_turn(placed_tree, self._overrides)

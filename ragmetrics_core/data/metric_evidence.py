@@ -73,8 +73,8 @@ class Evidence(SilentData):
         return []
 
 
-DECLINED = "the answer declines to answer the question"
-"""Why a metric that judges the answer is undefined where the answer declines."""
+DECLINED = "the answer declines to answer the question, or claims nothing"
+"""Why a metric that judges the answer is undefined where the answer declines or claims nothing."""
 
 
 class JudgedChunk(SilentData, extra="ignore"):

@@ -26,8 +26,9 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.encoders.checkpoints import load, name_of
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical.claims import parts_of
+from ragmetrics_core.lexical.claims import judge_declining, parts_of
 from ragmetrics_core.lexical.declining import user_question_of
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import (
     AdherenceReply,
@@ -54,7 +55,8 @@ class EncoderJudge(Judge):
     It needs no key, makes no call and fetches nothing.
 
     It says whether contexts support claims, and so answers Context Adherence and, with
-    given facts, Retrieval Accuracy; other questions fail, typed. Each claim is set
+    given facts, Retrieval Accuracy, and by fixed phrases whether an answer claims
+    nothing; other questions fail, typed. Each claim is set
     against each window of the contexts, and the window that supports it best counts.
     Claims are the sentences of an answer that claim something (no greeting, offer or
     lead-in), or facts. The score of an answer is the probability of its weakest claim:
@@ -181,6 +183,8 @@ class EncoderJudge(Judge):
             return self._adherent
         if kind is FactInContext:
             return self._facts_in_context
+        if kind is Declined:
+            return judge_declining
         return None
 
     def _adherent(self, question: Adherent) -> Asked[AdherenceReply]:

@@ -9,9 +9,11 @@ languages every sentence with a word is a claim.
 import re
 from dataclasses import dataclass
 
+from ragmetrics_core.data import Asked
 from ragmetrics_core.data.sentences import split_sentences
-from ragmetrics_core.lexical.declining import declines
+from ragmetrics_core.lexical.declining import declines, user_question_of
 from ragmetrics_core.lexical.text import content_terms
+from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 
 # With what a phrase may go on, in any order: nothing of this claims a fact.
 _OFFER_WORDS = """
@@ -132,6 +134,29 @@ def parts_of(answer: str, question: str | None = None) -> AnswerParts:
         else:
             others.append(rest)
     return AnswerParts(tuple(claims), tuple(others))
+
+
+def claims_nothing(answer: str, question: str | None = None) -> bool:
+    """True if an answer declines, or only greets, thanks or asks back.
+
+    Examples:
+        >>> claims_nothing("You're welcome! Which lamp?"), claims_nothing("In 1882.")
+        (True, False)
+    """
+    parts = parts_of(answer, question)
+    asks_back = all(claim.rstrip().endswith(("?", "？", "؟")) for claim in parts.claims)
+    return asks_back and bool(parts.claims or parts.others)
+
+
+def judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
+    """Judge whether an answer declines or claims nothing, by known phrases."""
+    if not _has_words(question["answer"]):
+        judgement = DeclinedJudgement(declined=True, reason="It holds no word.")
+    elif claims_nothing(question["answer"], user_question_of(question)):
+        judgement = DeclinedJudgement(declined=True, reason="It makes no claim.")
+    else:
+        judgement = DeclinedJudgement(declined=False, reason="It says something.")
+    return Asked((judgement,))
 
 
 def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:

@@ -118,11 +118,6 @@ def declines(answer: str, question: str | None = None) -> bool:
     return all(_makes_no_claim(part, speakable) for part in parts)
 
 
-def only_declines(question: Question[Any]) -> bool:
-    """True if the answer that a question shows says only that it cannot answer."""
-    return declines(question["answer"], user_question_of(question))
-
-
 def user_question_of(question: Question[Any]) -> str | None:
     """The user's question behind a question to a judge; None where it is not shown.
 

@@ -22,7 +22,7 @@ from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
-from ragmetrics_core.lexical.claims import parts_of
+from ragmetrics_core.lexical.claims import claims_nothing, judge_declining, parts_of
 from ragmetrics_core.lexical.constants import (
     ADHERENT,
     FACT,
@@ -33,7 +33,7 @@ from ragmetrics_core.lexical.constants import (
     Features,
     Weights,
 )
-from ragmetrics_core.lexical.declining import declines, only_declines, user_question_of
+from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import (
@@ -51,7 +51,7 @@ from ragmetrics_core.metrics.citation_support import (
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import (
     AdherenceReply,
@@ -67,7 +67,7 @@ _MOST_LISTED = 5
 _LONGEST_LISTED = 40
 _ABSTENTION = adherence_reply(
     verdict="abstains",
-    reason="The answer only declines to answer; it makes no claim.",
+    reason="The answer makes no claim.",
 )
 
 
@@ -79,8 +79,8 @@ class LexicalJudge(Judge):
     It wires and tests pipelines without a key; it is not for decisions. It misses
     subtle failures and some gross ones: it sees half of the negations put in, and a
     tenth of the names swapped.
-    Facts of a reference are its sentences and clauses. An answer that only declines
-    abstains. Its numbers are scores of words, and no probabilities: logistic regressions
+    Facts of a reference are its sentences and clauses. An answer that claims
+    nothing abstains. Its numbers are scores of words, and no probabilities: logistic regressions
     fitted on human labels, which fall on kinds of text that the fit never saw.
     ``adherence_worth`` in ``ragmetrics_core.data.embedded_judge`` says how far.
 
@@ -122,7 +122,7 @@ class LexicalJudge(Judge):
 def _judge_adherence(question: Adherent) -> Asked[AdherenceReply]:
     """Judge by shared words whether an answer rests on its contexts.
 
-    "I do not know." claims nothing: "abstains". "Yes." has no word with a meaning, and
+    "I do not know." and "Hello!" claim nothing: "abstains". "Yes." has no word with a meaning, and
     is looked for word for word. Any other answer is judged by its terms: "It opened in
     1901." over contexts without 1901 is "no".
 
@@ -130,7 +130,7 @@ def _judge_adherence(question: Adherent) -> Asked[AdherenceReply]:
         question: Holds the answer and the contexts.
     """
     text = question["answer"]
-    if declines(text, user_question_of(question)):
+    if claims_nothing(text, user_question_of(question)):
         return Asked((_ABSTENTION,))
     answer = parse(text)
     if not answer.terms:  # such as "Yes." or "It is."
@@ -527,17 +527,6 @@ def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
 
 
-def _judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
-    """Judge whether an answer only declines, by known phrases of declining."""
-    if not any(character.isalnum() for character in question["answer"]):
-        judgement = DeclinedJudgement(declined=True, reason="It holds no word.")
-    elif only_declines(question):
-        judgement = DeclinedJudgement(declined=True, reason="It only declines.")
-    else:
-        judgement = DeclinedJudgement(declined=False, reason="It says something.")
-    return Asked((judgement,))
-
-
 def _judge_support(question: Supports) -> Asked[SupportReply]:
     """Judge passages together: what they hold of the statement's words."""
     text = "\n".join(question["passages"])
@@ -560,7 +549,7 @@ def _judge_claims(question: MakesClaim) -> Asked[EachSentence]:
 
 _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
     Adherent: _judge_adherence,
-    Declined: _judge_declining,
+    Declined: judge_declining,
     MakesClaim: _judge_claims,
     Supports: _judge_support,
     Useful: _judge_usefulness,

@@ -34,10 +34,10 @@ class DeclinedJudgement(SilentData, extra="ignore"):
 
 
 class Declined(Question[DeclinedJudgement]):
-    """Does the answer decline to answer the question?
+    """Does the answer decline to answer the question, or claim nothing?
 
-    It does if it makes no claim that answers the question, and says so. A partial
-    answer with a caveat is an answer.
+    It does if it makes no claim that answers the question, and says so, or if it only
+    greets, thanks or asks back. A partial answer with a caveat is an answer.
 
     Parts: question, answer.
     """
