@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -60,7 +61,7 @@ def look_up(query: str) -> Any:
 def langchain(begun: list[str]) -> None:
     wish = {"name": "look_up", "args": {"query": "lamp"}, "id": "1"}
     said = [[AIMessage("", tool_calls=[wish])] * asks(q) + [TALK[q]] for q in begun]
-    model = Scripted(messages=iter(sum(said, [])))
+    model = Scripted(messages=chain.from_iterable(said))
     agent = create_agent(model, [look_up], checkpointer=InMemorySaver())
     for question in begun:
         agent.invoke(
@@ -78,7 +79,7 @@ def llamaindex(begun: list[str]) -> None:
         tool_name="find", tool_kwargs={"query": "lamp"}, tool_call_id="1"
     )
     said = [[[wish]] * asks(q) + [[TextBlock(text=TALK[q])]] for q in begun]
-    lines: Any = iter(sum(said, []))
+    lines: Any = chain.from_iterable(said)
     model = MockFunctionCallingLLM(
         response_generator=lambda *_, **__: LlamaIndexMessage(
             role="assistant", blocks=next(lines)
@@ -96,7 +97,9 @@ def llamaindex(begun: list[str]) -> None:
 
 def haystack(begun: list[str]) -> None:
     wish = ChatMessage.from_assistant(tool_calls=[ToolCall("find", {"query": "lamp"})])
-    said: list[Any] = sum([[wish] * asks(q) + [TALK[q]] for q in begun], [])
+    said: list[Any] = []
+    for question in begun:
+        said += [*[wish] * asks(question), TALK[question]]
     finds = Tool(
         "find",
         "Looks something up.",
