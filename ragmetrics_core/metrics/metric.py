@@ -212,7 +212,8 @@ class Metric(SilentData, Settings, ABC):
 
         No judge is asked. By default a sample needs one field of each group in
         ``needs``. Example: a metric needs ("answer",), and the sample has none: "no
-        answer".
+        answer". Where an answer is judged by contexts, these are missing, too, if a part
+        was not recorded, unless the user named their place.
         """
         if sample.error is not None:
             return self.undefined(
@@ -220,7 +221,11 @@ class Metric(SilentData, Settings, ABC):
                 " score",
                 "other",
             )
+        judges_answer = any("answer" in group for group in self.needs)
+        unread = _why_contexts_are_not_whole(sample) if judges_answer else ""
         for group in self.needs:
+            if unread and "contexts" in group:
+                return self.undefined(unread)
             has_any_field = not all(sample.missing(field) for field in group)
             if has_any_field:
                 continue
@@ -649,3 +654,15 @@ def _rebuild_metric(
             " processes can import"
         )
     return _class_of(function, version, requires)(**settings)
+
+
+def _why_contexts_are_not_whole(sample: Sample) -> str:
+    """Say what the model may have been shown that was not recorded; "" for nothing known.
+
+    Example: an image in the question. Its words are neither question nor contexts, so
+    that an answer which rests on them would be called made up.
+    """
+    notes = sample.capture
+    if notes is None or notes.evidence_from == "named":
+        return ""
+    return notes.doubts.get("not_recorded", "")

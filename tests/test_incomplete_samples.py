@@ -1,0 +1,146 @@
+"""A sample of which a part was not recorded is not judged as a whole one, in each framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import langchain_ragmetrics
+import pytest
+from haystack import Document, Pipeline, component
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage, ImageContent
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import HumanMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from llama_index.core.base.llms.types import ChatMessage as LlamaIndexMessage
+from llama_index.core.base.llms.types import ImageBlock, TextBlock
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.retrievers import BaseRetriever as LlamaIndexRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.evaluation import ragmetrics as llamaindex_ragmetrics
+
+QUESTION = "Who is on this picture?"
+TEXT = "The lighthouse of Skarn was built in 1850."
+ANSWER = "Ida Holm holds a red umbrella on it."
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
+    "AABJRU5ErkJggg=="
+)
+
+
+class Finds(BaseRetriever):
+    def _get_relevant_documents(self, *_: Any, **__: Any) -> list[LangChainDocument]:
+        return [LangChainDocument(TEXT)]
+
+
+def langchain(has_image: bool) -> None:
+    image = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+    model = FakeListChatModel(responses=[ANSWER])
+
+    def answer(question: str) -> str:
+        text = f"{Finds().invoke(question)[0].page_content}\n{question}"
+        blocks: list[Any] = [{"type": "text", "text": text}, *[image] * has_image]
+        return str(model.invoke([HumanMessage(blocks)]).content)
+
+    RunnableLambda(answer).invoke(QUESTION)
+
+
+class FindsNodes(LlamaIndexRetriever):
+    def _retrieve(self, *_: Any, **__: Any) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(text=TEXT), score=0.9)]
+
+
+MODEL = MockFunctionCallingLLM(
+    response_generator=lambda *_, **__: LlamaIndexMessage(
+        role="assistant", blocks=[TextBlock(text=ANSWER)]
+    )
+)
+
+
+class Engine(CustomQueryEngine):
+    has_image: bool
+
+    def custom_query(self, query_str: str) -> str:
+        found = FindsNodes().retrieve(query_str)
+        blocks: list[Any] = [TextBlock(text=f"{found[0].text}\n{query_str}")]
+        if self.has_image:
+            blocks.append(ImageBlock(image=PIXEL.encode(), image_mimetype="image/png"))
+        said = MODEL.chat([LlamaIndexMessage(role="user", blocks=blocks)])
+        return str(said.message.content)
+
+
+def llamaindex(has_image: bool) -> None:
+    Engine(has_image=has_image).query(QUESTION)
+
+
+@component
+class FindsDocuments:
+    @component.output_types(messages=list[ChatMessage])
+    def run(self, query: str, documents: list[Document]) -> dict[str, Any]:
+        parts: list[Any] = [f"{documents[0].content}\n{query}"]
+        if self.has_image:
+            parts.append(ImageContent(PIXEL, mime_type="image/png", validation=False))
+        return {"messages": [ChatMessage.from_user(content_parts=parts)]}
+
+    def __init__(self, has_image: bool) -> None:
+        self.has_image = has_image
+
+
+@component
+class Shelf:
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": [Document(content=TEXT)]}
+
+
+def haystack(has_image: bool) -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("shelf", Shelf())
+    pipeline.add_component("prompt", FindsDocuments(has_image))
+    pipeline.add_component("llm", MockChatGenerator(ANSWER))
+    pipeline.connect("shelf.documents", "prompt.documents")
+    pipeline.connect("prompt.messages", "llm.messages")
+    pipeline.run({name: {"query": QUESTION} for name in ("shelf", "prompt")})
+
+
+@pytest.mark.parametrize(
+    ("application", "capture"),
+    [
+        (langchain, langchain_ragmetrics.capture),
+        (llamaindex, llamaindex_ragmetrics.capture),
+        (haystack, haystack_ragmetrics.capture),
+    ],
+    ids=["LangChain", "LlamaIndex", "Haystack"],
+)
+def test_an_answer_that_may_rest_on_an_image_is_no_fault(
+    application: Callable[[bool], None], capture: Any
+) -> None:
+    statuses: dict[bool, set[str]] = {}
+    for has_image in (False, True):
+        with capture() as captured:
+            application(has_image)
+        report = captured.evaluate(["adherence", "utilization"], judge="lexical")
+        (row,) = report
+        statuses[has_image] = {each.status for each in row.results.values()}
+        if has_image:
+            assert row.sample is not None
+            assert row.sample.capture is not None
+            sentence = row.sample.capture.doubts["not_recorded"]
+            assert {each.reason for each in row.results.values()} == {sentence}
+    assert statuses == {False: {"scored"}, True: {"undefined"}}
+
+
+def test_contexts_that_the_user_named_are_whole() -> None:
+    with langchain_ragmetrics.capture(contexts_from=lambda run: [TEXT]) as captured:
+        langchain(True)
+    (value,) = captured.evaluate(["adherence"], judge="lexical").scores(
+        "context_adherence"
+    )
+    assert value < 0.5
