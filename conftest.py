@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
 from lanes import LAW_EXAMPLES, NIGHTLY_SECONDS, SLOW_IMPORTS, is_fast_module
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(Path(__file__).with_name("tests")), os.environ.get("PYTHONPATH")))
 )
 
+# What Hypothesis has read of the modules is kept beside their bytecode.
+set_hypothesis_home_dir(Path(__file__).with_name("__pycache__") / "hypothesis")
 # Times differ by machine and load: no test may fail for them.
 settings.register_profile(
     "any machine", deadline=None, database=None, max_examples=LAW_EXAMPLES
