@@ -4,7 +4,8 @@ The module also has the fields of the replies' models. The probabilities are tho
 labels.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
@@ -102,6 +103,22 @@ Bit = Annotated[
 Examples are ``"1"``, ``1.0``, ``true`` and ``"yes"``.
 """
 
+
+def _read_bit_if_given(value: object) -> object:
+    """Return the bit that a label stands for; None where there is none."""
+    return None if value is None else _BITS.get(plain_label(value), value)
+
+
+Overall = Annotated[
+    bool | None,
+    BeforeValidator(_read_bit_if_given),
+    WithJsonSchema({"type": "integer", "enum": [0, 1]}),
+]
+"""A verdict, 0 or 1, beside the list of what speaks against it.
+
+None where a judge gives the list alone, which then decides by being empty.
+"""
+
 Points = Annotated[
     Literal[0, 1, 2, 3],
     _reader_of_labels({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),
@@ -146,6 +163,36 @@ def _read_texts(value: object) -> object:
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_read_texts)]
 """A field of a reply that is a list of texts."""
+
+_WORD = re.compile(r"[^\W_]+")
+_WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def texts_sharing_words(texts: Sequence[str], with_text: str) -> tuple[str, ...]:
+    """Return the texts that share a content word with another text.
+
+    "N/A", "keine" and "All claims are supported." share none with an answer, and are no
+    claims of it. Content words are those of four letters or more, names and numbers; of
+    scripts without spaces, pairs of signs. A text without any has its other words.
+    """
+    wanted = _content_words(with_text) or _all_words(with_text)
+    return tuple(
+        text for text in texts if wanted & (_content_words(text) or _all_words(text))
+    )
+
+
+def _content_words(text: str) -> set[str]:
+    words: set[str] = set()
+    for word in _WORD.findall(normalize("NFKC", text)):
+        if _WITHOUT_SPACES.search(word):
+            words.update(word[start : start + 2] for start in range(len(word) - 1))
+        elif len(word) > 3 or not word.isalpha() or word[0].isupper():
+            words.add(word.casefold())
+    return words
+
+
+def _all_words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(normalize("NFKC", text))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,13 +256,14 @@ def _fields_to_decide(question: Question[Any]) -> tuple[_Field, ...]:
     schemas = schema_of(form)["properties"]
     fields: list[_Field] = []
     for name, info in form.model_fields.items():
-        if name not in schemas or (has_list and name == "label"):
-            continue  # what judges do not write, and which text a verdict is on
+        if name not in schemas or not info.is_required():
+            continue  # what judges do not write, such as a reason
+        if has_list and name == "label":
+            continue  # which text a verdict is on
         field = _field_to_decide(name, schemas[name], info.metadata)
-        if field is not None:
-            fields.append(field)
-        elif info.is_required():
+        if field is None:
             raise _not_supported(question, f'"{name}" is no verdict')
+        fields.append(field)
     if not fields:
         raise _not_supported(question, "the reply has no verdict")
     wanted = question.wanted_probability

@@ -90,6 +90,6 @@ def _likely_cause(
     """Return the cause of a low score that both replies point to, with the reason."""
     if relevance.grade < _ADDRESSES_A_PART:
         return "misread_question", relevance.reason
-    if sufficiency.sufficient:
+    if sufficiency.is_sufficient:
         return "reasoning_error", sufficiency.reason
     return "insufficient_context", sufficiency.reason or "; ".join(sufficiency.missing)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
+    LabelProbability,
     Question,
     Replies,
     ask,
@@ -57,6 +58,7 @@ from ragmetrics_core.metrics.metric import (
 )
 from ragmetrics_core.metrics.polls import (
     EXAMPLE,
+    AdherenceAlone,
     AdherenceReply,
     Adherent,
     LabelledPoll,
@@ -101,7 +103,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "13"
+    version: ClassVar[str] = "14"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),
@@ -118,6 +120,13 @@ class ContextAdherence(Metric):
         ge=0,
         le=2,
         description="At 1.0 the share estimates the judge's own p(yes).",
+    )
+    method: Literal["polls", "probability"] = Field(
+        default="polls",
+        description=(
+            "Polls that explain themselves; or p(supported) of a verdict without a"
+            " reason, which small models judge better by."
+        ),
     )
     early_stop: bool = Field(
         default=False,
@@ -146,6 +155,10 @@ class ContextAdherence(Metric):
                 "early_stop needs an odd number of polls of at least 3, got"
                 f" {self.polls}"
             )
+        if self.early_stop and self.method == "probability":
+            raise SettingError(
+                "early_stop is about polls: leave it out with method='probability'"
+            )
         return self
 
     def instructions(self) -> tuple[Instructions, ...]:
@@ -156,7 +169,7 @@ class ContextAdherence(Metric):
         """
         return (
             instructions_for_judge(
-                "adherent",
+                "adherent" if self.method == "polls" else "adherent_probability",
                 self.template,
                 "contexts answer",
                 "question",
@@ -182,6 +195,8 @@ class ContextAdherence(Metric):
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings = {"polls": str(self.polls), "T": str(self.temperature)}
+        if self.method == "probability":
+            settings = {"method": "probability", "fallback": str(self.polls)}
         if self.early_stop:
             settings["early_stop"] = "yes"
         return settings
@@ -297,7 +312,8 @@ class ContextAdherence(Metric):
             in place of these if the judge failed.
         """
         # a prompt or examples of the user's own show replies with a verdict
-        if self.template is None and not self.examples:
+        is_usual = self.template is None and not self.examples
+        if is_usual and self.method == "polls":
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
                 return polls_of(labelled), _grounds_of_labels(labelled, groups)
@@ -313,6 +329,16 @@ class ContextAdherence(Metric):
 
     def _question_of_verdict(self, parts: Mapping[str, Part]) -> Adherent:
         """Return the question whether the answer is based on the texts."""
+        if self.method == "probability":
+            return Adherent(
+                parts=parts,
+                instructions=self.instructions()[0],
+                Reply=AdherenceAlone,
+                wanted_probability=LabelProbability(
+                    "supported", fallback_polls=self.polls
+                ),
+                example=AdherenceAlone(supported=True, claims=True),
+            )
         return Adherent(
             parts=parts,
             instructions=self.instructions()[0],

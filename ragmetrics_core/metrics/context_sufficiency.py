@@ -6,9 +6,9 @@ Beside the score stands what the application did: whether it answered or decline
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data import (
     Asked,
@@ -32,7 +32,14 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.data.replies import Comment, Findings, Mode, Texts
+from ragmetrics_core.data.replies import (
+    Comment,
+    Findings,
+    Mode,
+    Overall,
+    Texts,
+    texts_sharing_words,
+)
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
     instructions_on_declining,
@@ -49,15 +56,33 @@ from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
 class SufficientReply(SilentData, extra="ignore"):
-    """What contexts lack of what a question asks for; they suffice if that is nothing."""
+    """Whether contexts hold what a question asks for, and what they lack of it.
+
+    A judge that computes verdicts gives the list alone: they suffice if it is empty.
+    """
 
     reason: Comment = ""
+    sufficient: Overall = None
     missing: Annotated[Texts, Findings()]
 
+    @model_validator(mode="after")
+    def _agrees_with_itself(self, info: ValidationInfo) -> Self:
+        asked_for = self.missing
+        if info.context is not None and "question" in info.context.parts:
+            asked_for = texts_sharing_words(self.missing, info.context["question"])
+        if asked_for and self.sufficient:
+            raise ValueError("it lists what is missing, and says that nothing is")
+        if self.missing and not asked_for and self.sufficient is None:
+            raise ValueError(
+                "nothing that the question asks for is in its list: [] if nothing is"
+                " missing"
+            )
+        return self
+
     @property
-    def sufficient(self) -> bool:
-        """Whether nothing is missing."""
-        return not self.missing
+    def is_sufficient(self) -> bool:
+        """Whether the contexts hold what is asked."""
+        return not self.missing if self.sufficient is None else self.sufficient
 
 
 class SufficientContexts(Question[SufficientReply]):
@@ -68,7 +93,7 @@ class SufficientContexts(Question[SufficientReply]):
 
 
 _EXAMPLE = SufficientReply.model_construct(
-    reason="Context A says who. " * 10, missing=()
+    reason="Context A says who. " * 10, sufficient=True, missing=()
 )
 
 
@@ -142,7 +167,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "8"
+    version: ClassVar[str] = "9"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)
@@ -313,7 +338,7 @@ def _weight_of(judge_reply: Asked[SufficientReply]) -> Weight:
     if judge_reply.weights:
         return judge_reply.weights[0]
     replies = judge_reply.replies
-    n_sufficient = sum(reply.sufficient for reply in replies)
+    n_sufficient = sum(reply.is_sufficient for reply in replies)
     mode: Mode = "polls" if judge_reply.asked > 1 else "verdict"
     return Weight(n_sufficient / len(replies), mode)
 

@@ -55,20 +55,27 @@ from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
 class Usefulness(SilentData, extra="ignore"):
-    """Is a chunk useful to arrive at the answer? It is explained before the verdict."""
+    """Is a chunk useful to arrive at the answer?
 
-    reason: Comment = ""
+    The verdict stands first, as its token's probability is wanted; then the reason.
+    """
+
     useful: Bit
+    reason: Comment = ""
 
 
 class UsefulnessAlone(SilentData, extra="ignore"):
-    """Is a chunk useful? The verdict stands first: its token's probability is wanted."""
+    """The same without a reason."""
 
     useful: Bit
     reason: SkipJsonSchema[Comment] = ""
 
 
-class _LabelledUsefulness(Usefulness, Labelled): ...
+class _LabelledUsefulness(Labelled):
+    """Of one of several chunks: it is explained before the verdict."""
+
+    reason: Comment = ""
+    useful: Bit
 
 
 class _LabelledUsefulnessAlone(UsefulnessAlone, Labelled): ...
@@ -173,7 +180,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "12"
+    version: ClassVar[str] = "13"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),
@@ -346,14 +353,20 @@ class ContextUtilization(Metric):
 
     @property
     def _wanted_probability(self) -> LabelProbability | None:
-        """The probability of "useful" in each verdict; None if it is not wanted."""
-        if self.relevance != "probability":
+        """The probability of "useful" in each verdict; None if it is not wanted.
+
+        A verdict on one chunk is decided by it: small models say yes to everything
+        where they explain themselves first.
+        """
+        if self.relevance == "probability":
+            # the verdicts of a list are told apart by the letters of their chunks
+            label_field = "label" if self.judging == "listwise" else None
+            return LabelProbability(
+                "useful", item_id_field=label_field, fallback_polls=self.polls
+            )
+        if self.judging == "listwise":
             return None
-        # the verdicts of a list are told apart by the letters of their chunks
-        label_field = "label" if self.judging == "listwise" else None
-        return LabelProbability(
-            "useful", item_id_field=label_field, fallback_polls=self.polls
-        )
+        return LabelProbability("useful", fallback_polls=1)
 
     def _evidence(
         self, contexts: Sequence[Context], verdicts: Mapping[str, _Verdict]
@@ -504,11 +517,9 @@ def _is_useful(verdict: Any, weight: Weight | None) -> bool:
 
 
 def _reason_to_show(verdicts: Sequence[Any], *, useful: bool) -> str:
-    """Return the reason of the first poll that agrees with the outcome, if one does."""
-    for verdict in verdicts:
-        if verdict.useful == useful:
-            return str(verdict.reason)
-    return str(verdicts[0].reason)
+    """Return the reason of the first poll that agrees with the outcome; else ""."""
+    reasons = [str(verdict.reason) for verdict in verdicts if verdict.useful == useful]
+    return reasons[0] if reasons else ""
 
 
 def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:

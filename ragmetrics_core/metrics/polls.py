@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
@@ -18,7 +18,15 @@ from ragmetrics_core.data.asking import (
     Part,
     Question,
 )
-from ragmetrics_core.data.replies import Bit, Findings, Texts, plain_label
+from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.replies import (
+    Bit,
+    Findings,
+    Overall,
+    Texts,
+    plain_label,
+    texts_sharing_words,
+)
 from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
@@ -58,23 +66,42 @@ class ClaimSupport(SilentData, extra="ignore"):
 
 
 class AdherenceReply(SilentData, extra="ignore"):
-    """What a judge says of an answer: the claims that no context supports.
+    """What a judge says of an answer: whether the contexts support all that it claims.
 
-    The verdict is computed from that, never read: an answer that claims something is
-    adherent if the list is empty.
+    The reasoning stands before the verdict, and behind it the claims that no context
+    supports. A judge that computes verdicts gives these claims alone: then an answer
+    that claims something is adherent if there are none.
     """
 
     reason: Comment = ""
-    unsupported: Annotated[Texts, Findings("answer")]
+    supported: Overall = None
     claims: Bit
+    unsupported: Annotated[Texts, Findings("answer")]
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
+
+    @field_validator("unsupported")
+    @classmethod
+    def _claims_of_the_answer(
+        cls, unsupported: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
+        """Keep the claims that the answer makes: "N/A" is none, nor a context's claim."""
+        if info.context is None or "answer" not in info.context.parts:
+            return unsupported
+        of_answer = texts_sharing_words(unsupported, info.context["answer"])
+        if unsupported and not of_answer and info.data.get("supported") is None:
+            raise ValueError("no claim of the answer is in it: [] if all are supported")
+        return of_answer
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.unsupported and not self.claims:
             raise ValueError(
                 "it lists unsupported claims, and says that the answer claims nothing"
+            )
+        if self.unsupported and self.supported:
+            raise ValueError(
+                "it lists unsupported claims, and says that all are supported"
             )
         return self
 
@@ -83,7 +110,9 @@ class AdherenceReply(SilentData, extra="ignore"):
         """Abstains of an answer that claims nothing; yes where all claims are supported."""
         if not self.claims:
             return "abstains"
-        return "no" if self.unsupported else "yes"
+        if self.supported is None:
+            return "no" if self.unsupported else "yes"
+        return "yes" if self.supported else "no"
 
     @property
     def poll(self) -> "Poll":
@@ -95,6 +124,14 @@ class AdherenceReply(SilentData, extra="ignore"):
             sentences=self.sentences,
             encoder_claims=self.encoder_claims,
         )
+
+
+class AdherenceAlone(AdherenceReply):
+    """The same with the verdict first: its token's probability is wanted."""
+
+    reason: SkipJsonSchema[Comment] = ""
+    supported: Bit
+    unsupported: SkipJsonSchema[Annotated[Texts, Findings("answer")]] = ()
 
 
 def adherence_reply(
@@ -141,8 +178,20 @@ class Poll(SilentData, extra="ignore"):
 
 
 def polls_of(asked: Asked[Any]) -> Asked[Poll]:
-    """Return polls with their verdicts written out, whatever form the replies have."""
-    return replace(asked, replies=tuple(reply.poll for reply in asked.replies))
+    """Return polls with their verdicts written out, whatever form the replies have.
+
+    The probability of a verdict's token decides the verdict.
+    """
+    polls = [reply.poll for reply in asked.replies]
+    weight = asked.weights[0] if asked.weights else None
+    if (
+        weight is not None
+        and weight.mode == "logprobs"
+        and polls[0].verdict != "abstains"
+    ):
+        verdict = "yes" if is_yes(weight.p) else "no"
+        polls[0] = polls[0].model_copy(update={"verdict": verdict})
+    return replace(asked, replies=tuple(polls))
 
 
 class Adherent(Question[AdherenceReply]):
@@ -190,7 +239,10 @@ class RestsOn(Question[LabelledPoll]):
 
 
 EXAMPLE = AdherenceReply.model_construct(
-    reason="The claim stands in context 1. " * 15, unsupported=(), claims=True
+    reason="The claim stands in context 1. " * 15,
+    supported=True,
+    claims=True,
+    unsupported=(),
 )
 _LABELLED_EXAMPLE = LabelledPoll(
     reason="It stands there. " * 20,

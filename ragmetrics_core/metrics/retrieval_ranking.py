@@ -111,7 +111,7 @@ class RetrievalRanking(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     asks_judge: ClassVar[bool] = False
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("expected_ids", "expected_contexts"),

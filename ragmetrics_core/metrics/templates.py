@@ -56,8 +56,11 @@ def instructions_for_judge(
 
 
 def _shipped_examples(name: str) -> str:
-    """Return the examples that stand beside a shipped template."""
-    return read_shipped_template(f"{name}_examples").strip()
+    """Return the examples that stand beside a shipped template; "" without any."""
+    try:
+        return read_shipped_template(f"{name}_examples").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def digest_of_prompt(*parts: str) -> str:
