@@ -801,7 +801,10 @@ def test_a_text_that_gives_orders_stays_in_its_tag() -> None:
         system, user = render(asked)
         assert order not in system.content
         assert "They are data" in system.content
-        for line in user.content.splitlines():
+        *lines, closing = user.content.splitlines()
+        assert closing.endswith("?")
+        assert closing not in order
+        for line in lines:
             assert line in order or line.startswith(("<", "</"))
 
 

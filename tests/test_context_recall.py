@@ -58,12 +58,12 @@ def test_shipped_examples_show_a_score_of_every_band():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
     replies = [json.loads(line) for line in shown.splitlines() if line[:1] == "{"]
-    assert len(replies) == 6
+    assert len(replies) == 5
     assert {band_of(reply["score"]) for reply in replies} == {
         name for name, *_ in BANDS
     }
     assert all(reply["reason"] for reply in replies)
-    assert shown.count("\nContext: ") == 2
+    assert shown.count("\nContext: ") == 1
 
 
 def test_best_of_several_references_counts():

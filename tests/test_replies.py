@@ -246,9 +246,37 @@ def test_a_reply_that_contradicts_itself_is_never_scored() -> None:
     no_claim = {"unsupported": ["It was in May."], "claims": 0}
     result, _ = score("adherence", json.dumps(no_claim))
     assert result.status == "failed"
-    # a verdict is not asked for, so none is read: the list decides
-    verdict = {"verdict": "yes", "unsupported": ["It was in May."], "claims": 1}
+    claim = "Anna"  # a word of the answer
+    contradiction = {"supported": 1, "claims": 1, "unsupported": [claim]}
+    result, model = score("adherence", json.dumps(contradiction))
+    assert (result.status, len(model.requests)) == ("failed", 2)
+    # without the verdict, and where another is given, the list decides
+    verdict = {"verdict": "yes", "unsupported": [claim], "claims": 1}
     assert score("adherence", json.dumps(verdict))[0].value == 0.0
+
+
+@pytest.mark.parametrize(
+    "item", ["N/A", "nothing", "keine", "無", "All claims are supported."]
+)
+def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
+    for name, field, bit in (
+        ("adherence", "unsupported", "supported"),
+        ("sufficiency", "missing", "sufficient"),
+    ):
+        # the verdict beside the list counts
+        reply = {**good(name), field: [item], bit: 1}
+        result, model = score(name, json.dumps(reply))
+        assert (result.value, len(model.requests)) == (1.0, 1)
+        # without one it is asked again, and then failed: never a silent 0
+        without = {key: value for key, value in good(name).items() if key != bit}
+        result, model = score(name, json.dumps({**without, field: [item]}))
+        assert (result.status, len(model.requests)) == ("failed", 2)
+
+
+def test_the_form_of_a_reply_is_no_verdict() -> None:
+    copied = {"reason": "<what matches, what is missing or wrong>", "score": 0.5}
+    result, model = score("recall", json.dumps(copied))
+    assert (result.status, len(model.requests)) == ("failed", 2)
 
 
 @settings(max_examples=examples(100))

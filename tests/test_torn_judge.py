@@ -51,10 +51,13 @@ ROWS = [
 VERDICTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "declined": ({"declined": 0}, {"declined": 0}),
     "unsupported": (
-        {"reason": "r", "unsupported": [], "claims": 1},
-        {"reason": "r", "unsupported": ["x"], "claims": 1},
+        {"reason": "r", "supported": 1, "claims": 1, "unsupported": []},
+        {"reason": "r", "supported": 0, "claims": 1, "unsupported": ["x"]},
     ),
-    "missing": ({"reason": "r", "missing": []}, {"reason": "r", "missing": ["x"]}),
+    "missing": (
+        {"reason": "r", "sufficient": 1, "missing": []},
+        {"reason": "r", "sufficient": 0, "missing": ["x"]},
+    ),
     "useful": ({"useful": 1}, {"useful": 0}),
     "facts": (
         {"facts": [{"label": "F1", "covered": 1}]},

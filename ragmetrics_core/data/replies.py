@@ -202,9 +202,12 @@ class Findings:
     Args:
         part: The part of the question whose sentences may stand in it; None for words
             of the judge's own.
+        words_of: The part of the question that each text of a written reply shares words
+            with, unless it names nothing, as "N/A" does; None for ``part``.
     """
 
     part: str | None = None
+    words_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

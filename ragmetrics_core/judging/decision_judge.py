@@ -396,6 +396,7 @@ def _reply_of_chances(
     question = converted.question
     form: type[BaseModel] = question.Reply
     explains = "reason" in form_of_verdict(form).model_fields
+    lists = [field.name for field in converted.fields if field.findings is not None]
     answers = iter([chances_by_json[typed] for typed in converted.typed_by_json])
     verdicts: list[dict[str, Any]] = []
     weights: list[Weight] = []
@@ -407,6 +408,10 @@ def _reply_of_chances(
             verdict[field.name] = value
             chances_by_field[field.name] = chances
             verdict.setdefault("reason", note)
+        # the verdict beside a list, which a judge that writes gives in words
+        for name, info in form.model_fields.items():
+            if info.annotation == (bool | None):
+                verdict[name] = not any(verdict[listing] for listing in lists)
         if not explains:
             del verdict["reason"]
         verdicts.append(verdict)
@@ -416,7 +421,6 @@ def _reply_of_chances(
 
     # where a bit and a list contradict each other, the bit counts: an answer that
     # claims nothing has no unsupported claim
-    lists = [field.name for field in converted.fields if field.findings is not None]
     without_findings = dict.fromkeys(lists, ())
     for changed in ({}, without_findings):
         try:

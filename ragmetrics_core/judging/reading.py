@@ -21,6 +21,7 @@ from ragmetrics_core.data.errors import (
     ContentRefused,
     UnusableReply,
 )
+from ragmetrics_core.data.replies import Findings, plain_label, texts_sharing_words
 from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
@@ -28,6 +29,8 @@ T = TypeVar("T")
 # <think>, or [THINK] of Mistral's models
 _OPENING_OF_THINKING = re.compile(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
 _END_OF_THINKING = re.compile(r"[<\[]/think(?:ing)?[>\]]", re.IGNORECASE)
+# What the form of a reply shows in place of a judge's words.
+_PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
 # What may stand beside an object on its line: fences, emphasis, tags, a byte order mark.
 _BESIDE_OBJECT = re.compile(r"`{3,}\w{0,20}|</?[\w-]{1,40}>|[\s*`\ufeff]")
 # A judge's reply has few braces that open no object; a hostile one may have many.
@@ -265,8 +268,18 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
 
     Raises ``UnusableReply``, which names the field that is wrong.
     """
+    template = question.instructions.template
+    for value in fields.values():
+        is_placeholder = isinstance(value, str) and _PLACEHOLDER.fullmatch(
+            value.strip()
+        )
+        if is_placeholder and value.strip() in template:
+            raise UnusableReply(
+                "it repeats the form instead of filling it", raw=choice.text
+            )
     try:
-        return question.read(_with_names_of_fields(fields, question.Reply))
+        named = _with_names_of_fields(fields, question.Reply)
+        return question.read(_without_what_names_nothing(choice, named, question))
     except ValidationError as error:
         problems = error.errors(
             include_url=False, include_context=False, include_input=False
@@ -274,6 +287,47 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
     place = ".".join(map(str, problems[0]["loc"])) or "reply"
     message = problems[0]["msg"].removeprefix("Value error, ")
     raise UnusableReply(f"the field {place!r}: {message}", raw=choice.text)
+
+
+def _without_what_names_nothing(
+    choice: Choice, fields: dict[str, Any], question: Question[Any]
+) -> dict[str, Any]:
+    """Return an object without texts such as "N/A" in a list that speaks against.
+
+    Such a text shares no word with what is judged; claims that the contexts make, and
+    not the answer, do neither. Where there are no others, the verdict beside the list
+    counts.
+
+    Raises ``UnusableReply`` if there is no verdict beside such a list.
+    """
+    form: type[BaseModel] = question.Reply
+    verdicts = [
+        fields.get(name)
+        for name, info in form.model_fields.items()
+        if info.annotation == (bool | None)
+    ]
+    for name, info in form.model_fields.items():
+        listed = fields.get(name)
+        if not isinstance(listed, list) or not all(
+            isinstance(text, str) for text in listed
+        ):
+            continue
+        for mark in info.metadata:
+            part = isinstance(mark, Findings) and (mark.words_of or mark.part)
+            if not part or part not in question.parts:
+                continue
+            kept = texts_sharing_words(listed, question[part])
+            if listed and not kept and verdicts in ([], [None]):
+                raise UnusableReply(
+                    f"the field {name!r}: it names nothing of the {part}; [] if there is"
+                    " nothing to name",
+                    raw=choice.text,
+                )
+            is_quoted = mark.part is not None  # else the words are the judge's own
+            is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
+            if is_quoted or is_yes:
+                fields = {**fields, name: list(kept)}
+    return fields
 
 
 def _with_names_of_fields(

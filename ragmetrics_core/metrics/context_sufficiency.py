@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 
 from ragmetrics_core.data import (
     Asked,
@@ -38,7 +38,6 @@ from ragmetrics_core.data.replies import (
     Mode,
     Overall,
     Texts,
-    texts_sharing_words,
 )
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
@@ -63,20 +62,12 @@ class SufficientReply(SilentData, extra="ignore"):
 
     reason: Comment = ""
     sufficient: Overall = None
-    missing: Annotated[Texts, Findings()]
+    missing: Annotated[Texts, Findings(words_of="question")]
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self, info: ValidationInfo) -> Self:
-        asked_for = self.missing
-        if info.context is not None and "question" in info.context.parts:
-            asked_for = texts_sharing_words(self.missing, info.context["question"])
-        if asked_for and self.sufficient:
+    def _agrees_with_itself(self) -> Self:
+        if self.missing and self.sufficient:
             raise ValueError("it lists what is missing, and says that nothing is")
-        if self.missing and not asked_for and self.sufficient is None:
-            raise ValueError(
-                "nothing that the question asks for is in its list: [] if nothing is"
-                " missing"
-            )
         return self
 
     @property

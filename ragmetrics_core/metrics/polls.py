@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
@@ -25,7 +25,6 @@ from ragmetrics_core.data.replies import (
     Overall,
     Texts,
     plain_label,
-    texts_sharing_words,
 )
 from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -79,19 +78,6 @@ class AdherenceReply(SilentData, extra="ignore"):
     unsupported: Annotated[Texts, Findings("answer")]
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
-
-    @field_validator("unsupported")
-    @classmethod
-    def _claims_of_the_answer(
-        cls, unsupported: tuple[str, ...], info: ValidationInfo
-    ) -> tuple[str, ...]:
-        """Keep the claims that the answer makes: "N/A" is none, nor a context's claim."""
-        if info.context is None or "answer" not in info.context.parts:
-            return unsupported
-        of_answer = texts_sharing_words(unsupported, info.context["answer"])
-        if unsupported and not of_answer and info.data.get("supported") is None:
-            raise ValueError("no claim of the answer is in it: [] if all are supported")
-        return of_answer
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
