@@ -124,6 +124,7 @@ class Recording(ChatModel):
                 verdict["useful"] = 1
         if "unsupported" in reply:
             is_low = self._verdict == "no"
+            reply["supported"] = int(not is_low)
             reply["unsupported"] = ["A claim by digest."] if is_low else []
         return json.dumps(reply)
 

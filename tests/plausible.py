@@ -84,8 +84,18 @@ def _facts(prompt: str) -> object:
 
 
 def _adherent(prompt: str) -> object:
-    unsupported = [] if _bit(prompt) else ["A claim by digest."]
-    return {"reason": "By digest.", "unsupported": unsupported, "claims": 1}
+    supported = _bit(prompt)
+    return {
+        "reason": "By digest.",
+        "supported": supported,
+        "claims": 1,
+        "unsupported": [] if supported else ["A claim by digest."],
+    }
+
+
+def _sufficient(prompt: str) -> object:
+    sufficient = _bit(prompt)
+    return {"sufficient": sufficient, "missing": [] if sufficient else ["A year."]}
 
 
 def _sentences(prompt: str) -> object:
@@ -110,6 +120,8 @@ def _claims(prompt: str) -> object:
 
 
 _REPLIES: dict[str, Callable[[str], object]] = {
+    "unsupported": _adherent,
+    "missing": _sufficient,
     "supported": lambda prompt: {"supported": _bit(prompt), "reason": "By digest."},
     "grade": _judged(
         "grade",
@@ -119,10 +131,6 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "useful": _judged("useful", _bit, reason="By digest."),
     "covered": _judged("covered", _bit, "facts"),
     "declined": lambda prompt: {"reason": "It says something.", "declined": 0},
-    "missing": lambda prompt: {
-        "missing": [] if _bit(prompt) else ["A year."],
-    },
-    "unsupported": _adherent,
     "needs": lambda prompt: {
         "reason": "By digest.",
         "claims": [
