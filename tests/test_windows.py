@@ -225,9 +225,15 @@ class ClaimsOnly(ChatModel):
         assert tag is not None
         judged, texts = tag[1], prompt[: tag.start()] + prompt[tag.end() :]
         missing = [it for it in CLAIMS if it in judged and it not in texts]
-        if '"supported"' in rules:
-            return {"supported": int(not missing)}
-        return {"unsupported": missing, "claims": 1, "reason": "Looked."}
+        supported = int(not missing)
+        if '"unsupported"' not in rules:
+            return {"supported": supported}
+        return {
+            "reason": "Looked.",
+            "supported": supported,
+            "claims": 1,
+            "unsupported": missing,
+        }
 
 
 def adherence_by_claims(
