@@ -765,10 +765,9 @@ ROWS: dict[str, Row] = {
     ),
     "a page that a tool returned and a model had written before": Row(
         corrective(tool(NOTE, name="web", query="Douro"), page=NOTE, reply=NOTE),
-        [FARO, NOTE],
-        None,
-        "quoted",
-        hedged="retrieved",
+        [FARO],
+        "f",
+        calls="retrieval written",
     ),
     # the question
     "no question anywhere": Row(

@@ -35,7 +35,7 @@ from ragmetrics_core.capture.forms import (
 )
 from ragmetrics_core.capture.shown import KnownTexts, shows
 from ragmetrics_core.capture.structures import compact, find_instances, parse_json
-from ragmetrics_core.capture.tree import Document, Message, Node
+from ragmetrics_core.capture.tree import Document, Node
 
 _SHORTEST_CUT = 24  # letters of an argument that is no name
 _LONGEST_PHRASE = 48  # letters that may stand in another sentence by chance
@@ -44,7 +44,7 @@ _LONGEST_FRAME = 32  # letters around the answer of an engine
 # of each letter of a text: found or unknown, asked by a model, or written by one
 _OTHER, _ASKED, _WRITTEN = range(3)
 # of what happened at one moment: a model wrote before anybody repeats it
-_REPLY, _ARGUMENTS, _LIST, _TEXT = range(4)
+_REPLY, _PROMPT, _ARGUMENTS, _LIST, _TEXT = range(5)
 
 
 def origins_of(calls: Calls) -> Origins:
@@ -66,6 +66,7 @@ class _Reading:
         # what models wrote, and what of it went to tools, whose stores may give it back
         self._said = KnownTexts()
         self._passed = KnownTexts()
+        self._known_calls: set[str | None] = set()  # of tools, by their ids
         self._engines: list[Node] = []  # inside the run, that have answered
         self._lists: list[DocumentList] = []
         self._undivided: list[str] = []
@@ -84,13 +85,11 @@ class _Reading:
         for earlier in self._calls.tree.earlier_calls:
             for item in earlier.items if earlier.kind != "written" else ():
                 self._found.add(item.text)
-        for call in self._calls.prompted:
-            for message in call.prompt:
-                if message.role == "assistant":
-                    self._pass(_texts_of_calls([message]))
         for _, what, node, documents in self._moments():
             if what == _REPLY:
                 self._read_reply(node)
+            elif what == _PROMPT:
+                self._read_prompt(node)
             elif what == _ARGUMENTS:
                 self._pass(self._arguments[node])
             elif what == _TEXT:
@@ -116,6 +115,7 @@ class _Reading:
             if node.kind in ("agent", "step") and (node.text or "").strip()
         ]
         moments += [(end_of(node), _REPLY, node, None) for node in writers]
+        moments += [(node.began, _PROMPT, node, None) for node in calls.prompted]
         for node in calls.nodes:
             if node.kind == "tool":
                 moments.append((node.began, _ARGUMENTS, node, None))
@@ -149,6 +149,14 @@ class _Reading:
         for text in texts:
             self._said.add(text)
             self._passed.add(text)
+
+    def _read_prompt(self, call: Node) -> None:
+        """Note what models gave to tools in earlier turns, as the prompt of a call tells."""
+        for message in call.prompt:
+            for tool_call in message.tool_calls if message.role == "assistant" else ():
+                if tool_call.id is None or tool_call.id not in self._known_calls:
+                    self._known_calls.add(tool_call.id)
+                    self._pass(_texts_of(tool_call.arguments))
 
     def _read_reply(self, node: Node) -> None:
         """Note what a model, or an engine inside the run, replied."""
@@ -220,8 +228,8 @@ class _Reading:
     def _marks(self, text: str, call: Node, is_search: bool) -> bytearray:
         """Mark the letters of a text that a call took or returned, by who wrote them.
 
-        A search, or a tool, holds what a model wrote only where the model gave it to a
-        tool, or ran inside. What was found before is no model's own.
+        A search, or a tool that gives documents, holds what a model wrote only where the
+        model gave it to a tool, or ran inside. What was found before is no model's own.
         """
         letters = letters_of(text)
         marks = bytearray(len(letters))
@@ -236,16 +244,19 @@ class _Reading:
         for around in self._calls.paths[call]:
             asked.update(map(letters_of, self._arguments.get(around, ())))
         form = form_of(text)
+        found = bytearray(len(letters))
+        for start, end in self._found.places_in(text):
+            found[start:end] = bytes([1]) * (end - start)
         for start, end in places:
             piece = letters[start:end]
+            if found.count(0, start, end) < SHORTEST:
+                continue  # a model repeats what was found
             if not any(piece in each for each in asked):
                 marks[start:end] = bytes([_WRITTEN]) * len(piece)
             elif call.kind != "retriever":  # which repeats nothing that it is asked
                 is_long = len(piece) >= _SHORTEST_CUT
                 if is_long or is_entry(text, *form.place_in_source(start, end)):
                     marks[start:end] = bytes([_ASKED]) * len(piece)
-        for start, end in self._found.places_in(text):
-            marks[start:end] = bytes(end - start)
         return marks
 
     # Texts of tools
@@ -261,7 +272,7 @@ class _Reading:
             is_engine = engine.kind in ("agent", "step") and bool(engine.text)
             if is_engine and shows([text], engine.text or ""):
                 self._handed_on.append((engine, text))
-        marks = self._marks(text, tool, is_search=True)
+        marks = self._marks(text, tool, is_search=False)
         replies = self._texts_said(inside)
         # of a model inside the tool one reply of some length is enough
         is_reply = any(
@@ -297,15 +308,6 @@ def _arguments_of_tools(calls: Calls) -> dict[Node, list[str]]:
             texts = [query, *find_instances(parse_json(query), str)]
             arguments[node] = [*texts, *by_id[node.tool_call_id or node.name]]
     return arguments
-
-
-def _texts_of_calls(messages: Iterable[Message]) -> list[str]:
-    """List what messages of a model gave to tools."""
-    texts: list[str] = []
-    for message in messages:
-        for tool_call in message.tool_calls:
-            texts += _texts_of(tool_call.arguments)
-    return texts
 
 
 def _texts_of(arguments: Mapping[str, object]) -> list[str]:

@@ -116,14 +116,12 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Note what the model said first: its text, and its message."""
-        # of several replies to the first batch, the first one
-        first_generation = []
-        if response.generations and response.generations[0]:
-            generation = response.generations[0][0]
-            message = getattr(generation, "message", None)
-            first_generation = [{"text": generation.text, "message": message}]
-        self._end(run_id, {"generations": [first_generation]})
+        """Note what the model said: its texts, and its messages."""
+        generations = [
+            {"text": each.text, "message": getattr(each, "message", None)}
+            for each in (response.generations or [[]])[0]
+        ]
+        self._end(run_id, {"generations": [generations]})
 
     @guard_hook
     def on_tool_start(
