@@ -151,7 +151,8 @@ def _texts_brought(
     for node in calls.nodes[1:]:
         if node.kind == "agent" and (node.text or "").strip():
             line = as_one_line(node.text)
-            if line not in texts_of_tools and line != answer:
+            is_handed_on = any(line in text for text in texts_of_tools)
+            if not is_handed_on and line != answer:
                 brought.append(_text_brought("written", node, node.text))
     return brought
 

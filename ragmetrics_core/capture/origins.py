@@ -85,6 +85,8 @@ class _Reading:
         for earlier in self._calls.tree.earlier_calls:
             for item in earlier.items if earlier.kind != "written" else ():
                 self._found.add(item.text)
+            if earlier.kind in ("tool", "written"):
+                self._pass(_texts_of_query(earlier.query))
         for _, what, node, documents in self._moments():
             if what == _REPLY:
                 self._read_reply(node)
@@ -304,10 +306,14 @@ def _arguments_of_tools(calls: Calls) -> dict[Node, list[str]]:
     arguments = {}
     for node in calls.nodes:
         if node.kind == "tool":
-            query = node.query or ""
-            texts = [query, *find_instances(parse_json(query), str)]
-            arguments[node] = [*texts, *by_id[node.tool_call_id or node.name]]
+            texts = by_id[node.tool_call_id or node.name]
+            arguments[node] = [*_texts_of_query(node.query), *texts]
     return arguments
+
+
+def _texts_of_query(query: str | None) -> list[str]:
+    """Return what a call was asked, and each text in it if it is JSON."""
+    return [query or "", *find_instances(parse_json(query or ""), str)]
 
 
 def _texts_of(arguments: Mapping[str, object]) -> list[str]:
