@@ -77,7 +77,9 @@ class _Reading:
         queried = [node for node in calls.nodes if node.query]
         self._queries = {letters_of(node.query) for node in queried}
         self._queries_of_searches = {
-            letters_of(node.query) for node in queried if node.kind != "tool"
+            letters_of(node.query)
+            for node in queried
+            if node.kind == "retriever" and node.documents
         }
 
     def origins(self) -> Origins:

@@ -14,6 +14,7 @@ candidate is shown whole, the second is not shown.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import Literal
 
 from ragmetrics_core.capture.forms import (
@@ -246,14 +247,24 @@ class KnownTexts:
         else:
             common = _common_runs(self._joined.form.letters, _message(0, text))
             runs = [(there, there + end - start) for start, end, there in common]
-        form = form_of(text)
-        for start, end in runs:  # of whole words
-            while not form.is_edge(start):
-                start += 1
-            while not form.is_edge(end):
-                end -= 1
-            places.append((start, end))
-        return places
+        return [self._widened(form_of(text), *place) for place in [*places, *runs]]
+
+    def _widened(self, form: Form, start: int, end: int) -> tuple[int, int]:
+        """Return a place as wide as any of the texts repeats it, of whole words."""
+        letters = form.letters
+        first, last = start, end
+        for known in self._texts:
+            there = known.find(letters[start:end])
+            if there >= 0:
+                before = commonprefix([letters[:start][::-1], known[:there][::-1]])
+                behind = known[there + end - start :]
+                first = min(first, start - len(before))
+                last = max(last, end + len(commonprefix([letters[end:], behind])))
+        while not form.is_edge(first):
+            first += 1
+        while not form.is_edge(last):
+            last -= 1
+        return first, last
 
 
 def _message(number: int, text: str) -> _Message:

@@ -288,8 +288,11 @@ class Calls:
 
 
 def _searches(node: Node) -> bool:
-    """Whether a component finds documents and takes none, by values or types of its sockets."""
-    is_given = any("document" in socket for socket in node.input)
+    """Whether a component finds documents and takes none, by values or types of its sockets.
+
+    One that takes a model's replies may make its documents of them.
+    """
+    is_given = any("document" in name or name == "replies" for name in node.input)
     if node.operation != COMPONENT or is_given or any(documents_in(node.input)):
         return False
     # a retriever that found nothing has an output for documents with none in it
