@@ -47,7 +47,7 @@ REPEATED: dict[str, Callable[[str], str]] = {
     "echo": str,
     "label": lambda text: f"Saved to memory: {text}",
     "quoted": lambda text: f'Noted "{text}"',
-    "repr": lambda text: f"Updated the list to {[{'text': text}]}",
+    "repr": lambda text: f"Updated the list to {[text]}",
     "JSON": lambda text: json.dumps({"note": text}),
     "cut": lambda text: f"Saved: {text[:40]}...",
     "spaces and case": lambda text: "  ".join(text.upper().split()),

@@ -13,8 +13,7 @@ The page was found.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import itemgetter
 from typing import Literal
@@ -25,6 +24,7 @@ from ragmetrics_core.capture.calls import (
     DocumentList,
     Origins,
     end_of,
+    tools_of,
 )
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.forms import (
@@ -35,7 +35,7 @@ from ragmetrics_core.capture.forms import (
 )
 from ragmetrics_core.capture.shown import KnownTexts, shows
 from ragmetrics_core.capture.structures import compact, find_instances, parse_json
-from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.tree import Document, Message, Node
 
 _SHORTEST_CUT = 24  # letters of an argument that is no name
 _LONGEST_PHRASE = 48  # letters that may stand in another sentence by chance
@@ -44,7 +44,7 @@ _LONGEST_FRAME = 32  # letters around the answer of an engine
 # of each letter of a text: found or unknown, asked by a model, or written by one
 _OTHER, _ASKED, _WRITTEN = range(3)
 # of what happened at one moment: a model wrote before anybody repeats it
-_REPLY, _PROMPT, _ARGUMENTS, _LIST, _TEXT = range(5)
+_REPLY, _CALLED, _LIST, _TEXT = range(4)
 
 
 def origins_of(calls: Calls) -> Origins:
@@ -66,14 +66,12 @@ class _Reading:
         # what models wrote, and what of it went to tools, whose stores may give it back
         self._said = KnownTexts()
         self._passed = KnownTexts()
-        self._known_calls: set[str | None] = set()  # of tools, by their ids
         self._engines: list[Node] = []  # inside the run, that have answered
         self._lists: list[DocumentList] = []
         self._undivided: list[str] = []
         self._written: set[str] = set()
         self._handed_on: list[tuple[Node, str]] = []
         self._texts_of_tools: dict[Node, tuple[Literal["tool", "written"], str]] = {}
-        self._arguments = _arguments_of_tools(calls)
         queried = [node for node in calls.nodes if node.query]
         self._queries = {letters_of(node.query) for node in queried}
         self._queries_of_searches = {
@@ -92,10 +90,11 @@ class _Reading:
         for _, what, node, documents in self._moments():
             if what == _REPLY:
                 self._read_reply(node)
-            elif what == _PROMPT:
-                self._read_prompt(node)
-            elif what == _ARGUMENTS:
-                self._pass(self._arguments[node])
+            elif what == _CALLED and node.kind == "tool":
+                self._pass(_texts_of_query(node.query))
+            elif what == _CALLED:
+                # what a model gave to tools in earlier turns
+                self._pass_calls(node.prompt)
             elif what == _TEXT:
                 self._read_text(node)
             elif documents is not None:
@@ -119,11 +118,10 @@ class _Reading:
             if node.kind in ("agent", "step") and (node.text or "").strip()
         ]
         moments += [(end_of(node), _REPLY, node, None) for node in writers]
-        moments += [(node.began, _PROMPT, node, None) for node in calls.prompted]
-        for node in calls.nodes:
-            if node.kind == "tool":
-                moments.append((node.began, _ARGUMENTS, node, None))
-                moments.append((end_of(node), _TEXT, node, None))
+        tools = [node for node in calls.nodes if node.kind == "tool"]
+        moments += [(node.began, _CALLED, node, None) for node in calls.prompted]
+        moments += [(node.began, _CALLED, node, None) for node in tools]
+        moments += [(end_of(node), _TEXT, node, None) for node in tools]
         for each in [*calls.lists, *self._lists_of_named_tools()]:
             moments.append((each.moment, _LIST, each.call, each))
         # what the framework hands to the answer, whichever call made it
@@ -154,18 +152,19 @@ class _Reading:
             self._said.add(text)
             self._passed.add(text)
 
-    def _read_prompt(self, call: Node) -> None:
-        """Note what models gave to tools in earlier turns, as the prompt of a call tells."""
-        for message in call.prompt:
+    def _pass_calls(self, messages: Iterable[Message]) -> None:
+        """Note what a model gave to the tools that its messages call."""
+        for message in messages:
             for tool_call in message.tool_calls if message.role == "assistant" else ():
-                if tool_call.id is None or tool_call.id not in self._known_calls:
-                    self._known_calls.add(tool_call.id)
-                    self._pass(_texts_of(tool_call.arguments))
+                arguments = tool_call.arguments
+                self._pass([compact(arguments), *find_instances(arguments, str)])
 
     def _read_reply(self, node: Node) -> None:
         """Note what a model, or an engine inside the run, replied."""
         if node.kind != "model":
             self._engines.append(node)
+        elif node.reply is not None:
+            self._pass_calls([node.reply, *node.other_replies])
         for text in self._texts_said([node]):
             self._said.add(text)
 
@@ -209,9 +208,8 @@ class _Reading:
         call = each.call
         is_search = each.is_returned and call.kind in ("retriever", "tool")
         letters = letters_of(document.text)
-        inside = set(call.walk())
         for engine in self._engines:
-            if is_search and engine not in inside:
+            if is_search and call not in self._calls.paths[engine]:
                 continue
             answer = letters_of(engine.text)
             if answer in letters:
@@ -245,8 +243,8 @@ class _Reading:
         if not places:
             return marks
         asked = set(self._queries_of_searches if is_search else self._queries)
-        for around in self._calls.paths[call]:
-            asked.update(map(letters_of, self._arguments.get(around, ())))
+        for tool in tools_of(self._calls.paths[call]):
+            asked.update(map(letters_of, _texts_of_query(tool.query)))
         form = form_of(text)
         found = bytearray(len(letters))
         for start, end in self._found.places_in(text):
@@ -284,7 +282,7 @@ class _Reading:
             and (len(reply) >= SHORTEST or 2 * len(reply) >= len(letters))
             for reply in set(map(letters_of, replies)) - {""}
         )
-        is_argument = letters in map(letters_of, self._arguments[tool])
+        is_argument = letters in map(letters_of, _texts_of_query(tool.query))
         is_argument = is_argument and not self._found.places_in(text)
         is_own = _are_written(letters, marks, is_of_tool=True)
         if is_reply or is_argument or is_own:
@@ -298,28 +296,9 @@ class _Reading:
             self._found.add(letters[found.start() : found.end()])
 
 
-def _arguments_of_tools(calls: Calls) -> dict[Node, list[str]]:
-    """Return by tool what it was called with: all as one text, and each text in it."""
-    by_id: dict[str | None, list[str]] = defaultdict(list)
-    for call, reply in calls.replies.items():
-        for message in filter(None, (call.reply, *reply.others)):
-            for tool_call in message.tool_calls:
-                by_id[tool_call.id or tool_call.name] += _texts_of(tool_call.arguments)
-    arguments = {}
-    for node in calls.nodes:
-        if node.kind == "tool":
-            texts = by_id[node.tool_call_id or node.name]
-            arguments[node] = [*_texts_of_query(node.query), *texts]
-    return arguments
-
-
 def _texts_of_query(query: str | None) -> list[str]:
     """Return what a call was asked, and each text in it if it is JSON."""
     return [query or "", *find_instances(parse_json(query or ""), str)]
-
-
-def _texts_of(arguments: Mapping[str, object]) -> list[str]:
-    return [compact(arguments), *find_instances(arguments, str)]
 
 
 def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) -> bool:

@@ -14,7 +14,6 @@ candidate is shown whole, the second is not shown.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from os.path import commonprefix
 from typing import Literal
 
 from ragmetrics_core.capture.forms import (
@@ -256,15 +255,21 @@ class KnownTexts:
         for known in self._texts:
             there = known.find(letters[start:end])
             if there >= 0:
-                before = commonprefix([letters[:start][::-1], known[:there][::-1]])
-                behind = known[there + end - start :]
-                first = min(first, start - len(before))
-                last = max(last, end + len(commonprefix([letters[end:], behind])))
+                n_before = _n_equal(letters[:start][::-1], known[:there][::-1])
+                n_behind = _n_equal(letters[end:], known[there + end - start :])
+                first, last = min(first, start - n_before), max(last, end + n_behind)
         while not form.is_edge(first):
             first += 1
         while not form.is_edge(last):
             last -= 1
         return first, last
+
+
+def _n_equal(letters: str, others: str) -> int:
+    """How many letters are equal before the first that is not."""
+    pairs = enumerate(zip(letters, others, strict=False))
+    n_most = min(len(letters), len(others))
+    return next((place for place, (one, other) in pairs if one != other), n_most)
 
 
 def _message(number: int, text: str) -> _Message:
