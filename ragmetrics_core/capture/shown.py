@@ -32,7 +32,6 @@ _FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 
 _SHORTEST_PART = 24  # letters of a part
 _ENOUGH_LETTERS = 100  # make a part sure, whatever its share
-_BORDER = "\u01c0"  # between texts that are joined: a letter that hardly any text holds
 _SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part
 
 
@@ -211,65 +210,37 @@ class KnownTexts:
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._texts: dict[str, None] = {}
-        self._joined: _Message | None = None
         for text in texts:
             self.add(text)
 
     def add(self, text: str) -> None:
         """Add a text; one of a word or two repeats nothing."""
         letters = letters_of(text)
-        if len(letters) >= SHORTEST and letters not in self._texts:
+        if len(letters) >= SHORTEST:
             self._texts[letters] = None
-            self._joined = None
 
     def places_in(self, text: str) -> list[tuple[int, int]]:
-        """Return where a text repeats them: each of them whole, and long runs of letters."""
-        letters = letters_of(text)
-        if len(letters) < SHORTEST or not self._texts:
+        """Return where a text repeats them: each of them whole, and long runs of words."""
+        message = _message(0, text)
+        letters = message.form.letters
+        if len(letters) < SHORTEST:
             return []
-        if letters in self._texts:
-            return [(0, len(letters))]
-        if self._joined is None:
-            form = Form(_BORDER.join(self._texts))
-            self._joined = _Message(0, form, bytearray(len(form.letters)))
-        if letters in self._joined.form.letters:
-            return [(0, len(letters))]
         places = []
         for known in self._texts:
+            if letters in known:
+                return [(0, len(letters))]
             start = letters.find(known)
             while start >= 0:
                 places.append((start, start + len(known)))
                 start = letters.find(known, start + len(known))
-        # the shorter side is read letter by letter
-        if len(letters) < len(self._joined.form.letters):
-            runs = [run[:2] for run in _common_runs(letters, self._joined)]
-        else:
-            common = _common_runs(self._joined.form.letters, _message(0, text))
-            runs = [(there, there + end - start) for start, end, there in common]
-        return [self._widened(form_of(text), *place) for place in [*places, *runs]]
-
-    def _widened(self, form: Form, start: int, end: int) -> tuple[int, int]:
-        """Return a place as wide as any of the texts repeats it, of whole words."""
-        letters = form.letters
-        first, last = start, end
-        for known in self._texts:
-            there = known.find(letters[start:end])
-            if there >= 0:
-                n_before = _n_equal(letters[:start][::-1], known[:there][::-1])
-                n_behind = _n_equal(letters[end:], known[there + end - start :])
-                first, last = min(first, start - n_before), max(last, end + n_behind)
-        while not form.is_edge(first):
-            first += 1
-        while not form.is_edge(last):
-            last -= 1
-        return first, last
-
-
-def _n_equal(letters: str, others: str) -> int:
-    """How many letters are equal before the first that is not."""
-    pairs = enumerate(zip(letters, others, strict=False))
-    n_most = min(len(letters), len(others))
-    return next((place for place, (one, other) in pairs if one != other), n_most)
+            for start, end, there in _common_runs(known, message):
+                first, last = there, there + end - start
+                while not message.form.is_edge(first):
+                    first += 1
+                while not message.form.is_edge(last):
+                    last -= 1
+                places.append((first, last))
+        return places
 
 
 def _message(number: int, text: str) -> _Message:
