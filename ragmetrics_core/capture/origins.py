@@ -72,13 +72,17 @@ class _Reading:
         self._written: set[str] = set()
         self._handed_on: list[tuple[Node, str]] = []
         self._texts_of_tools: dict[Node, tuple[Literal["tool", "written"], str]] = {}
-        queried = [node for node in calls.nodes if node.query]
-        self._queries = {letters_of(node.query) for node in queried}
-        self._queries_of_searches = {
-            letters_of(node.query)
-            for node in queried
-            if node.kind == "retriever" and node.documents
+        # by model, and by engine inside the run
+        self._texts_of_writers: dict[Node, tuple[str, ...]] = {
+            call: calls.replies[call].texts for call in calls.models
         }
+        for node in calls.nodes[1:]:
+            if node.kind in ("agent", "step") and (node.text or "").strip():
+                self._texts_of_writers[node] = (node.text or "",)
+        searches = [node for node in calls.nodes if node.kind == "retriever"]
+        found_by = [node for node in searches if node.documents]
+        self._queries = {letters_of(node.query) for node in calls.nodes} - {""}
+        self._queries_of_searches = {letters_of(node.query) for node in found_by} - {""}
 
     def origins(self) -> Origins:
         """Read the run, and return what was found."""
@@ -111,26 +115,14 @@ class _Reading:
         """List what happened, the earliest first."""
         calls = self._calls
         moments: list[tuple[float, int, Node, DocumentList | None]] = []
-        writers = [*calls.models]
-        writers += [
-            node
-            for node in calls.nodes[1:]
-            if node.kind in ("agent", "step") and (node.text or "").strip()
-        ]
-        moments += [(end_of(node), _REPLY, node, None) for node in writers]
+        for node in self._texts_of_writers:
+            moments.append((end_of(node), _REPLY, node, None))
         tools = [node for node in calls.nodes if node.kind == "tool"]
         moments += [(node.began, _CALLED, node, None) for node in calls.prompted]
         moments += [(node.began, _CALLED, node, None) for node in tools]
         moments += [(end_of(node), _TEXT, node, None) for node in tools]
         for each in [*calls.lists, *self._lists_of_named_tools()]:
             moments.append((each.moment, _LIST, each.call, each))
-        # what the framework hands to the answer, whichever call made it
-        root, end = calls.tree.root, float("inf")
-        carried = [calls.tree.flow_documents or ()]
-        carried += [answer.documents or () for answer in calls.tree.answers]
-        for documents in carried:
-            last = DocumentList(end, root, is_returned=False, documents=documents)
-            moments.append((end, _LIST, root, last))
         return sorted(moments, key=itemgetter(0, 1))
 
     def _lists_of_named_tools(self) -> Iterator[DocumentList]:
@@ -161,21 +153,18 @@ class _Reading:
 
     def _read_reply(self, node: Node) -> None:
         """Note what a model, or an engine inside the run, replied."""
-        if node.kind != "model":
+        if node.reply is None:
             self._engines.append(node)
-        elif node.reply is not None:
+        else:
             self._pass_calls([node.reply, *node.other_replies])
-        for text in self._texts_said([node]):
+        for text in self._texts_of_writers[node]:
             self._said.add(text)
 
-    def _texts_said(self, nodes: Iterable[Node]) -> list[str]:
-        """List what models and engines replied, each field of a structure as well."""
+    def _texts_inside(self, call: Node) -> list[str]:
+        """List what models and engines inside a call replied."""
         texts: list[str] = []
-        for node in nodes:
-            if node in self._calls.replies:
-                texts += self._calls.replies[node].texts
-            elif node.kind in ("agent", "step") and node.text:
-                texts.append(node.text)
+        for node in call.walk():
+            texts += self._texts_of_writers.get(node, ())
         return texts
 
     # Documents
@@ -200,7 +189,7 @@ class _Reading:
             for text in document.own_texts:
                 self._found.add(text)
         is_emptied = bool(each.documents) and not found_documents
-        if not is_emptied and each.moment < float("inf"):
+        if not is_emptied:
             self._lists.append(replace(each, documents=tuple(found_documents)))
 
     def _is_written(self, document: Document, each: DocumentList) -> bool:
@@ -238,8 +227,7 @@ class _Reading:
         known = self._passed if is_search else self._said
         places = known.places_in(text)
         if is_search:
-            _, *inside = call.walk()
-            places += KnownTexts(self._texts_said(inside)).places_in(text)
+            places += KnownTexts(self._texts_inside(call)).places_in(text)
         if not places:
             return marks
         asked = set(self._queries_of_searches if is_search else self._queries)
@@ -269,13 +257,11 @@ class _Reading:
         if tool.error or not text.strip():
             return
         letters = letters_of(text)
-        _, *inside = tool.walk()
-        for engine in inside:
-            is_engine = engine.kind in ("agent", "step") and bool(engine.text)
-            if is_engine and shows([text], engine.text or ""):
+        for engine in self._engines:
+            if tool in self._calls.paths[engine] and shows([text], engine.text or ""):
                 self._handed_on.append((engine, text))
         marks = self._marks(text, tool, is_search=False)
-        replies = self._texts_said(inside)
+        replies = self._texts_inside(tool)
         # of a model inside the tool one reply of some length is enough
         is_reply = any(
             reply in letters
