@@ -2,146 +2,145 @@
 
 from __future__ import annotations
 
-import json
-import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from runs_by_hand import QUESTION, Call, call, found, reads, says, tool
+from own_words import DOCUMENTS, NAMED, PASSED, REPEATED, Passed, check_evidence
+from runs_by_hand import (
+    FARO,
+    PORTO,
+    QUESTION,
+    Call,
+    F,
+    P,
+    asked,
+    call,
+    found,
+    reads,
+    says,
+    step,
+    tool,
+)
 
 from ragmetrics_core.capture import Document, Message, ToolCall, samples_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data import Sample
 
 law = settings(max_examples=200, deadline=None)
-WORDS = (
-    *("keeper", "lamp", "harbour", "ferry", "bridge", "mill", "tower", "storm"),
-    *("built", "lit", "sold", "lost", "painted", "counted", "1874", "12.5", "Ida"),
-    *("café", "мост", "it's", "&", "old", "stone", "river", "north", "winter"),
-)
+TOLD = "Faro was founded in 1850 by Ida Holm, who came from the Azores."
 
 
-def sentence(rng: random.Random) -> str:
-    words = [rng.choice(WORDS) for _ in range(rng.randint(7, 14))]
-    return " ".join([*words, f"of house {rng.randint(10**6, 10**7)}."])
+def calls_of(each: Passed, number: int = 0) -> list[Call]:
+    """A model passes a text to a tool, which gives it back in its way."""
+    wish = ToolCall("note", {"text": each.text}, f"n{number}")
+    documents = (Document(each.text, f"t{number}"), Document(each.page, f"p{number}"))
+    fields: dict[str, Any] = {"query": each.text, "tool_call_id": f"n{number}"}
+    if each.way == "documents":
+        fields["documents"] = documents
+    calls = [
+        reads(QUESTION, Message("assistant", "", (wish,))),
+        tool(each.told, name="note", **fields),
+    ]
+    return [*calls, found(*documents, query="?")] if each.way == "store" else calls
 
 
-def carried(sample: Sample) -> list[str]:
-    """All texts of a sample that may count as evidence."""
-    texts = [context.text for context in sample.known_contexts]
-    texts += [context.text for context in sample.retrieved or ()]
-    for each in sample.ledger.calls if sample.ledger else ():
-        texts += [item.text for item in each.items if each.kind != "written"]
-    return texts
-
-
-def letters(text: str) -> str:
-    return "".join(sign for sign in text.lower() if sign.isalnum())
-
-
-# How a tool gives back what a model passed in, alone
-REPEATED: dict[str, Callable[[str], str]] = {
-    "echo": str,
-    "label": lambda text: f"Saved to memory: {text}",
-    "quoted": lambda text: f'Noted "{text}"',
-    "repr": lambda text: f"Updated the list to {[text]}",
-    "JSON": lambda text: json.dumps({"note": text}),
-    "cut": lambda text: f"Saved: {text[:40]}...",
-    "spaces and case": lambda text: "  ".join(text.upper().split()),
-}
-# the same beside other words
-FRAMED: dict[str, Callable[[str], str]] = {
-    "words behind": lambda text: f"{text} was stored as number 7 of 9 notes.",
-    "words around": lambda text: f"I have stored {text} for you in the notes.",
-    "record": lambda text: json.dumps({"note": text, "id": 7, "at": "2026-11-28"}),
-    "in a list": lambda text: f"The list is {[{'text': text, 'done': False}]}",
-    "numbered": lambda text: f"     1\t{text}",
-    "dated": lambda text: f"[2026-11-28 10:04] {text}",
-}
-
-
-def remembered(way: str, text: str, page: str, number: int) -> tuple[list[Call], str]:
-    """Calls by which a text goes into a tool, and what a prompt shows of that."""
-    wish = Message("assistant", "", (ToolCall("note", {"text": text}, f"n{number}"),))
-    noted: dict[str, Any] = {
-        "name": "note",
-        "query": text,
-        "tool_call_id": f"n{number}",
-    }
-    note = Document(text, f"note-{number}")
-    book = Document(page, f"page-{number}")
-    asks = reads(QUESTION, wish)
-    if way in REPEATED or way in FRAMED:
-        shown = {**REPEATED, **FRAMED}[way](text)
-        return [asks, tool(shown, **noted)], shown
-    if way == "echoed before a result":
-        shown = f'Results for "{text}":\n{page}'
-        return [asks, tool(shown, **noted)], shown
-    if way == "read back":
-        shown = f"{text}\n{page}"
-        stored = tool("Done.", **noted)
-        return [asks, stored, tool(shown, name="read", query="{}")], shown
-    shown = f"{text}\n\n{page}"
-    if way == "documents of the tool":
-        return [asks, tool(shown, documents=(note, book), **noted)], shown
-    if way == "found in a store":
-        stored = tool("Done.", **noted)
-        return [asks, stored, found(note, book, query="house")], shown
-    assert way == "documents of a reply"
-    wrote = reads("Write a page.", text)
-    return [wrote, found(book), call("step", documents=(note,))], shown
-
-
-WAYS = (
-    *REPEATED,
-    *FRAMED,
-    "echoed before a result",
-    "read back",
-    "documents of the tool",
-    "found in a store",
-    "documents of a reply",
-)
-BRINGS_PAGE = WAYS[-5:]
+def sample_of(
+    calls: Sequence[Call], *shown: str, named: frozenset[str] | None = None
+) -> Sample:
+    prompt = [Message("user", QUESTION), *(Message("tool", text) for text in shown)]
+    run = says(*calls, reads(prompt), is_always_a_sample=True)
+    (sample,) = samples_of(run, Overrides(context_tools=named))
+    return sample
 
 
 @law
-@given(
-    seed=st.integers(0, 2**32),
-    ways=st.lists(st.sampled_from(WAYS), min_size=1, max_size=4),
-    named=st.sampled_from([None, frozenset[str](), frozenset({"note", "read"})]),
-)
+@given(passed=PASSED, named=NAMED)
 def test_law_what_a_model_passed_in_never_comes_back_as_evidence(
-    seed: int, ways: list[str], named: frozenset[str] | None
+    passed: list[Passed], named: frozenset[str] | None
 ) -> None:
-    rng = random.Random(seed)
-    inventions = [sentence(rng) for _ in ways]
-    pages = [sentence(rng) for _ in ways]
     calls: list[Call] = []
-    shown: list[Message] = [Message("user", QUESTION)]
-    for number, way in enumerate(ways):
-        made, text = remembered(way, inventions[number], pages[number], number)
-        calls += made
-        shown.append(Message("tool", text))
-    run = says(*calls, reads(shown), is_always_a_sample=True)
-    (sample,) = samples_of(run, Overrides(context_tools=named))
-    texts = list(map(letters, carried(sample)))
-    for invention, way in zip(inventions, ways, strict=True):
-        part = letters(invention[:40] if way == "cut" else invention)
-        assert not any(part in text for text in texts), way
-    for page, way in zip(pages, ways, strict=True):
-        if way in BRINGS_PAGE:
-            assert any(letters(page) in text for text in texts), way
+    shown = []
+    for number, each in enumerate(passed):
+        calls += calls_of(each, number)
+        in_store = f"{each.text}\n{each.page}"
+        shown.append(in_store if each.way in DOCUMENTS else each.told)
+    check_evidence(sample_of(calls, *shown, named=named), passed)
 
 
 @pytest.mark.parametrize("way", REPEATED)
 def test_a_tool_that_returns_only_what_was_passed_in_brings_nothing(way: str) -> None:
-    text = sentence(random.Random(1))
-    calls, shown = remembered(way, text, "", 0)
-    run = says(*calls, reads([Message("tool", shown)]), is_always_a_sample=True)
-    (sample,) = samples_of(run)
+    each = Passed(way, TOLD, "")
+    sample = sample_of(calls_of(each), each.told)
     assert sample.capture is not None
     assert sample.contexts is None
     assert set(sample.capture.doubts) == {"no_search"}
+
+
+def replied(*texts: str) -> Call:
+    first, *others = (Message("assistant", text) for text in texts)
+    return reads("Write a page.", first, other_replies=tuple(others))
+
+
+@pytest.mark.parametrize(
+    "wrote",
+    [replied(TOLD), replied("Faro it is.", TOLD), replied(f'{{"pages": ["{TOLD}"]}}')],
+    ids=["reply", "second reply", "field of a reply"],
+)
+def test_a_document_made_of_a_reply_is_no_evidence(wrote: Call) -> None:
+    calls = (wrote, step(Document(TOLD)), found(P), reads(asked(TOLD, PORTO)))
+    (sample,) = samples_of(says(*calls))
+    assert [context.text for context in sample.known_contexts] == [PORTO]
+    assert [context.text for context in sample.retrieved or ()] == [PORTO]
+
+
+def test_what_was_found_before_a_model_quoted_it_stays_evidence() -> None:
+    """Whether it is found again, or comes back in a text that a tool repeats."""
+    draft = f"The archive says: {PORTO} Nothing more is known of this."
+    note = calls_of(Passed("label", draft, ""))
+    sample = sample_of([found(P), *note, found(P, F)], PORTO, draft, f"{PORTO}\n{FARO}")
+    assert [context.text for context in sample.known_contexts] == [PORTO, FARO]
+    assert sample.ledger is not None
+    kinds = [(each.kind, len(each.items)) for each in sample.ledger.calls]
+    assert kinds == [("retrieval", 1), ("written", 1), ("retrieval", 2)]
+
+
+# an argument, what the tool returns, and whether it brings that as evidence
+RESULTS = {
+    "a name in a sentence": ("Évora do Alentejo", "12 °C in Évora do Alentejo", True),
+    "a name as a title": ("Évora do Alentejo", "Évora do Alentejo: 12 °C", True),
+    "a number": ("1882", "In 1882 the mill was sold.", True),
+    "one word": ("Porto", PORTO, True),
+    "a question with its answer": (
+        "When does it open?",
+        "When does it open? At ten.",
+        True,
+    ),
+    "a word that is repeated": ("Porto", "Porto", False),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_short_argument_makes_no_result_written(name: str) -> None:
+    argument, result, is_evidence = RESULTS[name]
+    calls = [tool(result, name="look", query=argument)]
+    ledger = sample_of(calls, result).ledger
+    assert ledger is not None
+    (only,) = ledger.calls
+    assert only.kind == ("tool" if is_evidence else "written")
+    assert [item.text for item in only.items] == [result]
+
+
+def test_what_a_model_gave_to_a_tool_in_an_earlier_turn_is_no_evidence() -> None:
+    """The prompt still shows the call, and a store still holds what it got."""
+    earlier = Message("assistant", "", (ToolCall("save", {"text": TOLD}, "1"),))
+    shown = [earlier, Message("tool", "Done."), Message("user", QUESTION)]
+    stored = Document(TOLD, "note")
+    run = says(
+        reads(shown, Message("assistant", "", (ToolCall("find", {}, "2"),))),
+        tool(f"{TOLD}\n{PORTO}", call("retriever", query="?", documents=(stored, P))),
+        reads([*shown, Message("tool", f"{TOLD}\n{PORTO}")]),
+    )
+    (sample,) = samples_of(run)
+    assert [context.text for context in sample.known_contexts] == [PORTO]

@@ -8,18 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import ComponentTool, create_tool_from_function
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from haystack_rows import connected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
+from own_words import NAMED, PASSED, Passed, check_evidence
 
 from ragmetrics_core.data.sample import Sample
 
@@ -200,3 +203,44 @@ def test_capture_changes_neither_calls_nor_values(way: str, words: list[str]) ->
             returned = replies(WAYS[way](application.pipeline, questions_of(words)))
         runs.append((returned, application.log))
     assert runs[0] == runs[1]
+
+
+def noting(passed: list[Passed]) -> Agent:
+    """An agent whose model passes texts to a tool, and searches at last."""
+    by_text = {each.text: each for each in passed}
+    stored: list[Document] = []
+
+    @component
+    class Stored:
+        @component.output_types(documents=list[Document])
+        def run(self, query: str) -> dict[str, Any]:
+            return {"documents": stored}
+
+    def note(text: Annotated[str, "the note"]) -> Any:
+        """Keeps a note."""
+        each = by_text[text]
+        documents = [Document(content=each.text), Document(content=each.page)]
+        if each.way == "store":
+            stored.extend(documents)
+        return documents if each.way == "documents" else each.told
+
+    search = ComponentTool(component=Stored(), name="search", description="Searches.")
+    wishes = [ToolCall("note", {"text": each.text}) for each in passed]
+    lines = [
+        ChatMessage.from_assistant(tool_calls=[wish])
+        for wish in (*wishes, ToolCall("search", {"query": "house"}))
+    ]
+    model = MockChatGenerator([*lines, ChatMessage.from_assistant("The answer.")])
+    tools = [create_tool_from_function(note), search]
+    return Agent(chat_generator=model, tools=tools)
+
+
+@settings(max_examples=examples(10))
+@given(passed=PASSED, named=NAMED)
+def test_what_a_model_passes_to_a_tool_never_comes_back_as_evidence(
+    passed: list[Passed], named: frozenset[str] | None
+) -> None:
+    with capture(context_tools=named) as captured:
+        noting(passed).run(messages=[ChatMessage.from_user("Which house is it?")])
+    (sample,) = captured.samples
+    check_evidence(sample, passed)

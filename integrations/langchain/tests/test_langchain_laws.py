@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from lanes import examples
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool
+from langchain_core.tools import create_retriever_tool, tool
 from langchain_fakes import PROMPT, Shelf, Speaker, calls, document, drained, joined
 from langchain_ragmetrics import capture
+from own_words import NAMED, PASSED, Passed, check_evidence
 
 from ragmetrics_core.data.sample import Sample
 
@@ -170,3 +171,37 @@ def test_capture_changes_neither_calls_nor_values(
             returned = WAYS[way](getattr(application, kind)(), questions_of(words))
         runs.append((returned, application.log))
     assert runs[0] == runs[1]
+
+
+def noting(passed: list[Passed]) -> Runnable[Any, Any]:
+    """An agent whose model passes texts to a tool, and searches at last."""
+    by_text = {each.text: each for each in passed}
+    stored: list[Document] = []
+
+    @tool(response_format="content_and_artifact")
+    def note(text: str) -> tuple[str, list[Document] | None]:
+        """Keeps a note."""
+        each = by_text[text]
+        documents = [document(each.text), document(each.page, each.page[-9:])]
+        if each.way == "store":
+            stored.extend(documents)
+        return each.told, documents if each.way == "documents" else None
+
+    search = create_retriever_tool(Shelf(books=lambda _: stored), "search", "Searches.")
+    wishes = [("note", {"text": each.text}) for each in passed]
+    lines: list[Any] = [
+        AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"c{number}"}])
+        for number, (name, args) in enumerate([*wishes, ("search", {"query": "house"})])
+    ]
+    return create_agent(Speaker(lines=[*lines, "The answer."]), [note, search])
+
+
+@settings(max_examples=examples(10))
+@given(passed=PASSED, named=NAMED)
+def test_what_a_model_passes_to_a_tool_never_comes_back_as_evidence(
+    passed: list[Passed], named: frozenset[str] | None
+) -> None:
+    with capture(context_tools=named) as captured:
+        noting(passed).invoke({"messages": [("user", "Which house is it?")]})
+    (sample,) = captured.samples
+    check_evidence(sample, passed)

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from lanes import examples
 from llama_index.core import VectorStoreIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.llms import (
@@ -25,8 +27,8 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.query_engine import SubQuestionQueryEngine
 from llama_index.core.question_gen import LLMQuestionGenerator
-from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import (
     Context,
@@ -34,6 +36,7 @@ from llama_index.core.workflow import (
     InputRequiredEvent,
 )
 from llama_index.evaluation.ragmetrics import capture
+from own_words import NAMED, PASSED, Passed, check_evidence
 from workflows.errors import WorkflowCancelledByUser
 
 from ragmetrics_core import Sample
@@ -563,3 +566,40 @@ def test_ledger(name: str, parts: ModuleType) -> None:
     assert [told(sample) for sample in captured.samples] == list(row.ledgers)
     ids = {sample.ledger.conversation for sample in captured.samples if sample.ledger}
     assert len(ids) == 1 if row.same else len(ids) > 1 or ids == {None}
+
+
+def noting(kit: ModuleType, passed: list[Passed]) -> FunctionAgent:
+    """An agent whose model passes texts to a tool, and searches at last."""
+    by_text = {each.text: each for each in passed}
+    stored: list[TextNode] = []
+
+    def note(text: str) -> Any:
+        """Keep a note."""
+        each = by_text[text]
+        nodes = [TextNode(text=each.text), TextNode(text=each.page)]
+        if each.way == "store":
+            stored.extend(nodes)
+        return nodes if each.way == "documents" else each.told
+
+    class Stored(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            return [NodeWithScore(node=node, score=0.5) for node in stored]
+
+    search = RetrieverTool.from_defaults(Stored(), name="search", description="S.")
+    tools = [FunctionTool.from_defaults(note), search]
+    wishes = [[("note", {"text": each.text})] for each in passed]
+    return FunctionAgent(tools=tools, llm=scripted(kit, *wishes, [("search", "house")]))
+
+
+@settings(
+    max_examples=examples(10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(passed=PASSED, named=NAMED)
+def test_what_a_model_passes_to_a_tool_never_comes_back_as_evidence(
+    passed: list[Passed], named: frozenset[str] | None, parts: ModuleType
+) -> None:
+    with capture(context_tools=named) as captured:
+        asyncio.run(ask(noting(parts, passed)))
+    (sample,) = captured.samples
+    check_evidence(sample, passed)
