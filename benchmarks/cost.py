@@ -157,7 +157,7 @@ MODES = (
     ),
     Mode("utilization against the reference", ContextUtilization(against="reference")),
     Mode("adherence, 5 polls", ContextAdherence()),
-    Mode("adherence, 5 polls without n", ContextAdherence(), model=ALONE, prefix=0.8),
+    Mode("adherence, 5 polls without n", ContextAdherence(), model=ALONE, prefix=0.75),
     Mode(
         "adherence, early_stop without n",
         ContextAdherence(early_stop=True),
@@ -173,7 +173,7 @@ MODES = (
         "accuracy per fact, log-probabilities",
         RetrievalAccuracy(),
         model=WEIGHED,
-        prefix=0.8,
+        prefix=0.75,
     ),
     Mode(
         "accuracy, a model without log-probabilities: per context",
@@ -184,13 +184,13 @@ MODES = (
         RetrievalAccuracy(),
         FACTS,
         WEIGHED,
-        prefix=0.8,
+        prefix=0.75,
     ),
     Mode(
         "accuracy per fact, extraction cot",
         RetrievalAccuracy(extraction="cot"),
         model=WEIGHED,
-        prefix=0.8,
+        prefix=0.75,
     ),
     Mode("accuracy per context", RetrievalAccuracy(calls="per_context"), model=WEIGHED),
     Mode(

@@ -176,7 +176,8 @@ def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
     (asked,) = judge.asked
     assert isinstance(asked, RestsOn)
     assert (asked.polls, asked.temperature, result.value) == (5, 1.0, 1.0)
-    lines = render(asked)[1].content.split("\n")
+    *lines, closing = render(asked)[1].content.split("\n")
+    assert closing == "What does each claim of the answer rest on?"
     digits = lines[0].split()[0].removeprefix("<context-")
     assert len(digits) == 8
     shown = [

@@ -223,7 +223,7 @@ def test_every_question_is_answered(
 
 def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None:
     model = Toy('{"useful": 1, "reason": "r"}', capabilities=WEIGHING)
-    asked = answer(model, useful()).reply
+    asked = answer(model, replace(useful(), wanted_probability=None)).reply
     assert (asked.reply.useful, asked.reply.reason, asked.weights) == (True, "r", ())
     (request,) = model.asked
     assert (request.temperature, request.top_logprobs, request.n) == (0.0, 0, 1)
@@ -457,7 +457,7 @@ def polls_of(model: ChatModel, **fields: Any) -> tuple[Asked[Any], Usage]:
 
 
 YES = '{"reason": "r", "claims": 1, "unsupported": []}'
-NO = '{"reason": "s", "claims": 1, "unsupported": ["x"]}'
+NO = '{"supported": 0, "claims": 1, "unsupported": ["a"]}'
 
 
 def test_polls_are_one_request_where_the_model_can() -> None:
@@ -470,7 +470,7 @@ def test_polls_are_one_request_where_the_model_can() -> None:
         "yes",
         "abstains",
     ]
-    assert polls.replies[1].unsupported == ("x",)
+    assert polls.replies[1].unsupported == ("a",)
     assert polls.failures == ()
     assert [(request.n, request.temperature) for request in model.asked] == [(5, 0.7)]
     assert usage == Usage(calls=1, prompt_tokens=10, completion_tokens=5, cost=0.5)

@@ -114,7 +114,7 @@ def test_a_read_only_folder_costs_a_warning_and_no_result(place: Path) -> None:
     folder.chmod(0o555)
     found = ended(READ_ONLY, str(folder / "s.sqlite"), str(place / "other.sqlite"))
     assert found.runs == [(100, 100, 0)] * 2
-    (warning,) = found.warnings
+    (warning,) = [text for text in found.warnings if "logprobs" not in text]
     assert "cannot be used (Permission denied)" in warning
     assert list(folder.iterdir()) == []
 
@@ -138,6 +138,6 @@ def test_a_read_only_store_is_read(place: Path) -> None:
     (place / "sealed").mkdir()
     found = ended(SEALED, str(place / "sealed"))
     assert found.runs == [(100, 100, 0), (100, 0, 100), (110, 10, 100)]
-    (warning,) = found.warnings
+    (warning,) = [text for text in found.warnings if "logprobs" not in text]
     assert "new replies are kept in memory only" in warning
     assert [file.name for file in (place / "sealed").iterdir()] == ["s.sqlite"]

@@ -407,7 +407,8 @@ def _reply_of_chances(
             value, chances, note = _value_of_field(field, question, answers)
             verdict[field.name] = value
             chances_by_field[field.name] = chances
-            verdict.setdefault("reason", note)
+            if field.findings is not None or "reason" not in verdict:
+                verdict["reason"] = note  # a list that speaks against says most
         # the verdict beside a list, which a judge that writes gives in words
         for name, info in form.model_fields.items():
             if info.annotation == (bool | None):

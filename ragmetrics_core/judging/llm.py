@@ -100,7 +100,8 @@ class LLMJudge(ModelJudge):
         try:
             if wanted is None:
                 reply = await asking.poll()
-            elif has_logprobs:
+            # a single reply is asked for alike at every endpoint, and so stored alike
+            elif has_logprobs or wanted.fallback_polls == 1:
                 reply = await asking.ask_for_weights(wanted)
             else:
                 reply = await asking.weigh_by_polls(wanted)
