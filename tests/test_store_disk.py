@@ -19,7 +19,7 @@ NOBODY = 77
 RUN = (
     f"NOBODY = {NOBODY}"
     + """
-import os, resource, sys
+import gc, os, resource, sys
 from ragmetrics_core import ContextUtilization, LLMJudge, evaluate
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.data import Usage
@@ -122,6 +122,7 @@ def test_a_read_only_folder_costs_a_warning_and_no_result(place: Path) -> None:
 SEALED = """
 store = sys.argv[1] + "/s.sqlite"
 run(store)
+gc.collect()  # closes the store, and so its journal ends
 os.chmod(store, 0o444)
 os.chmod(sys.argv[1], 0o555)
 if os.geteuid() == 0:
