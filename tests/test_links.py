@@ -143,7 +143,7 @@ def test_how_it_works_names_modules_that_exist() -> None:
 
 def test_scripts_of_ci_call_scripts_that_exist() -> None:
     files = [
-        *(ROOT / ".ci").iterdir(),
+        *filter(Path.is_file, (ROOT / ".ci").iterdir()),
         *(ROOT / ".github").rglob("*.yml"),
         ROOT / "pyproject.toml",
     ]
