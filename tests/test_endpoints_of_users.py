@@ -180,3 +180,38 @@ def test_the_time_of_a_call_is_an_option(
     assert len(server.requests) > 1  # it was given up, and sent again
     with pytest.raises(SettingError, match="timeout"):
         resolve_judge("openai/gpt-4o-mini", timeout=-1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"reasoning_content": f"They match.\n{GOOD}"},
+        {"reasoning": GOOD},
+        {"tool_calls": [{"function": {"name": "reply", "arguments": GOOD}}]},
+    ],
+)
+def test_a_verdict_is_read_where_the_server_puts_it(
+    loopback_server: Serve, message: dict[str, object]
+) -> None:
+    message = {"role": "assistant", "content": None, **message}
+    server = loopback_server(
+        lambda _: {"message": message, "finish_reason": "stop"},
+    )
+    summary = judged(server).summary()["context_recall"]
+    assert (summary.count, summary.mean) == (1, 1.0)
+
+
+def test_a_reply_that_repeats_the_key_is_kept_without_it(
+    loopback_server: Serve, tmp_path: Path
+) -> None:
+    server = loopback_server(lambda _: f'{{"reason": "Key {KEY}.", "score": 1.0}}')
+    report = evaluate(
+        [row()],
+        [ContextRecall()],
+        judge=LLMJudge(OpenAICompatibleModel(server.base_url, "m", api_key=KEY)),
+        store=tmp_path / "replies.sqlite",
+        progress=False,
+    )
+    assert report.results[0].results["context_recall"].reason.startswith("Key ….")
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert KEY.encode() not in kept

@@ -108,6 +108,15 @@ REPLIES: dict[str, tuple[str, str]] = {
     "prose around": ("good", "I thought.\n\n{object}\n\nI hope this helps!"),
     "a tag around": ("good", "<answer>{object}</answer>"),
     "bold": ("good", "**{object}**"),
+    "a mark of ChatML": ("good", "{object}<|im_end|>"),
+    "a mark of Llama": ("good", "{object}<|eot_id|>"),
+    "channels": (
+        "good",
+        "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
+        "<|channel|>final<|message|>{object}<|return|>",
+    ),
+    "a sign without a shape": ("good", "\u200b{object}\u2060"),
+    "a list of one object": ("good", "[{object}]"),
     "braces before": ("good", "The set {{a, b}} is no object.\n{object}"),
     "over several lines": ("good", "{indented}"),
     # thinking

@@ -28,11 +28,17 @@ T = TypeVar("T")
 
 # <think>, or [THINK] of Mistral's models
 _OPENING_OF_THINKING = re.compile(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
-_END_OF_THINKING = re.compile(r"[<\[]/think(?:ing)?[>\]]", re.IGNORECASE)
+_END_OF_THINKING = re.compile(
+    r"[<\[]/think(?:ing)?[>\]]|<\|channel\|>final<\|message\|>", re.IGNORECASE
+)
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
-# What may stand beside an object on its line: fences, emphasis, tags, a byte order mark.
-_BESIDE_OBJECT = re.compile(r"`{3,}\w{0,20}|</?[\w-]{1,40}>|[\s*`\ufeff]")
+# What may stand beside an object on its line: fences, tags, marks of chat templates,
+# emphasis, signs without a shape, brackets of a list.
+_BESIDE_OBJECT = re.compile(
+    r"`{3,}\w{0,20}|</?[\w-]{1,40}>|<\|\w{1,40}\|>"
+    r"|[\s*`\[\]\ufeff\u200b-\u200d\u2060]"
+)
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at

@@ -284,6 +284,13 @@ def reply_of(
         TransientJudgeError: If there is no choice.
     """
     all_choices = tuple(choices)
+    if len(secret_to_leave_out) >= _SHORTEST_SECRET:
+        all_choices = tuple(
+            replace(choice, text=choice.text.replace(secret_to_leave_out, "…"))
+            if secret_to_leave_out in choice.text
+            else choice
+            for choice in all_choices
+        )
     if not all_choices:
         raise errors.TransientJudgeError(
             f"{model} returned no reply; check its endpoint", is_unreadable=True
@@ -341,12 +348,32 @@ def _choice(model: str, choice: Any) -> Choice:
             f"{model} sent a choice without a message; check the endpoint",
             is_unreadable=True,
         )
+    text = _text_of(message.get("content"))
+    if not isinstance(text, str) or not text.strip():
+        text = _object_elsewhere(message) or text
     return choice_of(
-        _text_of(message.get("content")),
+        text,
         choice.get("finish_reason"),
         message.get("refusal"),
         choice.get("logprobs"),
     )
+
+
+def _object_elsewhere(message: Mapping[str, Any]) -> str:
+    """Return the text in which a message without content holds a JSON object; else "".
+
+    Servers put it into the call of a tool, or take all for reasoning.
+    """
+    texts: list[object] = [message.get("reasoning_content"), message.get("reasoning")]
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            texts.insert(0, function.get("arguments"))
+    for text in texts:
+        if isinstance(text, str) and text.rstrip().endswith("}"):
+            return text
+    return ""
 
 
 def _text_of(content: object) -> object:
