@@ -276,13 +276,12 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
     """
     template = question.instructions.template
     for value in fields.values():
-        is_placeholder = isinstance(value, str) and _PLACEHOLDER.fullmatch(
-            value.strip()
-        )
-        if is_placeholder and value.strip() in template:
-            raise UnusableReply(
-                "it repeats the form instead of filling it", raw=choice.text
-            )
+        for text in value if isinstance(value, list) else [value]:
+            is_placeholder = isinstance(text, str) and _PLACEHOLDER.fullmatch(text)
+            if is_placeholder and text in template:
+                raise UnusableReply(
+                    "it repeats the form instead of filling it", raw=choice.text
+                )
     try:
         named = _with_names_of_fields(fields, question.Reply)
         return question.read(_without_what_names_nothing(choice, named, question))
