@@ -119,6 +119,16 @@ Overall = Annotated[
 None where a judge gives the list alone, which then decides by being empty.
 """
 
+
+def overall_fields(form: type[BaseModel]) -> list[str]:
+    """Return the fields of a reply that are ``Overall``."""
+    return [
+        name
+        for name, info in form.model_fields.items()
+        if info.annotation == (bool | None)
+    ]
+
+
 Points = Annotated[
     Literal[0, 1, 2, 3],
     _reader_of_labels({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),

@@ -45,6 +45,7 @@ from ragmetrics_core.data.replies import (
     Findings,
     form_of_verdict,
     list_field,
+    overall_fields,
 )
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import Kind, Option
@@ -410,9 +411,8 @@ def _reply_of_chances(
             if field.findings is not None or "reason" not in verdict:
                 verdict["reason"] = note  # a list that speaks against says most
         # the verdict beside a list, which a judge that writes gives in words
-        for name, info in form.model_fields.items():
-            if info.annotation == (bool | None):
-                verdict[name] = not any(verdict[listing] for listing in lists)
+        for name in overall_fields(form):
+            verdict[name] = not any(verdict[listing] for listing in lists)
         if not explains:
             del verdict["reason"]
         verdicts.append(verdict)

@@ -21,7 +21,12 @@ from ragmetrics_core.data.errors import (
     ContentRefused,
     UnusableReply,
 )
-from ragmetrics_core.data.replies import Findings, plain_label, texts_sharing_words
+from ragmetrics_core.data.replies import (
+    Findings,
+    overall_fields,
+    plain_label,
+    texts_sharing_words,
+)
 from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
@@ -306,11 +311,7 @@ def _without_what_names_nothing(
     Raises ``UnusableReply`` if there is no verdict beside such a list.
     """
     form: type[BaseModel] = question.Reply
-    verdicts = [
-        fields.get(name)
-        for name, info in form.model_fields.items()
-        if info.annotation == (bool | None)
-    ]
+    verdicts = [fields.get(name) for name in overall_fields(form)]
     for name, info in form.model_fields.items():
         listed = fields.get(name)
         if not isinstance(listed, list) or not all(
