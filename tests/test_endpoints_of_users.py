@@ -19,6 +19,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.models.urls import is_on_this_machine
 
 Serve = Callable[..., LoopbackServer]
 
@@ -215,3 +216,21 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
     assert report.results[0].results["context_recall"].reason.startswith("Key ….")
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert KEY.encode() not in kept
+
+
+@pytest.mark.parametrize(
+    ("address", "is_local"),
+    [
+        ("http://localhost:11434/v1", True),
+        ("http://LOCALHOST./v1", True),
+        ("http://127.0.0.2/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://api.localhost/v1", True),
+        ("http://mylocalhost/v1", False),
+        ("http://10.0.0.7/v1", False),
+        ("https://localhost.example/v1", False),
+        ("no address", False),
+    ],
+)
+def test_which_addresses_are_of_this_machine(address: str, is_local: bool) -> None:
+    assert is_on_this_machine(address) is is_local

@@ -97,7 +97,9 @@ def is_on_this_machine(address: str) -> bool:
     """Whether the host of an address is a loopback name or number; not if unreadable."""
     try:
         host = read_address(address).host.rstrip(".").lower()
-        return host.endswith("localhost") or ip_address(host).is_loopback
+        if host == "localhost" or host.endswith(".localhost"):
+            return True
+        return ip_address(host).is_loopback
     except (SettingError, ValueError):
         return False
 
