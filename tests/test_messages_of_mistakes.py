@@ -162,10 +162,6 @@ CALLS: dict[str, tuple[Any, list[str]]] = {
         lambda: evaluate([GOOD], question_colum="q"),  # type: ignore[call-arg]
         ["'question_colum'", "did you mean 'question_column'"],
     ),
-    "a class for a metric": (
-        lambda: evaluate([GOOD], ContextAdherence),  # type: ignore[arg-type]
-        ["the class ContextAdherence", "write ContextAdherence()"],
-    ),
     "a misspelt field": (
         lambda: ContextAdherence().score(anser="x", judge="lexical"),
         ["no field of a sample is named anser", "use question, contexts, answer"],

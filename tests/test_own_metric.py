@@ -770,20 +770,20 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: metric(requires=None),
         "requires names fields of a sample.*got NoneType",
     ),  # type: ignore[call-overload]
-    "the class": (
-        lambda: evaluate(ROWS, [Polled]),
-        r"the class Polled: write Polled\(\)",
-    ),  # type: ignore[list-item]
-    "the class alone": (
-        lambda: evaluate(ROWS, Polled),
-        r"the class Polled: write Polled\(\)",
-    ),  # type: ignore[arg-type]
     "the function": (
         lambda: evaluate(ROWS, [shortness]),
         "the function shortness: make a metric of it with @metric",
     ),  # type: ignore[list-item]
     "the function alone": (lambda: evaluate(ROWS, shortness), "the function shortness"),  # type: ignore[arg-type]
 }
+
+
+def test_a_class_stands_for_its_metric_with_the_usual_settings() -> None:
+    from ragmetrics_core.metrics import ContextAdherence
+
+    for metrics in (ContextAdherence, [ContextAdherence], ["adherence"]):
+        report = evaluate(ROWS, metrics, judge="lexical", progress=False)
+        assert report.metrics == ("context_adherence",)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

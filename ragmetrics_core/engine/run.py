@@ -51,7 +51,7 @@ from ragmetrics_core.engine.sample_sources import (
 )
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import choose_metrics
+from ragmetrics_core.metrics.registry import MetricLike, choose_metrics
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike, resolve_store
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ragmetrics_core")
 
-Metrics = Iterable[Metric | str] | Metric | str | None
+Metrics = Iterable[MetricLike] | MetricLike | None
 
 _PACKAGES_BY_MODULE = {
     "litellm": "litellm",

@@ -15,6 +15,9 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.nearest import metric_meant_by
 from ragmetrics_core.metrics.metric import Metric
 
+MetricLike = Metric | type[Metric] | str
+"""A metric, its class, or its name."""
+
 
 class _MetricClasses(Mapping[str, type[Metric]]):
     """Classes of metrics by the names that their results have.
@@ -198,23 +201,27 @@ def _setting_value(place: str, value: str) -> Any:
 
 
 def choose_metrics(
-    metrics: Iterable[Metric | str] | Metric | str | None,
+    metrics: Iterable[MetricLike] | MetricLike | None,
 ) -> Sequence[Metric]:
-    """Return the metrics of a run from objects and names.
+    """Return the metrics of a run from objects, classes and names.
 
-    Example: ``["context_adherence", my_metric]`` gives two metric objects.
+    Example: ``["context_adherence", ContextRecall, my_metric]`` gives three metric
+    objects; a class stands for its metric with the usual settings.
 
     Args:
-        metrics: One metric or name, or several; None for ``METRICS``.
+        metrics: One metric, class or name, or several; None for ``METRICS``.
 
     Raises:
         SettingError: If a name is not known, an object is no metric, or two metrics
             have one name.
     """
-    chosen_metrics = [
-        metric_named(metric) if isinstance(metric, str) else metric
-        for metric in _as_several(metrics)
-    ]
+    chosen_metrics: list[Any] = []
+    for metric in _as_several(metrics):
+        if isinstance(metric, str):
+            metric = metric_named(metric)
+        elif isinstance(metric, type) and issubclass(metric, Metric):
+            metric = metric()
+        chosen_metrics.append(metric)
     for metric in chosen_metrics:
         if not isinstance(metric, Metric):
             raise SettingError(
@@ -232,23 +239,20 @@ def choose_metrics(
 
 
 def _as_several(
-    metrics: Iterable[Metric | str] | Metric | str | None,
+    metrics: Iterable[MetricLike] | MetricLike | None,
 ) -> Iterable[Any]:
     """Return what was given as metrics, one by one: a single metric as a list of one."""
     if metrics is None:
         return METRICS
-    # Somebody may give a class, ``ContextAdherence`` for ``ContextAdherence()``, or a
-    # function. Neither can be iterated; as one of a list it gets an error that helps.
-    is_class_or_function = callable(metrics)
-    if isinstance(metrics, (Metric, str)) or is_class_or_function:
+    # A class cannot be iterated, nor can a function, which as one of a list gets an
+    # error that helps.
+    if isinstance(metrics, (Metric, str, type)) or callable(metrics):
         return [metrics]
     return metrics
 
 
 def _describe_wrong_metric(value: object) -> str:
     """Say what was given instead of a metric, and what to write."""
-    if isinstance(value, type) and issubclass(value, Metric):
-        return f"the class {value.__name__}: write {value.__name__}()"
     if isfunction(value):
         return f"the function {value.__name__}: make a metric of it with @metric"
     return type(value).__name__
