@@ -92,6 +92,10 @@ def test_results_are_in_input_order() -> None:
     assert [row.index for row in report.results] == [0, 1, 2]
     assert report == Report([a_row(0), a_row(1), a_row(2)], RUN)
     assert report != Report([a_row(0)], RUN)
+    assert report[1].index == 1
+    assert [row.index for row in report] == [0, 1, 2]
+    with pytest.raises(IndexError):
+        report[3]
 
 
 def test_metrics_scores_usage() -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, Protocol, Unpack, cast, overload
 
 from ragmetrics_core.data import (
     Columns,
@@ -463,15 +463,24 @@ class Report:
     def __len__(self) -> int:
         return len(self.results)
 
-    def __getitem__(self, metric: str) -> MetricSummary:
-        """Return the numbers of a metric, by its full or short name.
+    @overload
+    def __getitem__(self, key: int) -> SampleResult: ...
 
-        Example: ``report["context_adherence"].mean``.
+    @overload
+    def __getitem__(self, key: str) -> MetricSummary: ...
+
+    def __getitem__(self, key: int | str) -> SampleResult | MetricSummary:
+        """Return a row, by its place from 0, or the numbers of a metric, by its name.
+
+        Examples: ``report[0].results``, ``report["context_adherence"].mean``.
 
         Raises:
-            SettingError: If it was not measured.
+            IndexError: If there is no such row.
+            SettingError: If the metric was not measured.
         """
-        return self.summary()[self._full_name(metric)]
+        if isinstance(key, int):
+            return self.results[key]
+        return self.summary()[self._full_name(key)]
 
     def __repr__(self) -> str:
         judged = sum(bool(row.results) for row in self.results)
