@@ -122,8 +122,11 @@ def run(store: str, base_url: str, samples: str, contexts: str) -> None:
         OpenAICompatibleModel,
         evaluate,
     )
+    from ragmetrics_core.models.chat import Capabilities
 
-    model = OpenAICompatibleModel(base_url, "test")
+    model = OpenAICompatibleModel(
+        base_url, "test", capabilities=Capabilities(logprobs=False)
+    )
     metrics = [ContextUtilization(), ContextAdherence(polls=3, early_stop=True)]
     data = rows(int(samples), int(contexts))
     report = evaluate(
