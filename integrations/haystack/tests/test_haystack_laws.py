@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from haystack import Document, Pipeline, component
@@ -216,7 +216,7 @@ def noting(passed: list[Passed]) -> Agent:
         def run(self, query: str) -> dict[str, Any]:
             return {"documents": stored}
 
-    def note(text: Annotated[str, "the note"]) -> Any:
+    def note(text: str) -> Any:
         """Keeps a note."""
         each = by_text[text]
         documents = [Document(content=each.text), Document(content=each.page)]
