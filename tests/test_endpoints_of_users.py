@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,13 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
+from ragmetrics_core.data.errors import (
+    JudgeUnavailable,
+    SettingError,
+    TransientJudgeError,
+)
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.models import compatible_model
 from ragmetrics_core.models.urls import is_on_this_machine
 
 Serve = Callable[..., LoopbackServer]
@@ -234,3 +240,20 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
 )
 def test_which_addresses_are_of_this_machine(address: str, is_local: bool) -> None:
     assert is_on_this_machine(address) is is_local
+
+
+def test_a_file_of_a_batch_that_never_comes_is_a_fault_that_passes(
+    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compatible_model, "_SECONDS_OF_FILES", 0.2)
+    server = loopback_server(faults=lambda _: Fault(hang=True))
+    model = OpenAICompatibleModel(server.base_url, "m")
+
+    async def work() -> None:
+        try:
+            await model.call("POST", "files", b"{}")
+        finally:
+            await model.aclose()
+
+    with pytest.raises(TransientJudgeError, match="no reply within"):
+        asyncio.run(work())

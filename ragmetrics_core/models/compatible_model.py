@@ -306,13 +306,11 @@ class OpenAICompatibleModel(ChatModel):
             data: JSON as bytes, or a form of aiohttp; None for nothing.
         """
         url = f"{self.base_url}/{path}"
-        if path.startswith("files"):  # files hold the requests of a batch
-            async with asyncio.timeout(_SECONDS_OF_FILES):
-                reply = await self._send(method, url, data, _BYTES_OF_FILES)
-        else:
-            async with self._patience.during_call(self.name):
-                reply = await self._send(method, url, data, MOST_BYTES)
-        status, headers, content = reply
+        is_of_files = path.startswith("files")  # files hold the requests of a batch
+        patience = Patience(_SECONDS_OF_FILES) if is_of_files else self._patience
+        most_bytes = _BYTES_OF_FILES if is_of_files else MOST_BYTES
+        async with patience.during_call(self.name):
+            status, headers, content = await self._send(method, url, data, most_bytes)
         if status in _REDIRECTS and "Location" in headers:
             raise error_of_redirect(self.name)
         if status >= _FIRST_STATUS_OF_ERRORS:
