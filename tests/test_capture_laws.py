@@ -410,8 +410,8 @@ def _assert_right_or_quoted(sample: Sample, shown: Sequence[Document]) -> None:
     """The contexts are right unless a text of theirs is said to be quoted."""
     assert sample.capture is not None
     doubts = set(sample.capture.doubts)
-    assert doubts <= {"quoted", "history_unread", "by_data_flow"}
-    if "quoted" not in doubts:
+    assert doubts <= {"short_text", "history_unread", "by_data_flow"}
+    if "short_text" not in doubts:
         ids = [context.id for context in sample.known_contexts]
         assert ids == [document.id for document in shown]
 
@@ -479,8 +479,8 @@ def _with_a_tool_that_gave_nothing(tree: Tree) -> None:
 
 # a loss, and the code of what is uncertain then
 LOSSES = {
-    _failed: "broken",
-    _left: "broken",
+    _failed: "no_answer",
+    _left: "no_answer",
     _without_answer: "no_answer",
     _without_search: "no_search",
     _without_prompt: "by_data_flow",

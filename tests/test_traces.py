@@ -1004,7 +1004,7 @@ def test_a_run_of_llamaindex_or_haystack_is_never_exact(
     [of_framework] = samples_from_spans([otlp(*run, scope=scope)])
     assert seen(of_framework) == (*seen(sample)[:3], "inferred")
     assert of_framework.capture is not None
-    assert "the adapter's capture()" in of_framework.capture.doubts["provider"]
+    assert "the adapter's capture()" in of_framework.capture.doubts["by_data_flow"]
 
 
 # The least share that is right of what the spans hold. LlamaIndex and Haystack have no rules

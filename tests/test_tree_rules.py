@@ -181,7 +181,7 @@ ROWS: dict[str, Row] = {
         says(found(Document(QUESTION, "q"), P), reads(asked(PORTO)), history=SAID[:1]),
         [PORTO],
         "q p",
-        "quoted",
+        "short_text",
         hedged="contexts",
     ),
     # by the flow of documents
@@ -269,7 +269,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO, FARO],
         "p f",
-        "changed_by_step",
+        "by_data_flow",
         hedged="contexts",
     ),
     "words that a step wrote anew": Row(
@@ -280,7 +280,7 @@ ROWS: dict[str, Row] = {
         ),
         ["Oporto, on its river."],
         "p",
-        "changed_by_step",
+        "by_data_flow",
     ),
     "a store searched by a step, beside a retriever": Row(
         says(found(P), step(F, E, name="search"), reads(f"{PORTO}\n{EVORA}")),
@@ -418,7 +418,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO, f"When? At ten. {FARO}"],
         "p f",
-        "short_reply",
+        "further_call",
         hedged="contexts",
     ),
     # which reply is the answer
@@ -544,7 +544,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         "p",
-        "writer_guessed",
+        "further_call",
         hedged="answer",
     ),
     "a message that a step changed, beside a rewrite": Row(
@@ -622,7 +622,7 @@ ROWS: dict[str, Row] = {
         tree(found(P), reads(asked(PORTO)), is_complete=False, partial_answer="It is"),
         [PORTO],
         "p",
-        "broken",
+        "no_answer",
         answer=None,
     ),
     # tools
@@ -642,7 +642,7 @@ ROWS: dict[str, Row] = {
         ),
         [],
         None,
-        "tool_text",
+        "undivided",
         calls="tool",
     ),
     "a value of a tool, and nothing else": Row(
@@ -653,7 +653,7 @@ ROWS: dict[str, Row] = {
         ),
         [],
         None,
-        "tool_text",
+        "undivided",
         calls="tool",
     ),
     "text of a tool named as context": Row(
@@ -685,7 +685,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO, FARO],
         "p f",
-        "quoted",
+        "short_text",
         hedged="contexts",
     ),
     "a tool that gives documents, and one that gives text": Row(
@@ -696,7 +696,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         "p",
-        "tool_text",
+        "undivided",
     ),
     "a tool with a text and documents beside it": Row(
         says(tool("Found.", documents=(P,)), reads(asked("Found.", PORTO))),
@@ -722,7 +722,7 @@ ROWS: dict[str, Row] = {
         ),
         [FARO, PORTO],
         "p f",
-        "short_reply",
+        "further_call",
         calls="written retrieval",
     ),
     "a short reply that a tool hands on in a structure": Row(
@@ -734,7 +734,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO, FARO],
         "p f",
-        "short_reply",
+        "further_call",
     ),
     "a report of a tool in which a model inside said a passage": Row(
         says(
@@ -853,7 +853,7 @@ ROWS: dict[str, Row] = {
         says(reads(asked(PORTO)), lookup_outputs=({"chunks": []},)),
         [],
         None,
-        "no_contexts_named",
+        "by_data_flow",
         where=Overrides(contexts_from="chunks"),
         hedged="retrieved",
     ),
@@ -943,7 +943,7 @@ def test_named_contexts_without_a_text_are_unknown(value: object) -> None:
     (sample,) = samples_of(run, Overrides(contexts_from="chunks"))
     assert sample.contexts is None
     assert sample.capture is not None
-    doubt = sample.capture.doubts["no_contexts_named"]
+    doubt = sample.capture.doubts["by_data_flow"]
     assert re.search(r"without a text .*: body, source", doubt)
 
 
@@ -966,7 +966,7 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text: str) -> None:
     run = says(found(P), tool(text, name="lookup", query="6 * 7"), reads(prompt))
     (sample,) = samples_of(run)
     assert sample.capture is not None
-    assert ("tool_text" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
+    assert ("undivided" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
 
 
 def test_a_search_that_failed_beside_one_that_found_nothing_may_have_found_some() -> (

@@ -169,7 +169,7 @@ READS = replace(ANSWERS, question=QUESTION)
 
 @pytest.mark.parametrize(
     ("names", "contexts", "doubts"),
-    [(None, None, ["tool_text"]), ({"look_up"}, [PAGE], []), ({"nope"}, None, [])],
+    [(None, None, ["undivided"]), ({"look_up"}, [PAGE], []), ({"nope"}, None, [])],
 )
 def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
     names: set[str] | None, contexts: list[str] | None, doubts: list[str]

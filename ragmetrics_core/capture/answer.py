@@ -37,7 +37,7 @@ from ragmetrics_core.capture.structures import (
 from ragmetrics_core.capture.tree import Answer, Node
 
 _GUESSED = (Doubt("answer_guessed"),)
-_WRITER_GUESSED = (Doubt("writer_guessed"),)
+_WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
 _SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
 
 

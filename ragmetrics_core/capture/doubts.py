@@ -7,6 +7,8 @@ Grade = Literal["exact", "inferred", "incomplete"]
 
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 
+_CONTEXTS_FROM = "name the contexts by contexts_from="
+# one code for each thing that a person can do about it
 _TABLE: dict[str, tuple[Grade, str]] = {
     # the question and the history
     "question_guessed": (
@@ -16,7 +18,8 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     ),
     "history_unread": (
         "inferred",
-        "an earlier conversation was handed in, and its turns could not be read",
+        "an earlier conversation was handed in, and its turns could not be read; hand in"
+        " each as a message with a role and the words that were said",
     ),
     "which_turn": (
         "inferred",
@@ -29,64 +32,28 @@ _TABLE: dict[str, tuple[Grade, str]] = {
         "the framework does not say which text is the answer; name its place by"
         " answer_from=",
     ),
-    "writer_guessed": (
-        "inferred",
-        "no reply of a model equals the answer: it is taken to rest on what the last"
-        " likely call was shown",
-    ),
-    "short_reply": (
-        "inferred",
-        "an earlier reply is so short that nobody can tell whether the answer was"
-        " written from it; what its call was shown counts",
-    ),
+    # the contexts
     "further_call": (
         "inferred",
-        "a call that was shown documents may have written a part of the answer: {}",
+        "which calls of models the answer was written from is not certain: {}; "
+        + _CONTEXTS_FROM,
     ),
-    # the contexts
     "in_part": (
         "inferred",
-        "a retrieved text stands in the prompt in parts, or shares some words with it",
+        "a retrieved text stands in the prompt in parts, shares some words with it, or"
+        " is a part of another one there; " + _CONTEXTS_FROM,
     ),
     "short_text": (
         "inferred",
-        "a retrieved text is so short, or so like another, that its words may stand in"
-        " the prompt by chance",
-    ),
-    "quoted": (
-        "inferred",
-        "a retrieved text stands in the question, the history or another text that the"
-        " prompt holds anyway",
-    ),
-    "inside_another": (
-        "inferred",
-        "a retrieved text stands in the prompt only as a part of another one",
+        "the words of a retrieved text may stand in the prompt for another reason: it is"
+        " short, like another one, or said in the question, the history or the"
+        " instructions; " + _CONTEXTS_FROM,
     ),
     "by_data_flow": (
         "inferred",
-        "which of the retrieved texts the model was shown is not known; the last list"
-        " of documents before the answer stands for the contexts; name them by"
-        " contexts_from=",
+        "which texts the model was shown is not certain: {}; " + _CONTEXTS_FROM,
     ),
-    "changed_by_step": (
-        "inferred",
-        "the step {} returned new documents in the place of some that it was given;"
-        " whether it found or wrote them is not known",
-    ),
-    "undivided": (
-        "inferred",
-        "the text of tool {} could not be divided into passages: it is one context",
-    ),
-    "tool_text": (
-        "inferred",
-        "tool {} returned text without documents; if it searches, name it in"
-        " context_tools=; if no tool does, say context_tools=set()",
-    ),
-    "no_contexts_named": (
-        "inferred",
-        "contexts_from= led to a place without any text{}",
-    ),
-    "provider": ("inferred", "{}"),
+    "undivided": ("inferred", "{}"),
     # what is missing
     "no_search": (
         "incomplete",
@@ -98,11 +65,7 @@ _TABLE: dict[str, tuple[Grade, str]] = {
         "incomplete",
         "texts that the model may have been shown were not recorded: {}",
     ),
-    "no_answer": (
-        "incomplete",
-        "no answer was found: the run only searched, or gave none",
-    ),
-    "broken": ("incomplete", "the run failed or did not end: its answer is not whole"),
+    "no_answer": ("incomplete", "no whole answer was found: {}"),
 }
 
 
@@ -112,11 +75,11 @@ class Doubt:
 
     Attributes:
         code: Its code in the table.
-        names: What the sentence names, such as a tool.
+        detail: What the sentence says of this run, such as the name of a tool.
     """
 
     code: str
-    names: str = ""
+    detail: str = ""
 
     @property
     def grade(self) -> Grade:
@@ -126,7 +89,7 @@ class Doubt:
     @property
     def sentence(self) -> str:
         """What it says, and what to do."""
-        return _TABLE[self.code][1].format(self.names)
+        return _TABLE[self.code][1].format(self.detail)
 
 
 def worst_grade(doubts: list[Doubt]) -> Grade:

@@ -41,8 +41,23 @@ from ragmetrics_core.capture.shown import (
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError
 
-# with these it is not known which prompts show what the answer rests on
-_LEAVES_CHAIN_OPEN = frozenset({"further_call", "short_reply"})
+_SHORT_REPLY = Doubt(
+    "further_call", "an earlier reply is so short that it may stand in a prompt by chance"
+)
+_FURTHER_CALL = Doubt(
+    "further_call",
+    "a call beside it was shown documents, and may have written a part of it",
+)
+_UNDIVIDED = (
+    "the text of tool {} could not be divided into passages: it is one context; let it"
+    " return a list of them"
+)
+_CHANGED = (
+    "the step {} returned new documents in the place of some that it was given, and may"
+    " have found or written them"
+)
+_NONE_NAMED = "contexts_from= led to a place without any text"
+_LAST_LIST = "the last list of documents before the answer stands for them"
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
@@ -91,7 +106,9 @@ class _Passages:
         self.by_identity: dict[DocumentKey, _Passage] = {}
         self.brought: list[Brought] = []
         self.lists = origins.lists
-        self.doubts = [Doubt("undivided", name) for name in origins.undivided]
+        self.doubts = [
+            Doubt("undivided", _UNDIVIDED.format(name)) for name in origins.undivided
+        ]
         self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
         # of copies of passages without an id
         self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
@@ -199,7 +216,7 @@ class _Passages:
         else:
             made = new_documents
             if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
-                self.doubts.append(Doubt("changed_by_step", call.name))
+                self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
         texts_made = {each.text for each in made}
         others = [each for each in new_documents if each.text not in texts_made]
         self._bring(call, others, "retrieval")
@@ -509,7 +526,7 @@ class _Reading:
             if showing.doubt:
                 self._doubts.append(Doubt(showing.doubt))
             if showing.place is not None and showing.place[0] >= n_prompts:
-                self._doubts.append(Doubt("short_reply"))
+                self._doubts.append(_SHORT_REPLY)
 
     def _show(self) -> None:
         """Take what the prompts show as the contexts, in the order of the prompts."""
@@ -550,7 +567,7 @@ class _Reading:
             if self._calls.reply_forms[call] < STRUCTURED:
                 continue
             if self._is_shown_a_passage(call):
-                self._doubts.append(Doubt("further_call", call.name))
+                self._doubts.append(_FURTHER_CALL)
 
     def _doubt_last_words(self) -> None:
         """Note a writer that was shown earlier replies, and neither the question nor a passage.
@@ -576,7 +593,7 @@ class _Reading:
             if node.by_provider:
                 served_call = self._calls.paths[node][-2]
                 if served_call not in self._found_answer.chain:
-                    self._doubts.append(Doubt("further_call", node.name))
+                    self._doubts.append(_FURTHER_CALL)
 
     def _is_shown_a_passage(self, call: Node) -> bool:
         """Whether the prompt of a call holds a passage whole."""
@@ -595,10 +612,10 @@ class _Reading:
         try:
             self.contexts = tuple(contexts_in(self._turn.named["contexts"]))
         except RowError as error:  # objects without a text
-            self._doubts = [Doubt("no_contexts_named", f": {error}")]
+            self._doubts = [Doubt("by_data_flow", f"{_NONE_NAMED}: {error}")]
             return
         self.identities = (None,) * len(self.contexts)
-        self._doubts = [] if self.contexts else [Doubt("no_contexts_named")]
+        self._doubts = [] if self.contexts else [Doubt("by_data_flow", _NONE_NAMED)]
 
     def _follow_flow(self) -> None:
         """Take the documents of the framework's own flow, else the last list, as contexts."""
@@ -610,7 +627,7 @@ class _Reading:
         if documents is None:
             return
         if (documents or self._passages.by_identity) and not is_sure:
-            self._doubts.append(Doubt("by_data_flow"))
+            self._doubts.append(Doubt("by_data_flow", _LAST_LIST))
         unique = {self._passages.identity(document): document for document in documents}
         self.contexts = _contexts_of(unique.values())
         self.identities = tuple(unique)
@@ -694,7 +711,7 @@ class _Reading:
                 if seen_later.isdisjoint(left_out):
                     self.dropped_by.update(dict.fromkeys(left_out, each.call))
                 elif not shown.isdisjoint(left_out) and self.evidence_from == "prompt":
-                    self._doubts.append(Doubt("quoted"))
+                    self._doubts.append(Doubt("short_text"))
             for identity, rank in returned.items():
                 if identity in taken:
                     known_rank = None if each.call.sorts_documents else rank
@@ -818,10 +835,9 @@ class _Reading:
         if identity not in self.showings:
             return "unknown"
         _, showing = self.showings[identity]
-        codes = {doubt.code for doubt in self._doubts}
-        is_open = self._passages.may_be_shown_changed or bool(
-            codes & _LEAVES_CHAIN_OPEN
-        )
+        # other prompts than those read may show what the answer rests on
+        is_chain_open = any(doubt.code == "further_call" for doubt in self._doubts)
+        is_open = self._passages.may_be_shown_changed or is_chain_open
         return "unknown" if showing.extent == "not" and is_open else showing.extent
 
 

@@ -78,7 +78,7 @@ class Showing:
 
 
 _NOT_SHOWN = Showing("not")
-_INSIDE_ANOTHER = Showing("unknown", doubt="inside_another")
+_INSIDE_ANOTHER = Showing("unknown", doubt="in_part")
 
 
 @dataclass(eq=False)
@@ -326,8 +326,8 @@ class _Search:
         if known_place is None:
             return _NOT_SHOWN
         if list_number == 0:  # the last list holds it: perhaps it was shown
-            return Showing("unknown", text, known_place, "quoted")
-        return Showing("unknown", doubt="quoted")
+            return Showing("unknown", text, known_place, "short_text")
+        return Showing("unknown", doubt="short_text")
 
     def _without_letters(self, text: str) -> Showing:
         """Return a doubt for a text of signs alone that stands in a message."""

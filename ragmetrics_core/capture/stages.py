@@ -29,7 +29,11 @@ from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
 _NO_OVERRIDES = Overrides()
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
-    " not read as evidence: name the contexts by contexts_from"
+    " not read as evidence"
+)
+_TOOL_TEXT = (
+    "tool {} returned text without documents; if it searches, name it in context_tools=;"
+    " if no tool does, say context_tools=set()"
 )
 
 
@@ -116,10 +120,8 @@ def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:
 
 def _unread_texts(doubts: Iterable[Doubt]) -> tuple[str, ...]:
     """Return why the run may have found texts that the sample lacks."""
-    codes = ("not_recorded", "provider")
-    return tuple(
-        dict.fromkeys(doubt.sentence for doubt in doubts if doubt.code in codes)
-    )
+    sentences = [doubt.sentence for doubt in doubts if doubt.code == "not_recorded"]
+    return tuple(dict.fromkeys(sentences))
 
 
 def _intermediate(turn: Turn, found_answer: FoundAnswer) -> tuple[Context, ...]:
@@ -156,9 +158,9 @@ def _doubts(
     if tool_doubt is not None:
         yield tool_doubt
     if turn.error or not tree.is_complete:
-        yield Doubt("broken")
+        yield Doubt("no_answer", "the run failed or did not end")
     elif found_answer.text is None:
-        yield Doubt("no_answer")
+        yield Doubt("no_answer", "the run only searched, or gave none")
     is_unknown = found_evidence.contexts is None and tool_doubt is None
     has_evidence = any(
         call.items and (call.shown or call.turn == table.turn)
@@ -180,9 +182,9 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
         for words in node.evidence_not_recorded:
             yield Doubt("not_recorded", words)
         for words in node.remarks:
-            yield Doubt("provider", words)
+            yield Doubt("by_data_flow", words)
         if not all(_is_brought(text, calls) for text in node.texts_handed_in):
-            yield Doubt("provider", _HANDED_IN)
+            yield Doubt("by_data_flow", _HANDED_IN)
 
 
 def _is_brought(text: str, calls: Calls) -> bool:
@@ -223,4 +225,4 @@ def _doubt_of_tools(
         if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None
-    return Doubt("tool_text", ", ".join(names)) if names else None
+    return Doubt("undivided", _TOOL_TEXT.format(", ".join(names))) if names else None

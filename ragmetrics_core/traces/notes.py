@@ -174,5 +174,5 @@ def _what_is_missing(sample: Sample) -> tuple[str, str]:
         return "not_recorded", notes.doubts["not_recorded"]
     if sample.answer is None and sample.error is None:
         return "no_answer", _NO_ANSWER
-    code = "broken" if "broken" in notes.doubts else "no_search"
+    code = "no_answer" if "no_answer" in notes.doubts else "no_search"
     return code, notes.doubts.get(code, "")

@@ -53,7 +53,7 @@ def broken_retriever() -> Row:
         asked("retriever", "prompt"),
         [
             Expected(
-                [], None, error=True, complete=False, doubts=("broken", "no_search")
+                [], None, error=True, complete=False, doubts=("no_answer", "no_search")
             )
         ],
     )
@@ -65,7 +65,7 @@ def abandoned() -> Row:
         ("run_async_generator abandoned half-way",),
         rag(),
         asked("retriever", "prompt"),
-        [Expected(bm25(), None, complete=False, doubts=("broken", "by_data_flow"))],
+        [Expected(bm25(), None, complete=False, doubts=("no_answer", "by_data_flow"))],
         modes=("abandoned",),
     )
 

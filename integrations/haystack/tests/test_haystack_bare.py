@@ -289,7 +289,7 @@ def test_tools_that_code_runs_itself_are_told() -> None:
 
     with capture() as captured:
         answered()
-    assert doubts(only(captured.samples)) == {"tool_text"}
+    assert doubts(only(captured.samples)) == {"undivided"}
     with capture(context_tools={"tide"}) as captured:
         answered()
     sample = only(captured.samples)

@@ -74,7 +74,7 @@ def test_a_tool_that_searches_and_fetches_and_prints() -> None:
     assert [context.text for context in sample.known_contexts] == [PAGE]
     assert PAGE in found
     assert sample.capture is not None
-    assert set(sample.capture.doubts) == {"changed_by_step"}
+    assert set(sample.capture.doubts) == {"by_data_flow"}
 
 
 ASKED, SAID = "Who built it?", "A guild of masons."

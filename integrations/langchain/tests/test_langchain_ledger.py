@@ -538,7 +538,7 @@ def test_a_persons_reply_in_a_tools_place_is_no_call_and_hedges_the_sample() -> 
     (sample,) = played("a_person_replies_instead_of_a_tool")
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
-    assert "provider" in sample.capture.doubts
+    assert "by_data_flow" in sample.capture.doubts
 
 
 @pytest.mark.parametrize("name", SHAPES)

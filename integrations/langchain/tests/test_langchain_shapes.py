@@ -366,7 +366,7 @@ def web_search(query: str) -> str:
     return PARIS
 
 
-@shape(Turn(contexts=[], doubts=["tool_text"]))
+@shape(Turn(contexts=[], doubts=["undivided"]))
 def agent_text_tool() -> None:
     ask(agent([web_search]))
 
@@ -495,7 +495,7 @@ def agent_of_agents() -> None:
     ask(agent([delegate], calls("delegate", task="find the capital"), ANSWER))
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS, doubts=["quoted"]))
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS, doubts=["short_text"]))
 def agent_approved_by_a_person() -> None:
     approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
     made = agent(
@@ -713,7 +713,7 @@ def map_() -> None:
 
 @shape(
     Turn(
-        answer=None, error="the stream was abandoned before its end", doubts=["broken"]
+        answer=None, error="the stream was abandoned before its end", doubts=["no_answer"]
     )
 )
 def stream_abandoned() -> None:
@@ -757,7 +757,7 @@ def fallback_of_chain() -> None:
     )
 
 
-@shape(Turn(answer=None, error="ValueError('down')", doubts=["broken"]))
+@shape(Turn(answer=None, error="ValueError('down')", doubts=["no_answer"]))
 def fallback_of_chain_all_fail() -> None:
     broken = rag(model=Speaker(lines=ValueError("down")))
     with suppress(ValueError):
@@ -772,7 +772,7 @@ def fallback_of_chain_all_fail() -> None:
         contexts=[],
         answer=None,
         error="OSError('index is gone')",
-        doubts=["broken", "no_search"],
+        doubts=["no_answer", "no_search"],
     )
 )
 def error_in_retriever() -> None:
@@ -780,7 +780,7 @@ def error_in_retriever() -> None:
         rag(Shelf(books=OSError("index is gone"))).invoke(QUESTION)
 
 
-@shape(Turn(answer=None, error="KeyError('log')", doubts=["broken"]))
+@shape(Turn(answer=None, error="KeyError('log')", doubts=["no_answer"]))
 def error_after_answer() -> None:
     with suppress(KeyError):
         (rag() | (lambda answer: {}["log"])).invoke(QUESTION)

@@ -303,7 +303,7 @@ ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
             retrieved=(FERRY,),
             # what the postprocessor loaded is an item of a call of its own
             kinds=("retrieval", "retrieval"),
-            codes=frozenset({"changed_by_step"}),
+            codes=frozenset({"by_data_flow"}),
         ),
     ),
     "router": (routed, Expected()),

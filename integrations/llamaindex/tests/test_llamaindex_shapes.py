@@ -228,7 +228,7 @@ MODES: dict[str, dict[str, Any]] = {
         "answer": "\n---------------------\n".join(
             f"Response {n}: {ANSWER}" for n in (1, 2, 3)
         ),
-        "doubts": ("writer_guessed",),
+        "doubts": ("further_call",),
     },
     "compact_accumulate": {"answer": f"Response 1: {ANSWER}"},
 }
@@ -524,7 +524,7 @@ def router(kit: Kit, selector: Any, script: dict[str, str]) -> RouterQueryEngine
         contexts=(PARIS, WINE),
         retrieved=(PARIS, WINE),
         # each engine's answer is a word
-        doubts=("short_reply",),
+        doubts=("further_call",),
     ),
 )
 def _(kit: Kit) -> None:
@@ -565,7 +565,7 @@ class SecondTime(BaseEvaluator):
     Expected(
         contexts=(PARIS, WINE),
         retrieved=(PARIS, WINE),
-        doubts=("short_reply",),
+        doubts=("further_call",),
         hedged=("contexts",),
     ),
 )
@@ -592,7 +592,7 @@ def _(kit: Kit) -> None:
         retrieved=(PARIS,),
         answer="It is Paris. ",
         standalone="capital?",
-        doubts=("answer_guessed", "short_reply"),
+        doubts=("answer_guessed", "further_call"),
         hedged=("standalone",),
     ),
 )
@@ -933,7 +933,7 @@ def _(kit: Kit) -> None:
         answer=None,
         error="Broken: the model is down",
         complete=False,
-        doubts=("broken",),
+        doubts=("no_answer",),
     ),
 )
 def _(kit: Kit) -> None:
@@ -943,7 +943,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "the stream is broken off",
-    Expected(answer=None, complete=False, doubts=("broken",)),
+    Expected(answer=None, complete=False, doubts=("no_answer",)),
 )
 def _(kit: Kit) -> None:
     response = kit.engine(streaming=True).query(QUESTION)
@@ -956,7 +956,7 @@ def _(kit: Kit) -> None:
     Expected(
         answer=None,
         complete=False,
-        doubts=("broken", "by_data_flow"),
+        doubts=("no_answer", "by_data_flow"),
         newer=("by_data_flow",),
     ),
 )
@@ -966,7 +966,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "a task is cancelled",
-    Expected(answer=None, error="CancelledError", complete=False, doubts=("broken",)),
+    Expected(answer=None, error="CancelledError", complete=False, doubts=("no_answer",)),
 )
 def _(kit: Kit) -> None:
     async def run() -> None:
@@ -1028,7 +1028,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "the async stream is broken off",
-    Expected(answer=None, complete=False, doubts=("broken",)),
+    Expected(answer=None, complete=False, doubts=("no_answer",)),
 )
 def _(kit: Kit) -> None:
     async def run() -> None:

@@ -105,7 +105,7 @@ def history_as_pairs() -> None:
         ["plan"],
         answer=None,
         error="the stream was abandoned before its end",
-        doubts=["broken"],
+        doubts=["no_answer"],
     )
 )
 def left_while_streaming() -> None:
