@@ -282,7 +282,10 @@ def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
     cases = [
         ("not_recorded", [chain, search, {**model, "parentSpanId": "9" * 16}]),
         ("not_recorded", [chain, {**search, "droppedAttributesCount": 3}, model]),
-        ("no_answer", [{**chain, "status": broken}, search, {**model, "status": broken}]),
+        (
+            "no_answer",
+            [{**chain, "status": broken}, search, {**model, "status": broken}],
+        ),
         ("no_answer", [search]),
     ]
     for gap, spans in cases:

@@ -42,7 +42,8 @@ from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError
 
 _SHORT_REPLY = Doubt(
-    "further_call", "an earlier reply is so short that it may stand in a prompt by chance"
+    "further_call",
+    "an earlier reply is so short that it may stand in a prompt by chance",
 )
 _FURTHER_CALL = Doubt(
     "further_call",

@@ -713,7 +713,9 @@ def map_() -> None:
 
 @shape(
     Turn(
-        answer=None, error="the stream was abandoned before its end", doubts=["no_answer"]
+        answer=None,
+        error="the stream was abandoned before its end",
+        doubts=["no_answer"],
     )
 )
 def stream_abandoned() -> None:

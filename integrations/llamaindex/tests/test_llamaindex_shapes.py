@@ -966,7 +966,9 @@ def _(kit: Kit) -> None:
 
 @row(
     "a task is cancelled",
-    Expected(answer=None, error="CancelledError", complete=False, doubts=("no_answer",)),
+    Expected(
+        answer=None, error="CancelledError", complete=False, doubts=("no_answer",)
+    ),
 )
 def _(kit: Kit) -> None:
     async def run() -> None:
