@@ -557,12 +557,13 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     """Bins are closed below."""
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
     rows = [row(i, value, "q") for i, value in enumerate(scores)]
-    page_of(Report(rows, RUN), tmp_path)
+    by_model = RUN.model_copy(update={"judges": ("gpt-4o-mini",)})
+    page_of(Report(rows, by_model), tmp_path)
     browser.open(tmp_path / "report.html")
     (scored,) = browser.find("figure svg")
     assert (
         scored.get_attribute("aria-label")
-        == "Histogram of the scores of context_utilization"
+        == "Histogram and box plot of the scores of context_utilization"
     )
     titles = (
         "return [...document.querySelectorAll(arguments[0])].map(one =>"
@@ -580,6 +581,15 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
         0,
         0,
         2,
+    ]
+    (quartiles,) = browser.js(titles, "figure .quartiles title")
+    assert quartiles == "Quartiles 0.05, 0.30, 1.00"
+    (box,) = browser.find("figure .quartiles rect")
+    assert float(box.get_attribute("x")) == pytest.approx(48 + 380 * 0.05)
+    assert float(box.get_attribute("width")) == pytest.approx(380 * (0.9999 - 0.05))
+    risks = browser.find("#metrics .signs")
+    assert [one.text for one in risks] == [
+        "Signs of high risk\ncontext_utilization: mean 0.47 and median 0.30 are low."
     ]
     heights = [
         float(bar.get_attribute("height")) for bar in browser.find("figure .mass")

@@ -17,6 +17,7 @@ import ragmetrics_core
 from ragmetrics_core import (
     Context,
     ContextAdherence,
+    ContextUtilization,
     Failed,
     Limits,
     Sample,
@@ -52,6 +53,7 @@ _SHOWN = """
     ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """
 SHOWN = set(_SHOWN.split())
+_TEMPLATE = "Is the chunk useful?\n---\n{question}\n{answer}\n{chunk}"
 
 
 def models(kind: type[Frozen]) -> Iterator[type[Frozen]]:
@@ -108,10 +110,10 @@ def test_samples_reports_and_evidence_show_no_texts() -> None:
         Failed,
         Undefined,
     }
-    for thing in (sample, report, row, *(r.evidence for r in row.results.values())):
-        for shown in (repr(thing), str(thing)):
-            assert "1856" not in shown
-            assert "Nobody" not in shown
+    things = (report, row, *(result.evidence for result in row.results.values()))
+    for shown in (repr(sample), *map(repr, things), *map(str, things)):
+        assert "1856" not in shown
+        assert "Nobody" not in shown
     assert repr(row).startswith(
         "SampleResult(row 1 (s): context_utilization 1.000, context_adherence 0.9"
     )
@@ -139,3 +141,19 @@ def test_a_signature_shows_every_field() -> None:
     # Python 3.13 has a line for each parameter of a long signature
     words = help_text.replace("|", " ").split()
     assert "Limits(*, max_calls" in " ".join(words).replace("( ", "(")
+
+
+def test_settings_are_shown_and_prompts_are_not() -> None:
+    shown = repr(
+        ContextUtilization(model="gpt-4o-mini", language="German", template=_TEMPLATE)
+    )
+    assert "relevance='binary'" in shown
+    assert "against='answer'" in shown
+    assert "model='gpt-4o-mini', threshold=None, language='German'" in shown
+    assert f"template=<{len(_TEMPLATE)} characters>" in shown
+
+
+def test_a_sample_is_printed_as_its_question_and_its_answer() -> None:
+    sample = Sample(question="Who lit\nthe lamp?", answer="Anna.", contexts=["Peter."])
+    assert str(sample) == "Who lit the lamp?\nAnna."
+    assert str(Sample(contexts=["Peter."])) == "-\n-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -480,3 +481,52 @@ def test_what_capturing_was_not_sure_of_is_counted_by_code(tmp_path: Path) -> No
     assert line in " ".join(Report(captured).table().split())
     Report(captured).to_html(tmp_path / "page.html")
     assert "2 of 3 shown in part" in (tmp_path / "page.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("scores", [[0.4], [0.2, 0.9], [0.1, 0.2, 0.6, 1.0, 1.0]])
+def test_quartiles_are_those_of_the_standard_library(scores: list[float]) -> None:
+    numbers = summarise(rows(*map(scored, scores)), ["m"])["m"]
+    twice = scores * 2 if len(scores) == 1 else scores  # the library asks for two
+    assert numbers.quartiles == pytest.approx(
+        tuple(statistics.quantiles(twice, method="inclusive"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "risk"),
+    [
+        ([0.9, 1.0, 0.8, 1.0], ""),
+        # one row in two is low, and the mean is not
+        ([0.2, 0.3, 1.0, 1.0], ""),
+        ([0.1, 0.3, 0.2, 1.0], "mean 0.40 and median 0.25 are low"),
+        # a half is no yes
+        ([0.5, 0.5], "mean 0.50 and median 0.50 are low"),
+        # the fence is 0.9 - 1.5 * 0.1
+        (
+            [0.1, *[0.9] * 5, *[1.0] * 4],
+            "a long lower tail: 1 of 10 rows, down to 0.10",
+        ),
+        # below the fence, and still good
+        ([0.6, *[1.0] * 9], ""),
+    ],
+)
+def test_signs_of_high_risk(scores: list[float], risk: str) -> None:
+    results = rows(*map(scored, scores))
+    summary = summarise(results, ["m"])
+    assert summary["m"].risk == risk
+    assert summary.risks == ((f"m: {risk}.",) if risk else ())
+    table = " ".join(Report(results, RunFacts(metrics={"m": ""})).table().split())
+    assert (f"High risk: m: {risk}." in table) is bool(risk)
+
+
+def test_words_show_no_risk() -> None:
+    """The scores of the embedded judge compare with each other, not with one half."""
+    results = rows(scored(0.1), scored(0.2))
+    facts = RunFacts(metrics={"m": ""}, judges=("lexical",))
+    assert Report(results, facts).summary().risks == ()
+
+
+def test_the_share_of_low_rows() -> None:
+    assert summarise(rows(scored(0.5), scored(0.6)), ["m"])["m"].share_low == 0.5
+    nothing = summarise(rows(failed()), ["m"])["m"]
+    assert (nothing.share_low, nothing.quartiles, nothing.risk) == (None, None, "")

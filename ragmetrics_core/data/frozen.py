@@ -6,28 +6,17 @@ Its models are immutable, strict about unknown fields, and silent about texts.
 from dataclasses import fields
 from difflib import get_close_matches
 from math import isfinite
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
 
-# Fields of evidence, questions and metrics that hold symbols of ours; their other texts
-# are shown by their size.
+# Texts that are symbols of ours, or names that people give; other texts are shown by
+# their size.
 _SYMBOLS = frozenset(
-    {
-        "band",
-        "cause",
-        "formula",
-        "id",
-        "kind",
-        "mode",
-        "name",
-        "scale",
-        "status",
-        "verdict",
-    }
+    {"band", "formula", "id", "kind", "language", "mode", "model", "name"}
 )
 
 
@@ -159,13 +148,27 @@ def check_number(
 class SilentData(Frozen):
     """Immutable data whose repr shows no texts.
 
-    Of texts and collections the repr shows the size. So no field needs a mark of its
-    own.
+    Of texts and collections the repr shows the size, unless the field allows only words
+    of ours. So no field needs a mark of its own.
     """
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Show sizes of texts and collections, not what they say."""
-        return [(name, redact(name, value)) for name, value in super().__repr_args__()]
+        fields = type(self).model_fields
+        return [
+            (name, value)
+            if name in fields and _is_closed(fields[name].annotation)
+            else (name, redact(name, value))
+            for name, value in super().__repr_args__()
+        ]
+
+
+def _is_closed(annotation: object) -> bool:
+    """Whether a field can hold only a few words of ours, such as "binary", or None."""
+    kinds = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return True
+    return bool(kinds) and all(kind is type(None) or _is_closed(kind) for kind in kinds)
 
 
 class PrivateRepr:

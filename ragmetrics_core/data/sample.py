@@ -18,7 +18,7 @@ from pydantic import (
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.citations import Citation, why_unknown
 from ragmetrics_core.data.column_arguments import Fields
-from ragmetrics_core.data.display import table
+from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.earlier_turns import before_this_turn
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text, none_if_blank
@@ -485,6 +485,10 @@ class Sample(Frozen):
                     value += call.items
             return all(item.blank for item in value)
         return not value
+
+    def __str__(self) -> str:
+        """The question and the answer, a line each; ``repr``, as in logs, shows no text."""
+        return f"{one_line(self.question or '-')}\n{one_line(self.answer or '-')}"
 
     def _repr_html_(self) -> str:
         """Return what metrics read as HTML, for a notebook; ``repr`` shows no texts.

@@ -37,13 +37,18 @@ function scoresFigure(name) {
     const range = Number(ends[0]) + "~" + Number(ends[1]);
     return drawn("g", { role: "button", tabindex: "0", "aria-label": "Filter by " + name + " " + words, "data-key": "score." + name, "data-value": range }, whole, bar);
   });
+  const [lowest, lower, median, upper, highest] = columns.boxes[name];
+  const quartiles = [lower, median, upper].map((score) => score.toFixed(2)).join(", ");
+  const box = drawn("g", { class: "quartiles" },
+    titled("Quartiles " + quartiles), line("axis", x(lowest), 206, x(highest), 206),
+    drawn("rect", { x: x(lower), width: x(upper) - x(lower), y: 200, height: 12 }), line("median", x(median), 198, x(median), 214));
   return canvas(
-    "group", "Histogram of the scores of " + name, 440, 200,
+    "group", "Histogram and box plot of the scores of " + name, 440, 218,
     ...steps(most).flatMap((count) => [line("axis", 43, y(count), 48, y(count)), label(40, y(count) + 4, count, "end")]),
     line("axis", 48, 8, 48, 160), line("axis", 43, 160, 433, 160),
     ...bars, line("mean", x(mean), 8, x(mean), 160),
     ...[0, 0.2, 0.4, 0.6, 0.8, 1].flatMap((score) => [line("axis", x(score), 160, x(score), 164), label(x(score), 177, score)]),
-    label(x(0.5), 193, "score"),
+    label(x(0.5), 193, "score"), box,
   );
 }
 

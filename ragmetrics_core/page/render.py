@@ -155,6 +155,10 @@ def page_data(
         },
         "histograms": {one.metric: one.histogram for one in summary.metrics},
         "means": {one.metric: one.mean for one in summary.metrics},
+        "boxes": {
+            one.metric: (one.min, *(one.quartiles or ()), one.max)
+            for one in summary.metrics
+        },
     }
     return {
         "glance": glance,

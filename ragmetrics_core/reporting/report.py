@@ -164,7 +164,7 @@ class Report:
         cluster: GroupBy = "auto",
         slices: Iterable[str] = (),
     ) -> Summary:
-        """The run in numbers, with the signs of high risk.
+        """The run in numbers, with the signs of high risk: ``print(*summary.risks)``.
 
         Args:
             cluster: Which samples belong together: a name or dotted path in a sample's

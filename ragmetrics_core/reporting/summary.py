@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import Field
 
 from ragmetrics_core.data import (
+    EMBEDDED,
     Frozen,
     Grade,
     Sample,
@@ -39,11 +40,14 @@ from ragmetrics_core.statistics.means import (
     mean,
     mean_interval,
     median,
+    quartiles,
     sd,
 )
 
 Name = TypeVar("Name", bound=str)
 _BINS = 10
+# Rows so many times the width of the middle half below it are its long tail (Tukey 1977).
+_FENCE = 1.5
 
 CAPTION = (
     "mean score of this judge on rows like these; poll noise included, judge bias not"
@@ -163,6 +167,38 @@ class MetricSummary(Frozen):
         return sum(map(is_yes, self.scores))
 
     @property
+    def share_low(self) -> float | None:
+        """Share of the scored rows at one half or below; None without a scored row."""
+        return 1 - self.n_yes / self.count if self.count else None
+
+    @property
+    def quartiles(self) -> tuple[float, float, float] | None:
+        """The ends of the middle half of the scores, with the median between them."""
+        return quartiles(self.scores)
+
+    @property
+    def risk(self) -> str:
+        """The signs of high risk, in words; "" for none.
+
+        There are two: mean and median are low, and a long lower tail, that is rows with
+        a low score far below the middle half. Example: "mean 0.31 and median 0.25 are
+        low" or "a long lower tail: 2 of 20 rows, down to 0.00".
+        """
+        box = self.quartiles
+        if self.mean is None or box is None:
+            return ""
+        lower, middle, upper = box
+        signs = []
+        if not is_yes(self.mean) and not is_yes(middle):
+            signs.append(f"mean {self.mean:.2f} and median {middle:.2f} are low")
+        fence = lower - _FENCE * (upper - lower)
+        tail = [score for score in self.scores if score < fence and not is_yes(score)]
+        if tail:
+            rows = f"{len(tail):,} of {self.count:,} rows, down to {tail[0]:.2f}"
+            signs.append(f"a long lower tail: {rows}")
+        return "; ".join(signs)
+
+    @property
     def histogram(self) -> tuple[int, ...]:
         """How many scores lie in each tenth of [0, 1]; 1 lies in the last."""
         counts = [0] * _BINS
@@ -280,6 +316,20 @@ class Summary(Frozen):
         An answer for which it is known that nothing was found is none.
         """
         return self.asked - self.declined - self.without_answer
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """The signs of high risk of each metric that has any, a sentence each.
+
+        None of a judge of words: its scores compare with each other, not with one half.
+        """
+        if EMBEDDED in self.judges:
+            return ()
+        return tuple(
+            f"{numbers.metric}: {numbers.risk}."
+            for numbers in self.metrics
+            if numbers.risk
+        )
 
     @property
     def signs(self) -> tuple[str, ...]:

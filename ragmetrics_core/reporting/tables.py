@@ -81,9 +81,10 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
 def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     """Return what must stand under a table of these numbers.
 
-    That is what the intervals mean, rows that were not evaluated, and an early end.
+    That is signs of high risk, what the intervals mean, rows that were not evaluated, and an early end.
     """
     return (
+        *(f"High risk: {sentence}" for sentence in summary.risks),
         *_notes_on_intervals(summary),
         *_notes_on_reasons(summary),
         *_notes_on_failures(summary),

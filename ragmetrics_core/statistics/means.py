@@ -74,6 +74,32 @@ def median(values: Sequence[float]) -> float | None:
     return (middle[0] + middle[-1]) / 2
 
 
+def quartiles(ordered_values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return the values below which a quarter, half and three quarters lie.
+
+    Between two values they are interpolated: 1.75, 2.5 and 3.25 of [1, 2, 3, 4].
+
+    Args:
+        ordered_values: The values, the lowest first.
+
+    Returns:
+        The three values; None without values.
+
+    Source:
+        Hyndman & Fan 1996, definition 7.
+    """
+    if not ordered_values:
+        return None
+
+    def value_at(share: float) -> float:
+        place = share * (len(ordered_values) - 1)
+        below = ordered_values[int(place)]
+        above = ordered_values[min(int(place) + 1, len(ordered_values) - 1)]
+        return below + (above - below) * (place - int(place))
+
+    return value_at(0.25), value_at(0.5), value_at(0.75)
+
+
 def sd(values: Sequence[float]) -> float | None:
     """Standard deviation of the sample (divisor n − 1).
 
