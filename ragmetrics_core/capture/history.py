@@ -14,13 +14,17 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import ASSISTANTS, USERS, conversation
+from ragmetrics_core.capture.plain_values import (
+    ASSISTANTS,
+    USERS,
+    conversation,
+    names_a_history,
+)
 from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Turn
 
-HISTORY_KEYS = ("chat_history", "history", "conversation_history")
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_CHARACTERS_AROUND = 24
@@ -29,6 +33,7 @@ _ROLE_OF_LINE = re.compile(r"^(user|assistant): ", re.MULTILINE)
 # fields of what was said; the prompts of many steps hold them as well
 _QUESTIONS = USERS | {"input", "query", "question"}
 _REPLIES = ASSISTANTS | {"answer", "reply", "response"}
+_ROLES = USERS | ASSISTANTS | {"system", "tool"}
 
 
 def _turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
@@ -113,10 +118,11 @@ def history_in(
         return spoken(messages[:n_earlier])
     if depth == 0 or not isinstance(value, Mapping):
         return ()
-    for key in HISTORY_KEYS:
-        turns = _history_before_question(value.get(key), question)
-        if turns:
-            return turns
+    for name, part in value.items():
+        if names_a_history(name) and not name.endswith("messages"):
+            turns = _history_before_question(part, question)
+            if turns:
+                return turns
     for part in _parts_that_may_hold_messages(value):
         turns = history_in(
             part,
@@ -142,14 +148,14 @@ def _history_before_question(value: object, question: str | None) -> tuple[Turn,
 
     If its last turn is the current question, that turn is dropped.
     """
-    turns = _read_history(value)
+    turns = read_history(value)
     if not turns:
         return ()
     is_question = as_one_line(turns[-1].content) == as_one_line(question)
     return turns[:-1] if turns[-1].role == "user" and is_question else turns
 
 
-def _read_history(value: object) -> tuple[Turn, ...]:
+def read_history(value: object) -> tuple[Turn, ...]:
     """Read a chat history in any of its usual forms; no turns for another value.
 
     Other texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
@@ -215,20 +221,25 @@ def _messages_before_question(
 
 
 def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
-    """Read a chat history of pairs, such as ``[("Open?", "Yes.")]``, as turns.
+    """Read a chat history of pairs of texts as turns; empty for any other value.
 
-    Each pair gives two turns: the user's "Open?" and the assistant's "Yes.". Empty if
-    the value is no list, or if an element is no pair of texts.
+    Each pair is a question and its answer, ``("Open?", "Yes.")``, or a role and what it
+    said, ``("human", "Open?")``.
     """
     if not isinstance(value, (list, tuple)):
         return ()
-    turns = []
+    turns: list[Turn] = []
     for pair in value:
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)
         if not is_pair or not all(type(text) is str for text in pair):
             return ()  # another structure, such as a list of messages
-        for role, text in zip(_SPEAKERS, pair, strict=True):
-            turns.append(Turn(role=role, content=text))
+        first, second = pair
+        role = first.lower()
+        if role in _ROLES:
+            turns += _turns_of_role(role, second)
+        else:
+            turns.append(Turn(role="user", content=first))
+            turns.append(Turn(role="assistant", content=second))
     return tuple(turns)
 
 

@@ -7,11 +7,12 @@ the ferry run?". The first text is the question, the second the standalone quest
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn, end_of
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn
 from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.history import read_history, turns_before_question
 from ragmetrics_core.capture.plain_values import (
     ASSISTANTS,
     USERS,
@@ -22,7 +23,8 @@ from ragmetrics_core.capture.plain_values import (
 )
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import as_one_line, parse_json
-from ragmetrics_core.capture.tree import FLOW, Message, Node, Tree
+from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.data import Turn as Said
 
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
@@ -255,44 +257,53 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)
         return _UNREAD if are_prompts else ()
+    own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for inputs in tree.lookup_inputs:
-        if _has_unread_history(tree.to_plain_value(inputs), question):
+        if _has_unread_history(tree.to_plain_value(inputs), question, own_replies):
             return _UNREAD
-    for call in calls.likely_answers[-1:]:
-        own_replies = {
-            as_one_line(reply.text)
-            for earlier_call, reply in calls.replies.items()
-            if end_of(earlier_call) <= call.began
-        }
-        if _shows_earlier_turns(call, question, own_replies):
-            return _UNREAD
-    # also to the model that rewrites the question
     documents = [each.text for found in calls.lists for each in found.documents]
-    prompts = (message.text for call in calls.prompted for message in call.prompt)
-    if any(_tells_earlier_turns(prompt, documents) for prompt in prompts):
-        return _UNREAD
+    # also to the model that rewrites the question
+    for call in calls.prompted:
+        turns = turns_before_question(call.prompt, question, documents=())
+        if _has_earlier_reply(turns, own_replies):
+            return _UNREAD
+        if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
+            return _UNREAD
     return ()
 
 
-def _has_unread_history(inputs: object, question: str | None) -> bool:
-    """Whether a field of some inputs is named like a history and holds earlier words."""
+def _has_unread_history(
+    inputs: object, question: str | None, own_replies: Collection[str]
+) -> bool:
+    """Whether some inputs hold turns, or earlier words in a field named like a history.
+
+    Args:
+        inputs: What was given.
+        question: What is asked now.
+        own_replies: What models of this run replied, each in one line.
+    """
     if not isinstance(inputs, Mapping):
         return False
     for name, value in inputs.items():
         if names_a_history(name) and _holds_earlier_words(value, question):
             return True
-        if _has_unread_history(value, question):
+        if _has_earlier_reply(read_history(value), own_replies):
+            return True
+        if _has_unread_history(value, question, own_replies):
             return True
     return False
 
 
-def _holds_earlier_words(value: object, question: str | None) -> bool:
-    """Whether a value holds a reply, or words that are not the question.
+def _has_earlier_reply(turns: Iterable[Said], own_replies: Collection[str]) -> bool:
+    """Whether an assistant spoke that is no model of this run."""
+    return any(
+        turn.role == "assistant" and as_one_line(turn.content) not in own_replies
+        for turn in turns
+    )
 
-    One word, such as an id, says nothing.
-    """
-    if isinstance(value, Message):
-        return value.role == "assistant" and bool(value.text.strip())
+
+def _holds_earlier_words(value: object, question: str | None) -> bool:
+    """Whether a value holds words that are not the question; one word, such as an id, says nothing."""
     if isinstance(value, str):
         line = as_one_line(value)
         return " " in line and line != as_one_line(question)
@@ -300,22 +311,6 @@ def _holds_earlier_words(value: object, question: str | None) -> bool:
         return any(_holds_earlier_words(each, question) for each in value.values())
     if isinstance(value, (list, tuple)):
         return any(_holds_earlier_words(each, question) for each in value)
-    return False
-
-
-def _shows_earlier_turns(
-    call: Node, question: str | None, own_replies: set[str]
-) -> bool:
-    """Whether a prompt has a user's and an assistant's messages before the last one."""
-    has_user_spoken = False
-    for message in call.prompt:
-        text = message.text
-        if message.role == "user" and text.strip():
-            is_question = as_one_line(text) == as_one_line(question)
-            has_user_spoken = has_user_spoken or not is_question
-        is_reply = message.role == "assistant" and bool(text.strip())
-        if is_reply and has_user_spoken and as_one_line(text) not in own_replies:
-            return True
     return False
 
 

@@ -90,7 +90,7 @@ def history_handed_in(run: Run, question: str | None) -> tuple[Turn, ...]:
     """The earlier turns of the conversation among the user's inputs; () without any."""
     for inputs in _groups_of_inputs(run):
         turns = history_in(inputs, question, depth=1)
-        if any(turn.role == "user" for turn in turns):
+        if turns:
             return turns
     return ()
 
@@ -98,10 +98,11 @@ def history_handed_in(run: Run, question: str | None) -> tuple[Turn, ...]:
 def history_remembered(calls: Calls, question: str | None) -> tuple[Turn, ...]:
     """The earlier turns that a component such as a memory gave before the last model was called.
 
-    A model and an agent write messages of their own. Those of a prompt builder, or of a
-    component that was given documents, may be examples.
+    A model and an agent write messages of their own, which other components hand on.
+    Those of a prompt builder, or of a component that was given documents, may be examples.
     """
     ends_before = calls.models[-1].began if calls.models else math.inf
+    own_replies = {call.reply.text for call in calls.models if call.reply is not None}
     for node in reversed(list(calls.run.components())):
         call = calls.call_by_span[node]
         is_writer = call.kind in ("model", "agent") or any(documents_in(node.input))
@@ -109,6 +110,6 @@ def history_remembered(calls: Calls, question: str | None) -> tuple[Turn, ...]:
             continue
         messages = list(find_instances(node.output, Message))
         turns = turns_before_question(messages, question, documents=())
-        if any(turn.role == "user" for turn in turns):
+        if turns and own_replies.isdisjoint(turn.content for turn in turns):
             return turns
     return ()

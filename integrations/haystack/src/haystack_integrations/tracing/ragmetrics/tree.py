@@ -22,7 +22,11 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 )
 
 from ragmetrics_core.capture import Answer, Document, Tree
-from ragmetrics_core.capture.plain_values import Overrides, documents_in
+from ragmetrics_core.capture.plain_values import (
+    Overrides,
+    documents_in,
+    names_a_history,
+)
 from ragmetrics_core.data.errors import SettingError
 
 
@@ -113,7 +117,7 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         native_run=run,
         lookup_outputs=(*_values_by_place(run), run.output),
         # what a model is given is its prompt
-        lookup_inputs=() if calls.root.kind == "model" else (run.input,),
+        lookup_inputs=() if calls.root.kind == "model" else (run.input, _talk(calls)),
         to_plain_value=copied,
     )
 
@@ -151,6 +155,19 @@ def _is_resumed(run: Run) -> bool:
                 return True
         have_run.add(node.name)
     return False
+
+
+def _talk(calls: Calls) -> Mapping[str, Any]:
+    """What components other than models were given in inputs named like a history, by the name.
+
+    Example: a memory sent "They spoke of ferries." to the input "memories" of a prompt
+    builder.
+    """
+    talk: dict[str, Any] = {}
+    for node in calls.run.components():
+        if calls.call_by_span[node].kind == "step":
+            talk.update((k, v) for k, v in node.input.items() if names_a_history(k))
+    return talk
 
 
 def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
