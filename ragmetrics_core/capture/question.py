@@ -7,10 +7,11 @@ the ferry run?". The first text is the question, the second the standalone quest
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.history import read_history, turns_before_question
 from ragmetrics_core.capture.plain_values import (
@@ -257,49 +258,38 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)
         return _UNREAD if are_prompts else ()
-    own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for inputs in tree.lookup_inputs:
-        if _has_unread_history(tree.to_plain_value(inputs), question, own_replies):
+        if _has_unread_history(tree.to_plain_value(inputs), question):
             return _UNREAD
     documents = [each.text for found in calls.lists for each in found.documents]
+    end_of_own_reply: dict[str, float] = {}
+    for call, reply in calls.replies.items():
+        end_of_own_reply.setdefault(as_one_line(reply.text), end_of(call))
     # also to the model that rewrites the question
     for call in calls.prompted:
-        turns = turns_before_question(call.prompt, question, documents=())
-        if _has_earlier_reply(turns, own_replies):
-            return _UNREAD
+        for text in _replies_in(turns_before_question(call.prompt, question, ())):
+            if call.began < end_of_own_reply.get(text, inf):
+                return _UNREAD
         if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
             return _UNREAD
     return ()
 
 
-def _has_unread_history(
-    inputs: object, question: str | None, own_replies: Collection[str]
-) -> bool:
-    """Whether some inputs hold turns, or earlier words in a field named like a history.
-
-    Args:
-        inputs: What was given.
-        question: What is asked now.
-        own_replies: What models of this run replied, each in one line.
-    """
+def _has_unread_history(inputs: object, question: str | None) -> bool:
+    """Whether some inputs hold turns, or earlier words in a field named like a history."""
     if not isinstance(inputs, Mapping):
         return False
     for name, value in inputs.items():
         if names_a_history(name) and _holds_earlier_words(value, question):
             return True
-        if _has_earlier_reply(read_history(value), own_replies):
-            return True
-        if _has_unread_history(value, question, own_replies):
+        if _replies_in(read_history(value)) or _has_unread_history(value, question):
             return True
     return False
 
 
-def _has_earlier_reply(turns: Iterable[Said], own_replies: Collection[str]) -> bool:
-    """Whether an assistant spoke that is no model of this run."""
-    return any(
-        turn.role == "assistant" and as_one_line(turn.content) not in own_replies
-        for turn in turns
-    )
+def _replies_in(turns: Iterable[Said]) -> set[str]:
+    """What the assistant said, each message in one line."""
+    return {as_one_line(turn.content) for turn in turns if turn.role == "assistant"}
 
 
 def _holds_earlier_words(value: object, question: str | None) -> bool:
