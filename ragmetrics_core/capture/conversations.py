@@ -83,8 +83,8 @@ class Conversations:
         n_questions = sum(message.role == "user" for message in history)
         n_captured = sum(message.role == "user" for message in last_turn.history)
         goes_on = _last_lines(history) == _last_lines(last_turn.history)
-        if n_captured > n_questions and (history or _shows_summary(tree)):
-            # a memory has cut or summed up its messages
+        if n_captured > n_questions:
+            # the application has cut, deleted or summed up its messages, or keeps none
             history = last_turn.history
         return replace(
             tree,
@@ -162,11 +162,3 @@ def conversations_named(redact: object = None) -> Conversations:
 def _last_lines(history: Sequence[Turn]) -> tuple[str, ...]:
     """Return the last two messages of a history, each in one line."""
     return tuple(as_one_line(message.content) for message in history[-2:])
-
-
-def _shows_summary(tree: Tree) -> bool:
-    """Return whether a prompt of a run holds a summary of earlier messages."""
-    roles: set[str] = set()
-    for node in tree.root.walk():
-        roles.update(message.role for message in node.prompt)
-    return "summary" in roles

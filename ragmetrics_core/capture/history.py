@@ -244,20 +244,29 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
 
 
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
-    """Return the messages of user and assistant as turns, without blank messages.
+    """Return what user and assistant said to each other, without blank messages.
+
+    Of the assistant's messages in a row only the last one is its reply: before it stand
+    calls of tools with the model's thoughts, notes of a framework, and reports of agents
+    to each other.
 
     Of the user's "Open?" and, right after it, the user's "Answer from these documents:
     … Question: Open?" only the first is a turn: the other is the prompt made of it.
     """
     turns: list[Turn] = []
     for message in messages:
-        if message.role not in _SPEAKERS or not message.text.strip():
+        is_spoken = message.role in _SPEAKERS and bool(message.text.strip())
+        if not is_spoken or message.tool_calls:
             continue
-        words_of_user_just_before = ""  # "" if the last turn is not the user's
-        if turns and turns[-1].role == message.role == "user":
-            words_of_user_just_before = turns[-1].content
-        if not _is_prompt_around(words_of_user_just_before, message.text):
-            turns.append(Turn(role=message.role, content=message.text))
+        turn = Turn(role=message.role, content=message.text)
+        last_turn = turns[-1] if turns else None
+        is_next_in_row = last_turn is not None and last_turn.role == turn.role
+        if last_turn is None or not is_next_in_row:
+            turns.append(turn)
+        elif turn.role == "assistant":
+            turns[-1] = turn
+        elif not _is_prompt_around(last_turn.content, turn.content):
+            turns.append(turn)
     return tuple(turns)
 
 

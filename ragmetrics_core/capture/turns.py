@@ -29,6 +29,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import shows_some
 from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
+from ragmetrics_core.data.earlier_turns import before_this_turn
 
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
@@ -641,7 +642,10 @@ class Turns(Generic[Run]):
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
-        placed_tree = self.conversations.place_turn(tree)
+        # a memory that was read after the run holds this turn as well
+        answer = tree.answers[-1].text if tree.answers else None
+        history = before_this_turn(tree.history, [tree.question or ""], answer or "")
+        placed_tree = self.conversations.place_turn(replace(tree, history=history))
         # an answer may rest on what an earlier turn of its conversation found
         is_of_application = tree.root.kind != "model" and bool(_model_calls(tree))
         if is_of_application and placed_tree.earlier_calls:

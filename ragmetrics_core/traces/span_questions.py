@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.history import history_in, turns_before_question
@@ -17,10 +16,6 @@ from ragmetrics_core.traces.dialects import Reading
 ASKED_IN_PROMPT = (
     "the run's span records no question; the user's last message in the first prompt"
     " stands for it"
-)
-_STEPS_BEFORE_QUESTION = (
-    "several messages of the assistant stand before the question in the first prompt:"
-    " they may be earlier turns, which are not read"
 )
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
@@ -119,21 +114,14 @@ def only_message(value: Any, *, role: str) -> str | None:
 def _add_history_of_first_prompt(tree: Tree) -> None:
     """Write into a tree the turns that stand before the question in its first prompt.
 
-    They may be examples that a template holds, which is noted. Nothing is written in
-    two cases. Where the user said nothing there, the assistant's words may be a
-    greeting, or belong to the template. Where the assistant speaks twice in a row, its
-    words may be steps of an agent: that leaves a doubt.
+    They may be examples that a template holds, which is noted. Nothing is written where
+    the user said nothing there: the assistant's words may be a greeting, or belong to
+    the template.
     """
     turns = _history_of_first_prompt(tree.root, tree.question)
-    roles = [turn.role for turn in turns]
-    has_steps = ("assistant", "assistant") in pairwise(roles)
-    if "user" not in roles:
-        return
-    if has_steps and tree.conversation_id is None:
-        tree.doubts += (_STEPS_BEFORE_QUESTION,)
-        return
-    tree.history = turns
-    tree.is_history_of_prompt = True
+    if any(turn.role == "user" for turn in turns):
+        tree.history = turns
+        tree.is_history_of_prompt = True
 
 
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:

@@ -56,8 +56,7 @@ class Run:
         root: Its call, with the calls inside it.
         metadata: The metadata of its call.
         task_or_thread: Where it ran.
-        talk: The texts named like a talk with which prompts were filled, in this run or
-            in one beside it of the same list.
+        talk: What its steps were handed under names of a talk, the first of each name.
         inputs: What it was given, under names. Messages and documents are the core's.
         outputs: What it returned, in the same way.
         items: The runs of its items, if it runs a chain for each item of a list.
@@ -67,7 +66,7 @@ class Run:
     root: "Call"
     metadata: Mapping[str, Any]
     task_or_thread: str
-    talk: Mapping[str, str]
+    talk: Mapping[str, Any]
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
     items: "list[Run]" = field(default_factory=list)
@@ -85,6 +84,7 @@ class Call:
         began: When it began.
         tag: The tag that tells a step of a sequence, or a search of a store.
         agent: The name of the agent that it belongs to.
+        talk: What the steps of its run were handed under names of a talk.
         run: The run that it is the root of, until it ends; None for any other call.
         inside: The calls directly inside it, in the order in which they began.
         given: Of a step the documents that it was given, of a retriever the query, of a
@@ -101,6 +101,7 @@ class Call:
     began: float
     tag: str
     agent: str | None
+    talk: dict[str, Any]
     run: Run | None = None
     inside: "list[Call]" = field(default_factory=list)
     given: Any = None
@@ -131,7 +132,7 @@ class Recording:
         self.ids: list[UUID] = []
         self.receivers = receivers
         self._task_or_thread = task_or_thread
-        self._talk: dict[str, str] = {}
+        self._has_model_begun = False
         self._snapshots = Snapshots()
 
     def begin(
@@ -163,16 +164,24 @@ class Recording:
         for tag in tags:
             if tag.startswith((STEP, STORE_SEARCH)):
                 telling_tag = sys.intern(tag)  # runs repeat their few tags
-        call = Call(run_type, name, began, telling_tag, metadata.get("lc_agent_name"))
+        is_item = (
+            around is not None
+            and around.run is not None
+            and around.name.startswith(EACH)
+        )
+        talk = {} if around is None or is_item else around.talk
+        agent = metadata.get("lc_agent_name")
+        call = Call(run_type, name, began, telling_tag, agent, talk)
         if run_type in MODELS:
             model = metadata.get("ls_model_name")
             call.fields = {"model": model if isinstance(model, str) else None}
+        if around is None or is_item:
+            call.run = Run(call, metadata, self._task_or_thread, talk)
         if around is None:
-            call.run = self.run = Run(call, metadata, self._task_or_thread, self._talk)
+            self.run = call.run
         else:
             around.inside.append(call)
-            if around.run is not None and around.name.startswith(EACH):
-                call.run = Run(call, metadata, self._task_or_thread, self._talk)
+            if is_item:
                 around.run.items.append(call.run)
         self.ids.append(key)
         return call
@@ -205,10 +214,20 @@ class Recording:
             self._give_model(call, inputs, parameters)
         elif run_type not in _UNREAD:
             call.given = self._snapshots.documents(inputs)
-            if run_type == "prompt" and isinstance(inputs, dict):
-                for name, text in inputs.items():
-                    if isinstance(text, str) and names_a_history(name):
-                        self._talk[name] = text
+            # what a step is handed after a model spoke may be this run's own talk
+            is_earlier = run_type == "prompt" or not self._has_model_begun
+            if is_earlier and call.run is None:
+                self._note_talk(call, inputs)
+
+    def _note_talk(self, call: Call, inputs: Any) -> None:
+        """Note what a step is handed under names of a talk, such as a thread's messages.
+
+        Later steps may be handed less of it.
+        """
+        if isinstance(inputs, dict):
+            for name, value in inputs.items():
+                if value and name not in call.talk and names_a_history(name):
+                    call.talk[name] = self._snapshots.copied(value)
 
     def _give_model(
         self,
@@ -220,6 +239,7 @@ class Recording:
 
         Example: ``ChatOpenAI`` was shown "Who?": this is the node's prompt.
         """
+        self._has_model_begun = True
         messages: list[object] = []
         for batch in inputs.get("messages") or ():
             messages += batch if isinstance(batch, list) else [batch]

@@ -87,7 +87,8 @@ def _tree(run: Run) -> Tree:
     if run.root.run_type == "chain":
         # what a person let a graph go on with is no question
         tree.question = None if tree.continues else question_in(inputs)
-        tree.history = _history(inputs, output, given.get("question") or tree.question)
+        question = given.get("question") or tree.question
+        tree.history = _history(inputs, plain(run.talk), output, question)
     if given.get("question") is not None:
         tree.question = str(given["question"])
     # A run that only called models is no sample, since it retrieved nothing; it is one
@@ -165,15 +166,18 @@ def _nodes_inside(call: Call, began: float) -> list[Node]:
     return counted
 
 
-def _history(inputs: Any, output: Any, question: str | None) -> tuple[Turn, ...]:
-    """The earlier turns in what a run was given, else those in a graph's state.
+def _history(
+    inputs: Any, talk: Any, output: Any, question: str | None
+) -> tuple[Turn, ...]:
+    """The earlier turns in what a run was given, else its first step, else in its output.
 
-    Of the state's messages only those before a known question count.
+    Of messages that the caller did not hand in, only those before a known question count.
     """
     is_known = question is not None
-    return history_in(inputs, question) or history_in(
-        output, question, only_before_question=is_known
-    )
+    turns = history_in(inputs, question)
+    for state in (talk, output):
+        turns = turns or history_in(state, question, only_before_question=is_known)
+    return turns
 
 
 def _add_error(tree: Tree, run: Run, *, calls_models: bool) -> None:
