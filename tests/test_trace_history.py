@@ -58,13 +58,14 @@ def test_turns_of_the_first_prompt_are_history_in_doubt() -> None:
     assert "may be examples" in str(sample.capture)
 
 
-def test_steps_of_an_agent_are_no_turns() -> None:
+def test_steps_of_an_agent_are_no_turns_and_leave_a_doubt() -> None:
     spans = openinference()
     step = ("assistant", "Calling tools: search(gate)")
     prompt_of(spans, EARLIER[0], step, EARLIER[1])
     (sample,) = samples_from_spans([otlp(*spans)])
-    assert said(sample) == EARLIER
+    assert said(sample) == []
     assert grade(sample) == "inferred"
+    assert "may be earlier turns" in str(sample.capture)
 
 
 def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt() -> None:

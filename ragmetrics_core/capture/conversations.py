@@ -19,6 +19,10 @@ from ragmetrics_core.data import Ledger, Sample, Turn
 _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
+_NOT_CAPTURED = (
+    "the conversation holds words of the user that no captured run was asked: they are"
+    " taken for earlier turns, and may be an agent's notes to itself"
+)
 
 
 @dataclass(frozen=True)
@@ -86,12 +90,16 @@ class Conversations:
         if n_captured > n_questions:
             # the application has cut, deleted or summed up its messages, or keeps none
             history = last_turn.history
+        doubts = tree.doubts
+        if n_captured < n_questions:
+            doubts += (_NOT_CAPTURED,)
         return replace(
             tree,
             conversation_id=name,
             turn_number=max(last_turn.ledger.turn, n_questions) + 1,
             earlier_calls=last_turn.ledger.calls[-_MOST_CALLS:],
             history=history,
+            doubts=doubts,
             is_history_of_prompt=tree.is_history_of_prompt and not goes_on,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.history import history_in, turns_before_question
@@ -16,6 +17,10 @@ from ragmetrics_core.traces.dialects import Reading
 ASKED_IN_PROMPT = (
     "the run's span records no question; the user's last message in the first prompt"
     " stands for it"
+)
+_STEPS_BEFORE_QUESTION = (
+    "several messages of the assistant stand before the question in the first prompt:"
+    " they may be earlier turns, which are not read"
 )
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
@@ -114,14 +119,23 @@ def only_message(value: Any, *, role: str) -> str | None:
 def _add_history_of_first_prompt(tree: Tree) -> None:
     """Write into a tree the turns that stand before the question in its first prompt.
 
-    They may be examples that a template holds, which is noted. Nothing is written where
-    the user said nothing there: the assistant's words may be a greeting, or belong to
-    the template.
+    They may be examples that a template holds, which is noted. Nothing is written in
+    two cases. Where the user said nothing there, the assistant's words may be a
+    greeting, or belong to the template. Where the assistant speaks twice in a row, its
+    words may be steps of an agent: that leaves a doubt.
     """
     turns = _history_of_first_prompt(tree.root, tree.question)
-    if any(turn.role == "user" for turn in turns):
-        tree.history = turns
-        tree.is_history_of_prompt = True
+    if not any(turn.role == "user" for turn in turns):
+        return
+    first_model = next(node for node in tree.root.walk() if node.kind == "model")
+    said = [message for message in first_model.prompt if message.text.strip()]
+    roles = [message.role for message in said if message.role in ("user", "assistant")]
+    has_steps = ("assistant", "assistant") in pairwise(roles)
+    if has_steps and tree.conversation_id is None:
+        tree.doubts += (_STEPS_BEFORE_QUESTION,)
+        return
+    tree.history = turns
+    tree.is_history_of_prompt = True
 
 
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:

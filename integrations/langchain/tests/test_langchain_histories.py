@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import after_agent, after_model, before_model
+from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
+    RemoveMessage,
     SystemMessage,
 )
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_fakes import Shelf, Speaker, document, joined
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from langchain_fakes import Shelf, Speaker, calls, document, joined
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from ragmetrics_core.data.sample import Sample
 
@@ -195,6 +201,185 @@ def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
         # each prompt holds what was found for the earlier questions as well
         assert [call.shown for call in sample.ledger.calls] == [(0,)] * (place + 1)
         assert [context.id for context in sample.known_contexts] == [talk[2 * place]]
+
+
+# Conversations whose application keeps less of the talk than was said, or other words
+
+SHELF = Shelf(
+    books=lambda query: [document(f"{TALK[query]} It is said of old.", query)]
+)
+THREAD: Any = {"configurable": {"thread_id": "t", "session_id": "s"}}
+Ask = Callable[[str], Any]
+
+
+def graph_of(state: Any, *nodes: Any, name: str = "messages") -> Ask:
+    """Ask a graph of some nodes, one after the other, with a thread's memory."""
+    graph = StateGraph(state)
+    graph.add_sequence([(f"node{place}", node) for place, node in enumerate(nodes)])
+    graph.add_edge(START, "node0")
+    kept = graph.compile(checkpointer=InMemorySaver())
+    return lambda question: kept.invoke({name: question}, THREAD)  # type: ignore[call-overload]  # a part of the state
+
+
+def answered_by(messages: Sequence[BaseMessage], question: str) -> AIMessage:
+    found = SystemMessage(joined(SHELF.invoke(question)))
+    return Speaker(lines=TALK[question]).invoke([found, *messages])
+
+
+def keeps(kept: Callable[[list[BaseMessage]], Sequence[BaseMessage]], hook: Any) -> Ask:
+    """Ask an agent that keeps some of its messages."""
+
+    @hook  # type: ignore[untyped-decorator]
+    def cut(state: Any, runtime: Any) -> dict[str, Any]:
+        gone = RemoveMessage(id=REMOVE_ALL_MESSAGES)
+        return {"messages": [gone, *kept(state["messages"])]}
+
+    @before_model
+    def search(state: Any, runtime: Any) -> None:
+        SHELF.invoke(state["messages"][-1].text)
+
+    model = Speaker(lines=[*TALK.values()])
+    agent = create_agent(
+        model, [], middleware=[cut, search], checkpointer=InMemorySaver()
+    )
+    return lambda question: agent.invoke({"messages": [("user", question)]}, THREAD)
+
+
+def since_question(messages: list[BaseMessage]) -> list[BaseMessage]:
+    places = [place for place, each in enumerate(messages) if each.type == "human"]
+    return messages[places[-1] :]
+
+
+def answers_alone(state: MessagesState) -> dict[str, Any]:
+    """A node that keeps its reply, and deletes what came before it."""
+    messages = state["messages"]
+    gone = [RemoveMessage(id=str(each.id)) for each in messages]
+    return {"messages": [*gone, answered_by(messages, str(messages[-1].text))]}
+
+
+def supervises(state: MessagesState) -> dict[str, Any]:
+    """An agent's report, and a note of the framework, stay in the thread."""
+    question = str(state["messages"][-1].text)
+    thought = calls("look_up", query=question)
+    thought.content = "Thought: I look that up."
+    note = calls("transfer_back_to_supervisor")
+    note.content = "Transferring back to supervisor"
+    report = AIMessage("The books were read.", name="expert")
+    reply = answered_by(state["messages"], question)
+    return {"messages": [thought, report, note, reply]}
+
+
+class Kept(TypedDict):
+    question: str
+    chat_history: Annotated[list[BaseMessage], add_messages]
+    answer: str
+
+
+def adds_both(state: Kept) -> dict[str, Any]:
+    """A node that adds question and answer to the history itself."""
+    asked = HumanMessage(state["question"])
+    earlier = state.get("chat_history") or []
+    reply = answered_by([*earlier, asked], state["question"])
+    return {"chat_history": [asked, reply], "answer": reply.text}
+
+
+class Stateless(TypedDict):
+    question: str
+    answer: str
+
+
+def answers(state: Stateless) -> dict[str, Any]:
+    asked = HumanMessage(state["question"])
+    return {"answer": answered_by([asked], state["question"]).text}
+
+
+def with_message_history() -> Ask:
+    """The chain shows its model the last message of the history alone."""
+    kept = InMemoryChatMessageHistory()
+    chain = RunnableLambda(
+        lambda given: answered_by(
+            [*given["history"][-1:], HumanMessage(given["question"])], given["question"]
+        )
+    )
+    remembers = RunnableWithMessageHistory(
+        chain,
+        lambda session_id: kept,
+        input_messages_key="question",
+        history_messages_key="history",
+    )
+    return lambda question: remembers.invoke({"question": question}, THREAD)
+
+
+CUT: dict[str, Callable[[], Ask]] = {
+    "after_model that deletes the first": lambda: keeps(
+        lambda all_: all_[1:], after_model
+    ),
+    "before_model that trims": lambda: keeps(since_question, before_model),
+    "after_agent that keeps nothing": lambda: keeps(lambda all_: [], after_agent),
+    "a node that keeps its reply": lambda: graph_of(MessagesState, answers_alone),
+    "a supervisor's thread": lambda: graph_of(MessagesState, supervises),
+    "a node that adds both": lambda: graph_of(Kept, adds_both, name="question"),
+    "a state without messages": lambda: graph_of(Stateless, answers, name="question"),
+    "RunnableWithMessageHistory": with_message_history,
+}
+# the state in which a later turn begins still holds the whole talk
+KEPT_UNTIL_READ = {
+    "before_model that trims",
+    "a supervisor's thread",
+    "a node that adds both",
+    "RunnableWithMessageHistory",
+}
+deprecated = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.LangChainDeprecationWarning"
+)
+
+
+def assert_told(samples: Sequence[Sample], n_before: int) -> None:
+    said = [text for pair in TALK.items() for text in pair]
+    for place, sample in enumerate(samples, n_before):
+        assert sample.question == said[2 * place]
+        assert history_of(sample) == (said[: 2 * place], [])
+        assert sample.ledger is not None
+        assert sample.ledger.turn == place + 1
+
+
+@deprecated
+@pytest.mark.parametrize("way", CUT)
+def test_what_an_application_cuts_or_adds_changes_no_history(way: str) -> None:
+    ask = CUT[way]()
+    with capture() as captured:
+        for question in TALK:
+            ask(question)
+    assert len(captured.samples) == len(TALK)
+    assert_told(captured.samples, 0)
+
+
+@deprecated
+@pytest.mark.parametrize("way", sorted(KEPT_UNTIL_READ))
+def test_a_thread_that_began_unseen_is_read_before_its_steps_cut_it(way: str) -> None:
+    ask = CUT[way]()
+    first, *later = TALK
+    ask(first)
+    with capture() as captured:
+        ask(later[0])
+    assert_told(captured.samples, 1)
+
+
+def test_a_thread_with_more_words_of_the_user_than_were_asked_is_hedged() -> None:
+    """An agent that thinks in texts writes what it observed as the user's words."""
+
+    def thinks(state: MessagesState) -> dict[str, Any]:
+        question = str(state["messages"][-1].text)
+        seen = HumanMessage("Observation: it stands in the books.")
+        reply = answered_by(state["messages"], question)
+        return {"messages": [AIMessage("Action: search"), seen, reply]}
+
+    ask = graph_of(MessagesState, thinks)
+    with capture() as captured:
+        for question in TALK:
+            ask(question)
+    codes = [history_of(sample)[1] for sample in captured.samples]
+    assert codes == [[], ["which_turn"], ["which_turn"]]
 
 
 @pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
