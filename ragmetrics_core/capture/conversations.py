@@ -20,8 +20,8 @@ _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
 _NOT_CAPTURED = (
-    "the conversation holds words of the user that no captured run was asked: they are"
-    " taken for earlier turns, and may be an agent's notes to itself"
+    "the conversation holds words of the user that no captured run was asked; they are"
+    " taken for earlier turns: keep what an agent tells itself out of the user's messages"
 )
 
 
