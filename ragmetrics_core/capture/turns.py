@@ -342,6 +342,11 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     return len(answering) > 1
 
 
+def _names_of_calls(runs: Iterable[Tree]) -> set[str]:
+    """Return the names of the calls that some runs made themselves."""
+    return {call.name for run in runs for call in run.root.children}
+
+
 def _n_asked_of(reply: Reply, later_runs: Iterable[Tree]) -> int:
     """How many texts that a reply wrote later runs were asked."""
     asked: set[str] = set()
@@ -524,8 +529,13 @@ class Turns(Generic[Run]):
         """
         earlier_runs = self._interrupted.pop(key, [])
         samples: list[Sample] = []
-        if earlier_runs and not tree.continues:
-            if not earlier_runs[-1].is_paused:
+        is_paused = bool(earlier_runs) and earlier_runs[-1].is_paused
+        # a new question would begin with the same calls once more
+        goes_on = is_paused and _names_of_calls(earlier_runs).isdisjoint(
+            _names_of_calls([tree])
+        )
+        if earlier_runs and not (tree.continues or goes_on):
+            if not is_paused:
                 samples = self._samples_of(join_trees(earlier_runs, THREAD))
             earlier_runs = []
         runs = [*earlier_runs, tree]

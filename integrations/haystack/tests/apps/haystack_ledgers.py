@@ -156,12 +156,7 @@ def retrieval_and_answer_in_two_runs() -> None:
     answering.run({"prompt": {"documents": documents, "question": Q}})
 
 
-@row(
-    retrieval(0, "gate", query="gate"),
-    retrieval(0, "bell", query="bell"),
-    contexts=("gate", "bell"),
-)
-def a_run_that_pauses_between_two_searches() -> None:
+def pausing(*stops: str) -> None:
     stores = {}
     for name in ("gate", "bell"):
         stores[name] = InMemoryDocumentStore()
@@ -177,14 +172,33 @@ def a_run_that_pauses_between_two_searches() -> None:
         prompt=ChatPromptBuilder(user(EACH)),
         llm=says(A),
     )
-    given = {
+    given: dict[str, Any] = {
         "first": {"query": "gate"},
         "second": {"query": "bell"},
         "prompt": {"question": Q},
     }
-    with pytest.raises(BreakpointException) as stopped:
-        made.run(given, break_point=Breakpoint("second"))
-    made.run({}, pipeline_snapshot=stopped.value.pipeline_snapshot)
+    snapshot = None
+    for name in stops:
+        with pytest.raises(BreakpointException) as stopped:
+            made.run(given, break_point=Breakpoint(name), pipeline_snapshot=snapshot)
+        given, snapshot = {}, stopped.value.pipeline_snapshot
+    made.run({}, pipeline_snapshot=snapshot)
+
+
+TWO_SEARCHES = (
+    retrieval(0, "gate", query="gate"),
+    retrieval(0, "bell", query="bell"),
+)
+
+
+@row(*TWO_SEARCHES, contexts=("gate", "bell"))
+def a_run_that_pauses_between_two_searches() -> None:
+    pausing("second")
+
+
+@row(*TWO_SEARCHES, contexts=("gate", "bell"))
+def a_run_that_pauses_before_and_after_each_search() -> None:
+    pausing("first", "second", "joined")
 
 
 # Agents and their tools
