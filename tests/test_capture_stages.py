@@ -411,7 +411,7 @@ def test_marks_mean_what_the_prompt_numbers_line_by_line(answer: str) -> None:
 def test_the_doubts_are_one_table_of_few_codes() -> None:
     table = doubts._TABLE
     assert len(table) <= 12
-    for code, (grade, words) in table.items():
+    for code, (grade, _, words) in table.items():
         assert grade in ("inferred", "incomplete"), code
         assert words, code
 

@@ -128,7 +128,8 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     (sample,) = samples
     assert sample.capture is not None
     assert sample.answer == answer
-    assert ("which_turn" not in sample.capture.doubts) == is_sure
+    code = "which_turn" if question is None else "answer_guessed"
+    assert (code not in sample.capture.doubts) == is_sure
     assert sample.capture.grade == ("exact" if is_sure else "inferred")
 
 
@@ -143,11 +144,11 @@ def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None
         assert turns.add(searches_and_answers(query, answer, began)) == []
     (sample,) = turns.finish()
     assert sample.capture is not None
-    assert sample.capture.warnings == (sample.capture.doubts["which_turn"],)
-    assert (
-        "the last answer counts; name its place by answer_from="
-        in (sample.capture.doubts["which_turn"])
-    )
+    (sentence,) = sample.capture.warnings
+    assert sample.capture.doubts == {"answer_guessed": sentence}
+    assert "one answer counts" in sentence
+    assert "answer_from=" in sentence
+    assert "capture(question=" not in sentence
 
 
 def test_a_question_may_hold_a_word_that_was_found() -> None:

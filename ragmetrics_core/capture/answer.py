@@ -36,7 +36,7 @@ from ragmetrics_core.capture.structures import (
 )
 from ragmetrics_core.capture.tree import Answer, Node
 
-_GUESSED = (Doubt("answer_guessed"),)
+_GUESSED = (Doubt("answer_guessed", "the framework does not say it"),)
 _WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
 _SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
 
@@ -237,7 +237,7 @@ def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, 
     It may be a query, or a verdict on an earlier text.
     """
     calls = turn.calls
-    if "answer" in turn.named or writer not in calls.replies:
+    if writer not in calls.replies:
         return ()
     reply = calls.replies[writer]
     has_earlier_text = any(

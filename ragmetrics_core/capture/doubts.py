@@ -7,65 +7,76 @@ Grade = Literal["exact", "inferred", "incomplete"]
 
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 
-_CONTEXTS_FROM = "name the contexts by contexts_from="
-# one code for each thing that a person can do about it
-_TABLE: dict[str, tuple[Grade, str]] = {
+SettledBy = Literal["question", "answer", "contexts", "nothing"]
+
+_CONTEXTS = "; name the contexts by contexts_from="
+# One code for each thing that a person can do about it: the best grade that it leaves,
+# the field that settles it where the user names it, and the sentence.
+_TABLE: dict[str, tuple[Grade, SettledBy, str]] = {
     # the question and the history
     "question_guessed": (
         "inferred",
+        "question",
         "the user's own words were not found as an input; name their place by"
         " question_from=, or say them by question=",
     ),
     "history_unread": (
         "inferred",
-        "an earlier conversation was handed in, and its turns could not be read; hand in"
-        " each as a message with a role and the words that were said",
+        "nothing",
+        "what was said before the question is not certain: {}",
     ),
     "which_turn": (
         "inferred",
-        "which runs, and which conversation, belong to this question is not certain:"
-        " {}",
+        "nothing",
+        "which runs belong to this question is not certain: {}",
     ),
     # the answer
     "answer_guessed": (
         "inferred",
-        "the framework does not say which text is the answer; name its place by"
-        " answer_from=",
+        "answer",
+        "which text is the answer is not certain ({}); name its place by answer_from=",
     ),
     # the contexts
     "further_call": (
         "inferred",
-        "which calls of models the answer was written from is not certain: {}; "
-        + _CONTEXTS_FROM,
+        "contexts",
+        "which calls of models the answer was written from is not certain: {}"
+        + _CONTEXTS,
     ),
     "in_part": (
         "inferred",
+        "contexts",
         "a retrieved text stands in the prompt in parts, shares some words with it, or"
-        " is a part of another one there; " + _CONTEXTS_FROM,
+        " is a part of another one there" + _CONTEXTS,
     ),
     "short_text": (
         "inferred",
+        "contexts",
         "the words of a retrieved text may stand in the prompt for another reason: it is"
         " short, like another one, or said in the question, the history or the"
-        " instructions; " + _CONTEXTS_FROM,
+        " instructions" + _CONTEXTS,
     ),
     "by_data_flow": (
         "inferred",
-        "which texts the model was shown is not certain: {}; " + _CONTEXTS_FROM,
+        "contexts",
+        "which texts the model was shown is not certain: {}" + _CONTEXTS,
     ),
-    "undivided": ("inferred", "{}"),
+    "undivided": ("inferred", "contexts", "{}"),
     # what is missing
     "no_search": (
         "incomplete",
+        "nothing",
         "no search was seen that found anything. If one ran where the framework reports"
         " nothing, say contexts_from=; if an earlier turn found what counts, name both"
         " turns by conversation=",
     ),
     "not_recorded": (
         "incomplete",
-        "texts that the model may have been shown were not recorded: {}",
+        "contexts",
+        "texts that the model may have been shown were not recorded: {}; else name the"
+        " contexts by contexts_from=",
     ),
-    "no_answer": ("incomplete", "no whole answer was found: {}"),
+    "no_answer": ("incomplete", "nothing", "no whole answer was found: {}"),
 }
 
 
@@ -87,9 +98,14 @@ class Doubt:
         return _TABLE[self.code][0]
 
     @property
+    def settled_by(self) -> SettledBy:
+        """The field that ends it, where the user names it."""
+        return _TABLE[self.code][1]
+
+    @property
     def sentence(self) -> str:
         """What it says, and what to do."""
-        return _TABLE[self.code][1].format(self.detail)
+        return _TABLE[self.code][2].format(self.detail)
 
 
 def worst_grade(doubts: list[Doubt]) -> Grade:

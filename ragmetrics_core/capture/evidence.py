@@ -59,6 +59,11 @@ _CHANGED = (
 )
 _NONE_NAMED = "contexts_from= led to a place without any text"
 _LAST_LIST = "the last list of documents before the answer stands for them"
+_LAST_WORDS = Doubt(
+    "answer_guessed",
+    "the last call was shown neither question nor documents, and may have suggested what"
+    " to ask next",
+)
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
@@ -577,16 +582,11 @@ class _Reading:
         """
         writer, question = self._found_answer.writer, self._turn.question
         is_read = len(self._found_answer.chain) > 1
-        if (
-            writer is None
-            or not is_read
-            or not question
-            or "answer" in self._turn.named
-        ):
+        if writer is None or not is_read or not question:
             return
         knew_question = shows(_messages_of([writer]), question)
         if not knew_question and not self._is_shown_a_passage(writer):
-            self._doubts.append(Doubt("answer_guessed"))
+            self._doubts.append(_LAST_WORDS)
 
     def _doubt_provider(self) -> None:
         """Note what a provider found for a call outside the chain: it may be shown again."""

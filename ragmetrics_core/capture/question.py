@@ -29,7 +29,13 @@ from ragmetrics_core.data import Turn as Said
 
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
-_UNREAD = (Doubt("history_unread"),)
+_UNREAD = (
+    Doubt(
+        "history_unread",
+        "earlier turns were handed in or shown in a form that is not read; hand each in"
+        " as a message that holds its role and what was said",
+    ),
+)
 # who speaks: at the head of a line, or in a list of roles or messages
 _MESSAGES = ("HumanMessage(", "AIMessage(")
 _USER = re.compile(
@@ -60,13 +66,16 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
     for field in ("question", "answer", "contexts"):
         is_there, value = _value_user_named(field, tree, overrides)
         place = getattr(overrides, f"{field}_from")
+        if field == "question":
+            value = overrides.question or question_in(value)
+            is_there = value is not None
         if is_there:
             named[field] = value
         elif place is not None:
             warnings.append(
                 f"{field}_from={place!r} is not in this run; the rules were used"
             )
-    question, doubts = _question(calls, overrides, named)
+    question, doubts = _question(calls, named)
     return Turn(
         tree,
         calls,
@@ -157,15 +166,11 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
 _QuestionAndDoubts = tuple[str | None, tuple[Doubt, ...]]
 
 
-def _question(
-    calls: Calls, overrides: Overrides, named: Mapping[str, Any]
-) -> _QuestionAndDoubts:
+def _question(calls: Calls, named: Mapping[str, Any]) -> _QuestionAndDoubts:
     """Return the question, and what is uncertain about it."""
     tree = calls.tree
-    if overrides.question is not None:
-        return overrides.question, ()
     if "question" in named:
-        return question_in(named["question"]), ()
+        return named["question"], ()
     if tree.question is not None:
         return tree.question, _doubts_of_repeated(calls, tree.question)
     return _question_without_input(calls)

@@ -31,9 +31,17 @@ _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence"
 )
+_BROKEN = (
+    "the run failed or did not end; mend its error or read its stream to the end, else"
+    " its answer stays unjudged"
+)
+_NO_ANSWER = (
+    "the run only searched, or gave none; name the place of an answer by answer_from=,"
+    " else only the search can be judged"
+)
 _TOOL_TEXT = (
-    "tool {} returned text without documents; if it searches, name it in context_tools=;"
-    " if no tool does, say context_tools=set()"
+    "{} returned text without documents; name what searches by context_tools={{{}}}, or"
+    " say context_tools=set() if nothing there does"
 )
 
 
@@ -75,7 +83,11 @@ def _sample(
 ) -> Sample:
     """Put what the stages found into the sample of one answer."""
     tree = turn.tree
-    doubts = list(_doubts(turn, found_answer, found_evidence, table))
+    all_doubts = list(_doubts(turn, found_answer, found_evidence, table))
+    named = set(turn.named)
+    if not found_evidence.contexts:
+        named.discard("contexts")  # a place without any text settles nothing
+    doubts = [doubt for doubt in all_doubts if doubt.settled_by not in named]
     cited = cited_by(turn, found_answer, found_evidence)
     question = turn.question
     if question is None:
@@ -100,7 +112,7 @@ def _sample(
             other=tuple(document.context() for document in tree.documents_without_text),
             complete=tree.is_complete and not turn.error,
             citations_unknown=cited.why_unknown or None,
-            unread_texts=_unread_texts(doubts),
+            unread_texts=_unread_texts(all_doubts),
             passages=found_evidence.passages,
         ),
         ledger=table,
@@ -144,12 +156,8 @@ def _doubts(
     """Yield all that is uncertain about a sample."""
     tree = turn.tree
     yield from turn.doubts
-    for words in (*tree.doubts, *found_answer.answer.doubts):
-        yield Doubt("which_turn", words)
-    is_named = found_evidence.evidence_from == "named"
-    for doubt in found_answer.doubts:
-        if not is_named or doubt.code == "answer_guessed":
-            yield doubt
+    yield from tree.doubts
+    yield from found_answer.doubts
     yield from found_evidence.doubts
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
@@ -158,9 +166,9 @@ def _doubts(
     if tool_doubt is not None:
         yield tool_doubt
     if turn.error or not tree.is_complete:
-        yield Doubt("no_answer", "the run failed or did not end")
+        yield Doubt("no_answer", _BROKEN)
     elif found_answer.text is None:
-        yield Doubt("no_answer", "the run only searched, or gave none")
+        yield Doubt("no_answer", _NO_ANSWER)
     is_unknown = found_evidence.contexts is None and tool_doubt is None
     has_evidence = any(
         call.items and (call.shown or call.turn == table.turn)
@@ -207,8 +215,7 @@ def _doubt_of_tools(
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
     """
-    user_named_tools = calls.context_tools is not None
-    if user_named_tools or found_evidence.evidence_from == "named":
+    if calls.context_tools is not None:
         return None
     context_letters = [
         letters_of(context.text) for context in found_evidence.contexts or ()
@@ -225,4 +232,7 @@ def _doubt_of_tools(
         if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None
-    return Doubt("undivided", _TOOL_TEXT.format(", ".join(names))) if names else None
+    if not names:
+        return None
+    setting = ", ".join(f'"{name}"' for name in names)
+    return Doubt("undivided", _TOOL_TEXT.format(", ".join(names), setting))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Literal, get_args
 
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.data import Context, EvidenceCall, SettingError, Turn
 
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
@@ -285,7 +286,6 @@ class Answer:
             none.
         question: The question that it carries.
         model: The model that wrote it, as the framework names it.
-        doubts: What is uncertain about it, in words; the sample says it.
     """
 
     text: str | None = field(repr=False)
@@ -296,7 +296,6 @@ class Answer:
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     question: str | None = field(default=None, repr=False)
     model: str | None = None
-    doubts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -315,6 +314,8 @@ class Tree:
         history: Earlier turns of the conversation, oldest first, without the question.
         is_history_of_prompt: Whether the history was read from a prompt, where typed
             messages may be examples as well.
+        shows_earlier_results: Whether a prompt shows what tools returned in an earlier
+            turn.
         instructions: Texts that stand in prompts for another reason than evidence:
             templates, examples.
         answers: The answers that the framework gives, a sample for each; () leaves it
@@ -347,8 +348,7 @@ class Tree:
         documents_without_text: Documents without text, as of images; only noted.
         n_without_text: How many of the retrieved documents have a text that was not
             recorded.
-        doubts: What is uncertain about which runs are this turn, in words. With a doubt
-            nothing is exact.
+        doubts: What is uncertain about the run. With a doubt nothing is exact.
         native_run: The framework's own run, for callables of the user.
         lookup_inputs: Mappings of what the run was given. The user's keys and paths,
             such as ``question_from="state.question"``, are looked up in them; the first
@@ -363,6 +363,7 @@ class Tree:
     standalone_question: str | None = None
     history: tuple[Turn, ...] = ()
     is_history_of_prompt: bool = False
+    shows_earlier_results: bool = False
     instructions: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
     output: Any = None
@@ -383,7 +384,7 @@ class Tree:
     given_fields: Mapping[str, Any] = field(default_factory=dict)
     documents_without_text: tuple[Document, ...] = ()
     n_without_text: int = 0
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     native_run: Any = None
     lookup_inputs: tuple[Any, ...] = ()
     lookup_outputs: tuple[Any, ...] = ()

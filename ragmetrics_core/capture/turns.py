@@ -23,6 +23,7 @@ from typing import Any, Generic
 
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
@@ -36,38 +37,44 @@ _MOST_OF_OTHER_TASKS = 32
 _LONGEST_WAIT_SECONDS = 30.0
 _PART = 24  # letters of a text by which a question is seen to hold it
 
-_OF_ANOTHER_TASK = (
+_ONE_BLOCK = "; put capture(question=…) around the calls of one question"
+_OF_ANOTHER_TASK = Doubt(
+    "which_turn",
     "the search ran in another task or thread than the model's call that shows what it"
-    " found: both may belong to other questions; put capture(question=…) around the"
-    " calls of one question"
+    " found" + _ONE_BLOCK,
 )
-_SEVERAL_QUESTIONS = (
-    "the runs of this turn were asked different questions; say capture(question=…)"
-    " around the calls of one question"
+_SEVERAL_QUESTIONS = Doubt(
+    "which_turn", "its runs were asked different questions" + _ONE_BLOCK
 )
-_ONE_OF_SEVERAL = (
-    "a run was asked one of several lines that a model wrote: it is taken for a part of"
-    " the question before, and may be a question of the user's own; put"
-    " capture(question=…) around the calls that answer one question"
+_ONE_OF_SEVERAL = Doubt(
+    "which_turn",
+    "a run was asked one of several lines that a model wrote, and may have been asked by"
+    " the user" + _ONE_BLOCK,
 )
-_SEVERAL_ANSWERS = (
-    "several runs of this turn answered: the last answer counts; put"
-    " capture(question=…) around the calls that answer one question"
+_SEVERAL_ANSWERS = Doubt(
+    "which_turn", "several of them answered, and one answer counts" + _ONE_BLOCK
 )
-_SEVERAL_ANSWERS_IN_BLOCK = (
-    "several runs of this block answered: the last answer counts; name its place by"
-    " answer_from="
+_SEVERAL_ANSWERS_IN_BLOCK = Doubt(
+    "answer_guessed",
+    "several runs of this block answered, and one answer counts; if they answer"
+    " other questions, put each into a block of its own",
 )
-_MAY_BE_EXAMPLES = (
-    "messages of user and assistant stand before the question in the prompt: they are"
-    " taken for earlier turns, and may be examples"
+_EARLIER_RESULTS = Doubt(
+    "which_turn",
+    "a prompt shows what a tool returned in an earlier turn, whose calls are not known;"
+    " capture that turn, too, and name both by conversation=",
+)
+_MAY_BE_EXAMPLES = Doubt(
+    "history_unread",
+    "messages before the question in the prompt are taken for earlier turns, and may be"
+    " examples",
 )
 _OTHER_TOOLS = "tools were called, and context_tools= names none of them"
 _UNREAD = (
     "a store was searched outside of any run, and no model that was seen was shown what"
     " it found: such a search gives no sample"
 )
-_PAUSED = "a graph waits for a person; its question is evaluated when it is resumed"
+_PAUSED = "a run waits for a person; its question is evaluated when it is resumed"
 
 
 def join_trees(
@@ -99,7 +106,7 @@ def join_trees(
         ]  # all go on with one input, the last one furthest
     asking_run = asking_runs[0] if asking_runs else answering_run
     given_fields: dict[str, Any] = {}
-    doubts: list[str] = []
+    doubts: list[Doubt] = []
     for tree in trees:
         given_fields = {**tree.given_fields, **given_fields}
         doubts += tree.doubts
@@ -328,7 +335,8 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     """Whether several runs may have answered, after a search if there was one.
 
     One may have answered the question and one what to ask next, or each a part of it.
-    What a later run was asked is no answer.
+    What a later run was asked is no answer; nor is what models wrote, without a search
+    of their own, beside an answer that the framework names.
     """
     has_searched = not any(run.only_searches for run in runs)
     answering: list[Tree] = []
@@ -336,9 +344,12 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
         has_searched = has_searched or run.only_searches
         reply = _last_reply(run)
         is_asked_later = _n_asked_of(reply, runs[place + 1 :]) > 0
-        if has_searched and _may_answer(reply) and not is_asked_later:
+        if run.answers:
+            answering = [each for each in answering if each.answers]
+        is_likely = has_searched or bool(run.answers)
+        if is_likely and _may_answer(reply) and not is_asked_later:
             answering.append(run)
-    answering = [run for run in answering if run.answers] or answering
+        has_searched = has_searched and not run.answers
     return len(answering) > 1
 
 
@@ -361,9 +372,9 @@ def _may_answer(reply: Reply) -> bool:
     return bool(letters) and not (letters.isdigit() or reply.is_verdict)
 
 
-def _doubtful(tree: Tree, words: str) -> Tree:
-    """Return a copy of a run with one more doubt, in words."""
-    return replace(tree, doubts=tuple(dict.fromkeys([*tree.doubts, words])))
+def _doubtful(tree: Tree, doubt: Doubt) -> Tree:
+    """Return a copy of a run with one more doubt."""
+    return replace(tree, doubts=tuple(dict.fromkeys([*tree.doubts, doubt])))
 
 
 def _messages_shown(tree: Tree) -> list[Message]:
@@ -669,6 +680,8 @@ class Turns(Generic[Run]):
             placed_tree = replace(placed_tree, is_always_a_sample=is_kept)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
+        if placed_tree.shows_earlier_results and not placed_tree.earlier_calls:
+            placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)
         samples = self._samples_of_turn(placed_tree, self._overrides)
         self.conversations.add(placed_tree, samples)
         self._n_samples += len(samples)

@@ -41,10 +41,6 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.frozen import Settings, Share
 from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
-from ragmetrics_core.data.undivided import (
-    how_to_name_tools,
-    tools_with_undivided_text,
-)
 from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
@@ -231,11 +227,10 @@ class Metric(SilentData, Settings, ABC):
                 continue
             if "contexts" not in group:
                 return self.undefined(" and ".join(f"no {field}" for field in group))
-            # tools that returned all passages as one text, which nobody can divide
-            tools = tools_with_undivided_text(sample)
-            if tools:
-                reason = f"undivided: {how_to_name_tools(tools)}"
-                return self.undefined(reason, "undivided")
+            # tools returned all passages as one text, which nobody can divide
+            undivided = sample.capture and sample.capture.doubts.get("undivided")
+            if undivided:
+                return self.undefined(f"undivided: {undivided}", "undivided")
             # a ledger may take their place, but few users know of it
             return self.undefined("no contexts")
         return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.history import history_in, turns_before_question
 from ragmetrics_core.capture.plain_values import documents_in, has_written, question_in
 from ragmetrics_core.capture.structures import as_one_line, find_instances
@@ -14,13 +15,11 @@ from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
 from ragmetrics_core.traces.dialects import Reading
 
-ASKED_IN_PROMPT = (
-    "the run's span records no question; the user's last message in the first prompt"
-    " stands for it"
-)
-_STEPS_BEFORE_QUESTION = (
-    "several messages of the assistant stand before the question in the first prompt:"
-    " they may be earlier turns, which are not read"
+ASKED_IN_PROMPT = Doubt("question_guessed")
+_STEPS_BEFORE_QUESTION = Doubt(
+    "history_unread",
+    "several messages of the assistant stand before the question in the first prompt, and"
+    " may be earlier turns; let the spans record the id of the conversation",
 )
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.plain_values import answer_in, question_in
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
@@ -30,8 +31,10 @@ from ragmetrics_core.traces.unread import (
     says_that_provider_searched,
 )
 
-_ASKED_UNLIKE = (
-    "runs beside each other under one span may be steps of one turn, or several turns"
+_ASKED_UNLIKE = Doubt(
+    "which_turn",
+    "runs beside each other under one span may be steps of one turn, or several turns;"
+    " put a span of its own around each turn",
 )
 _ANSWER_NOT_READ = (
     "the answer stands in an object that the instrumentation writes as Python writes it"
@@ -149,7 +152,7 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
         # the reply of the only model is likely to be the answer
         is_single_call = len(models) == 1 and not root.called_a_tool
         if is_single_call:
-            tree.doubts += (_ANSWER_NOT_READ,)
+            tree.doubts += (Doubt("answer_guessed", _ANSWER_NOT_READ),)
         else:
             root.evidence_not_recorded += (_ANSWER_NOT_READ,)
     if reading.says_nothing:

@@ -13,10 +13,6 @@ from ragmetrics_core.capture.plain_values import Overrides, question_in
 from ragmetrics_core.capture.step_documents import name_empty_searches
 from ragmetrics_core.data.errors import SettingError
 
-_EARLIER_RESULTS = (
-    "a prompt shows what a tool returned in an earlier turn, whose calls are not known:"
-    " name the conversation by conversation="
-)
 # the fields of a call that hold documents
 _LISTS_OF_DOCUMENTS = (
     "input_documents",
@@ -131,8 +127,7 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
             tree.history = tree.history[:-1]
     if tree.conversation_id is not None and not tree.history:
         tree.turn_number = 1  # also of a memory that was emptied
-    if tree.conversation_id is None and _shows_earlier_results(models):
-        tree.doubts += (_EARLIER_RESULTS,)
+    tree.shows_earlier_results = _shows_earlier_results(models)
 
 
 def _shows_earlier_results(models: Sequence[Node]) -> bool:
@@ -212,8 +207,12 @@ def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> b
     """Whether a run answers a question, and is a sample even if it retrieved nothing."""
     if run.kind in ("query", "chat"):
         return True
-    is_spoken_of = bool(models or where.question_from or where.answer_from)
-    return run.kind == "workflow" and is_spoken_of
+    if run.kind != "workflow":
+        return False
+    outputs, inputs = run.lookup_outputs, run.lookup_inputs
+    is_asked, _ = where.find("question", run.native_run or run, *inputs, *outputs)
+    is_answered, _ = where.find("answer", run.native_run or run, *outputs, *inputs)
+    return bool(models) or is_asked or is_answered
 
 
 def _name_agents_of_tools(calls: Iterable[Node]) -> None:
