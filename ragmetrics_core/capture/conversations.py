@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
@@ -19,9 +20,10 @@ from ragmetrics_core.data import Ledger, Sample, Turn
 _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
-_NOT_CAPTURED = (
+_NOT_CAPTURED = Doubt(
+    "history_unread",
     "the conversation holds words of the user that no captured run was asked; they are"
-    " taken for earlier turns: keep what an agent tells itself out of the user's messages"
+    " taken for earlier turns: keep what an agent tells itself out of the user's messages",
 )
 
 

@@ -379,7 +379,7 @@ def test_a_thread_with_more_words_of_the_user_than_were_asked_is_hedged() -> Non
         for question in TALK:
             ask(question)
     codes = [history_of(sample)[1] for sample in captured.samples]
-    assert codes == [[], ["which_turn"], ["which_turn"]]
+    assert codes == [[], ["history_unread"], ["history_unread"]]
 
 
 @pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
