@@ -859,7 +859,8 @@ def _messages_of(calls: Iterable[Node]) -> list[str]:
 def _messages_of_earlier_turns(call: Node, replies: Collection[str]) -> list[str]:
     """List what a user or tool said before the last reply of an earlier turn in a prompt.
 
-    What the system says stays, since it may hold the documents of now.
+    What the system says stays, since it may hold the documents of now; so does what a
+    tool says again in this turn.
 
     Args:
         call: The call that was shown the prompt.
@@ -872,5 +873,9 @@ def _messages_of_earlier_turns(call: Node, replies: Collection[str]) -> list[str
         letters = letters_of(message.text)
         if is_text and letters and letters not in replies:
             last_reply = number
-    earlier = call.prompt[:last_reply]
-    return [message.text for message in earlier if message.role in ("user", "tool")]
+    said_again = {message.text for message in call.prompt[last_reply:]}
+    return [
+        message.text
+        for message in call.prompt[:last_reply]
+        if message.role in ("user", "tool") and message.text not in said_again
+    ]

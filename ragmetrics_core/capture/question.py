@@ -259,6 +259,12 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     A user's turn that shows documents is a whole prompt that was kept.
     """
     tree = calls.tree
+    is_summed_up = any(
+        message.role == "summary" for call in calls.prompted for message in call.prompt
+    )
+    is_handed_in = bool(tree.history) and not tree.is_history_of_prompt
+    if is_summed_up and not is_handed_in and tree.turn_number is None:
+        return _UNREAD  # no earlier turn was captured that tells what was said
     if tree.history:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)

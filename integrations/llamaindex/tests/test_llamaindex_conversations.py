@@ -12,13 +12,18 @@ from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatResponse
+from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
 from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
     CondenseQuestionChatEngine,
     ContextChatEngine,
 )
 from llama_index.core.llms import ChatMessage, MessageRole
-from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.memory import (
+    ChatMemoryBuffer,
+    ChatSummaryMemoryBuffer,
+    Memory,
+)
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
 from llama_index.evaluation.ragmetrics import capture
@@ -154,6 +159,154 @@ def test_runs_that_share_a_memory_are_turns_of_one_conversation(
         said(QUESTIONS[0]),
         said(*QUESTIONS[:2]),
     ]
+
+
+SUMMARY = "They spoke about buildings near the lake."
+MEMORIES: dict[str, Any] = {
+    "the engine's own": lambda _: None,
+    "buffer": lambda _: ChatMemoryBuffer.from_defaults(token_limit=3000),
+    "sums nothing up": lambda llm: ChatSummaryMemoryBuffer.from_defaults(
+        llm=llm, token_limit=3000
+    ),
+    "sums up": lambda llm: ChatSummaryMemoryBuffer.from_defaults(
+        llm=llm, token_limit=14, tokenizer_fn=str.split
+    ),
+    "forgets": lambda _: Memory.from_defaults(
+        token_limit=14, chat_history_token_ratio=1.0, tokenizer_fn=str.split
+    ),
+}
+
+
+def guide_llm(kit: ModuleType, *, is_chat_model: bool) -> Any:
+    """A model that answers the last question of its prompt, and sums up where it is asked to."""
+
+    class Guide(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(context_window=8192, is_chat_model=is_chat_model)
+
+        def _said(self, prompt: str) -> str:
+            if "Transcript so far" in prompt:
+                return SUMMARY
+            asked = max(QUESTIONS, key=prompt.rfind)
+            return asked if "standalone question" in prompt else ABOUT[asked]
+
+    return Guide()
+
+
+def chat_engine(kit: ModuleType, mode: str, llm: Any, **options: Any) -> Any:
+    found = retriever(kit)
+    if mode == "condense_question":
+        engine = RetrieverQueryEngine.from_args(found, llm=llm)
+        return CondenseQuestionChatEngine.from_defaults(engine, llm=llm, **options)
+    made_by = {"context": ContextChatEngine}.get(mode, CondensePlusContextChatEngine)
+    return made_by.from_defaults(retriever=found, llm=llm, **options)
+
+
+@pytest.mark.parametrize("handed_in", [False, True])
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("is_chat_model", [True, False])
+@pytest.mark.parametrize(
+    "mode", ["context", "condense_question", "condense_plus_context"]
+)
+def test_every_chat_engine_tells_all_that_was_said_before(
+    kit: ModuleType, mode: str, memory: str, *, is_chat_model: bool, handed_in: bool
+) -> None:
+    llm = guide_llm(kit, is_chat_model=is_chat_model)
+    kept = MEMORIES[memory](llm)
+    options = {} if kept is None else {"memory": kept}
+    engine = chat_engine(kit, mode, llm, **options)
+    with capture() as captured:
+        for number, question in enumerate(QUESTIONS):
+            texts = zip("ua" * number, said(*QUESTIONS[:number]), strict=True)
+            roles = {"u": "user", "a": "assistant"}
+            talk = [ChatMessage(role=roles[who], content=text) for who, text in texts]
+            engine.chat(question, **({"chat_history": talk} if handed_in else {}))
+    samples = list(captured.samples)
+    assert [(one.question, one.answer) for one in samples] == list(ABOUT.items())
+    assert [history(one) for one in samples] == [
+        [],
+        said(QUESTIONS[0]),
+        said(*QUESTIONS[:2]),
+    ]
+    assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
+    assert [[each.text for each in one.known_contexts] for one in samples] == [
+        [BRIDGE],
+        [FERRY],
+        [MILL],
+    ]
+    assert [one.capture.grade for one in samples] == ["exact"] * 3
+
+
+@pytest.mark.parametrize("is_chat_model", [True, False])
+def test_a_chat_engine_that_is_reset_begins_anew(
+    kit: ModuleType, *, is_chat_model: bool
+) -> None:
+    llm = guide_llm(kit, is_chat_model=is_chat_model)
+    engine = chat_engine(kit, "context", llm)
+    with capture() as captured:
+        engine.chat(QUESTIONS[0])
+        engine.reset()
+        engine.chat(QUESTIONS[1])
+    samples = list(captured.samples)
+    assert [history(one) for one in samples] == [[], []]
+    assert [turn for _, turn in conversations(samples)] == [1, 1]
+    assert [one.capture.grade for one in samples] == ["exact"] * 2
+
+
+@pytest.mark.parametrize("is_chat_model", [True, False])
+def test_what_was_summed_up_before_anybody_listened_is_not_read(
+    kit: ModuleType, *, is_chat_model: bool
+) -> None:
+    llm = guide_llm(kit, is_chat_model=is_chat_model)
+    engine = chat_engine(kit, "context", llm, memory=MEMORIES["sums up"](llm))
+    for question in (*QUESTIONS[:2], QUESTIONS[0]):
+        engine.chat(question)
+    with capture() as captured:
+        engine.chat(QUESTIONS[2])
+    (sample,) = captured.samples
+    assert "history_unread" in sample.capture.doubts
+    assert [each.text for each in sample.known_contexts] == [MILL]
+
+
+@pytest.mark.parametrize("memory", ["buffer", "sums nothing up", "sums up"])
+def test_an_agent_tells_all_that_was_said_before(kit: ModuleType, memory: str) -> None:
+    guide = agent(kit)
+
+    async def chat() -> None:
+        kept = MEMORIES[memory](guide_llm(kit, is_chat_model=True))
+        for question in QUESTIONS:
+            await guide.run(user_msg=question, memory=kept)
+
+    with capture() as captured:
+        asyncio.run(chat())
+    samples = list(captured.samples)
+    assert [history(one) for one in samples] == [
+        [],
+        said(QUESTIONS[0]),
+        said(*QUESTIONS[:2]),
+    ]
+    assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
+    assert [one.capture.grade for one in samples] == ["exact"] * 3
+
+
+def test_a_passage_that_an_agent_finds_again_is_shown(kit: ModuleType) -> None:
+    """The tool says the same in this turn as in the earlier one."""
+    guide = agent(kit)
+
+    async def chat() -> None:
+        memory = ChatMemoryBuffer.from_defaults()
+        for _ in range(2):
+            await guide.run(user_msg=QUESTIONS[0], memory=memory)
+
+    with capture() as captured:
+        asyncio.run(chat())
+    samples = list(captured.samples)
+    assert [[each.text for each in one.known_contexts] for one in samples] == [
+        [BRIDGE],
+        [BRIDGE],
+    ]
+    assert [one.capture.grade for one in samples] == ["exact"] * 2
 
 
 def test_an_engine_that_condenses_reads_its_memory_despite_an_empty_history(

@@ -32,8 +32,9 @@ from llama_index.core.chat_engine.types import (
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.memory import BaseMemory, Memory
+from llama_index.core.memory import BaseMemory, ChatSummaryMemoryBuffer, Memory
 from llama_index.core.memory.types import BaseChatStoreMemory
+from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import (
     BaseNode,
     MetadataMode,
@@ -163,12 +164,17 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
     inputs.pop("start_event", None)
     if run.kind in ("chat", "workflow"):  # a query engine keeps no conversation
         memory = vars(instance).get("_memory") or inputs.get("memory")
+        run.memory = memory
+        note_summaries(run)
+        # a ReAct agent does not show its model what its memory summed up
+        inputs["memory"] = list(run.summaries)
         if not inputs.get("chat_history"):
             # a conversation that is handed in has no name
             run.conversation_id = _name_of_conversation(memory)
-        if inputs.get("chat_history") is None:
+        # what a memory has summed up is not the whole talk
+        if inputs.get("chat_history") is None and not run.summaries:
             inputs["chat_history"] = _messages_kept_by(memory)
-        talk = inputs["chat_history"]
+        talk = inputs.get("chat_history")
         inputs["chat_history"] = _messages(talk) or talk
     run.lookup_inputs = (plain(inputs),)
     if run.kind == "workflow":
@@ -179,11 +185,15 @@ def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
     """Copy the earlier talk with which a model's template is filled in, as an input.
 
     Example: a chat engine condenses the question by ``llm.predict(template,
-    chat_history="user: Hi…", question="And when?")``.
+    chat_history="user: Hi…", question="And when?")``. A template of messages may hold
+    the talk itself.
     """
     if "prompt_args" not in arguments:
         return
-    variables = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
+    template = arguments.get("prompt")
+    if isinstance(template, ChatPromptTemplate):
+        run.templates += (_messages(template.message_templates),)
+    variables = dict(getattr(template, "kwargs", None) or {})
     variables.update(arguments["prompt_args"])
     talk = {
         name: plain(value)
@@ -210,11 +220,19 @@ def _name_of_conversation(memory: object) -> str | None:
     return _conversations[id(memory)]
 
 
+def note_summaries(run: Run) -> None:
+    """Note what the memory of a run put in the place of earlier messages."""
+    if isinstance(run.memory, ChatSummaryMemoryBuffer):
+        kept = _messages(_messages_kept_by(run.memory))
+        texts = {each.text for each in kept if each.role == "system"}
+        run.summaries |= texts
+
+
 def _messages_kept_by(memory: object) -> list[ChatMessage]:
     """The messages of a memory that keeps them in this process; of others, prompts tell."""
-    if isinstance(memory, BaseChatStoreMemory) and isinstance(
-        memory.chat_store, SimpleChatStore
-    ):
+    if isinstance(
+        memory, (BaseChatStoreMemory, ChatSummaryMemoryBuffer)
+    ) and isinstance(memory.chat_store, SimpleChatStore):
         return memory.chat_store.get_messages(memory.chat_store_key)
     return []
 
@@ -267,6 +285,7 @@ def _copy_tool_output(node: Node, output: ToolOutput) -> None:
 
 def copy_outcome(run: Run, result: object) -> None:
     """Copy the result of a run, and the source nodes that it names as its data flow."""
+    note_summaries(run)
     returned = without_stop_event(result)
     plain_result = plain(returned)
     fields = plain_result if isinstance(plain_result, dict) else {}

@@ -481,6 +481,7 @@ class Recorder:
             for id_ in run.span_ids:
                 self._spans.pop(id_, None)
             run.span_ids.clear()
+        run.memory = None
         for listener in listeners:
             listener.record(run)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 
-from ragmetrics_core.capture import Listener, Tree
+from ragmetrics_core.capture import Listener, Message, Tree
 
 
 @dataclass(slots=True, repr=False, eq=False, weakref_slot=True)
@@ -23,6 +23,9 @@ class Run(Tree):
             identity of the streamed response.
         awaited_response: The identity of the streamed chat response whose answer the
             run waits for; None if it waits for none.
+        memory: The memory of its conversation, until it has ended.
+        summaries: What a memory put in the place of earlier messages.
+        templates: The messages of which the framework made its models' prompts.
     """
 
     kind: Kind = "query"
@@ -31,6 +34,9 @@ class Run(Tree):
     span_ids: list[str] = field(default_factory=list)
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
+    memory: object = None
+    summaries: set[str] = field(default_factory=set)
+    templates: tuple[tuple[Message, ...], ...] = ()
 
 
 def call_when_gone(

@@ -1,5 +1,6 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -125,7 +126,8 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         before, _, behind = tree.history[-1].content.rpartition(tree.question)
         if not behind.strip() and before.rstrip()[-1:] in ("", ":"):
             tree.history = tree.history[:-1]
-    if tree.conversation_id is not None and not tree.history:
+    is_known = bool(tree.history or tree.summaries)
+    if tree.conversation_id is not None and not is_known:
         tree.turn_number = 1  # also of a memory that was emptied
     tree.shows_earlier_results = _shows_earlier_results(models)
 
@@ -163,13 +165,14 @@ def _add_answer(tree: Run) -> None:
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: documents without a text. Added: the agent that called each tool. What
-    is settled already stays as it is.
+    Taken out: documents without a text. Added: the agent that called each tool, and
+    which messages of a prompt are earlier talk. What is settled already stays as it is.
     """
     calls = list(run.root.walk())
     _name_agents_of_tools(calls)
     blank_documents: dict[str | None, Document] = {}
     for call in calls:
+        call.prompt = _messages_in(call.prompt, run)
         _add_search_of_engine(call, run.root.input_documents)
         for name in _LISTS_OF_DOCUMENTS:
             documents = getattr(call, name) or ()
@@ -180,6 +183,46 @@ def _settle(run: Run) -> None:
                 setattr(call, name, with_text)
     run.documents_without_text += tuple(blank_documents.values())
     name_empty_searches(run.root)
+
+
+def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
+    """Return a prompt with the earlier talk, and summaries of it, as messages of their own.
+
+    A model of texts is shown one text, which the framework made of a template's
+    messages: "system: Answer from …, user: Hi, assistant: Hello, user: And when?".
+    """
+    if len(prompt) == 1:
+        for template in run.templates:
+            roles = {each.role for each in template if each.text in prompt[0].text}
+            if "assistant" in roles:
+                prompt = _cut_at(prompt[0], template)
+                break
+    summaries = [Message("summary", text) for text in run.summaries if text.strip()]
+    parts = [
+        _cut_at(message, summaries)
+        if message.role in ("system", "user")
+        else (message,)
+        for message in prompt
+    ]
+    return tuple(itertools.chain.from_iterable(parts))
+
+
+def _cut_at(message: Message, inner: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages that a message's text holds, and what stands around them.
+
+    The last place counts: the words of a talk may stand in documents above it. Where
+    messages are found, the text before and between them is the framework's own.
+    """
+    rest = message.text
+    parts: list[Message] = []
+    for each in reversed([each for each in inner if each.text.strip()]):
+        before, found, behind = rest.rpartition(each.text)
+        if found:
+            role = "system" if parts else message.role
+            parts += [Message(role, behind), each]
+            rest = before
+    parts.append(Message("system" if parts else message.role, rest))
+    return tuple(parts[::-1])
 
 
 def _add_search_of_engine(engine: Node, given: Sequence[Document]) -> None:
