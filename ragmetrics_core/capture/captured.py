@@ -235,9 +235,13 @@ class Captured(Generic[Run]):
             return (*self._samples, *(self._finish_waiting_samples() or ()))
 
     def _make_samples(self) -> None:
-        """Make the samples of the runs so far, before anybody reads them."""
+        """Make the samples of the runs so far, before anybody reads them.
+
+        Later blocks of a conversation learn of those that wait for a further run, too.
+        """
         with self._lock:
             self._keep_samples_of_new_runs()
+            self._finish_waiting_samples()
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading."""

@@ -65,10 +65,8 @@ class Conversations:
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
 
     def copy(self) -> Conversations:
-        """Return a copy that keeps the turns added to it from all other blocks."""
-        trial = Conversations(self._user_name)
-        if self._other_blocks is not None:
-            trial.last_turns.update(self._other_blocks.last_turns)
+        """Return a copy: turns added to it reach other blocks, and not this object."""
+        trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
         return trial
 
@@ -119,7 +117,7 @@ class Conversations:
     def turn_before(self, name: str, tree: Tree) -> CapturedTurn | None:
         """Return the last turn kept here that began before a run; None without one."""
         for turn in reversed(self.last_turns.get(name, ())):
-            if turn.began <= tree.root.began:
+            if turn.began < tree.root.began:
                 return turn
         return None
 
@@ -143,8 +141,15 @@ class Conversations:
             self.keep(name, CapturedTurn(tree.root.began, ledger, tuple(said)))
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
-        """Keep a turn of a conversation, for this block and for others."""
-        turns = sorted((*self.last_turns.get(name, ()), turn), key=_began)
+        """Keep a turn of a conversation, for this block and for others.
+
+        It takes the place of one that began with it: what waits is told each time that
+        samples are read.
+        """
+        others = [
+            each for each in self.last_turns.get(name, ()) if each.began != turn.began
+        ]
+        turns = sorted((*others, turn), key=_began)
         self.last_turns[name] = tuple(turns[-_MOST_TURNS:])
         self.last_turns.move_to_end(name)
         if len(self.last_turns) > _MOST_CONVERSATIONS:

@@ -9,6 +9,10 @@ _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 
 SettledBy = Literal["question", "answer", "contexts", "nothing"]
 
+CAPTURE_EARLIER = (
+    "capture the earlier turns, too, under one conversation=, or write examples into the"
+    " system message"
+)
 _CONTEXTS = "; name the contexts by contexts_from="
 # One code for each thing that a person can do about it: the best grade that it leaves,
 # the field that settles it where the user names it, and the sentence.

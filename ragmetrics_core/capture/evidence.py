@@ -57,7 +57,10 @@ _CHANGED = (
     "the step {} returned new documents in the place of some that it was given, and may"
     " have found or written them"
 )
-_NONE_NAMED = "contexts_from= led to a place without any text"
+_NONE_NAMED = (
+    "contexts_from= led to a place without any text, which is right only where nothing"
+    " was found"
+)
 _LAST_LIST = "the last list of documents before the answer stands for them"
 _LAST_WORDS = Doubt(
     "answer_guessed",

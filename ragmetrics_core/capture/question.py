@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn, end_of
-from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.history import read_history, turns_before_question
 from ragmetrics_core.capture.plain_values import (
     ASSISTANTS,
@@ -32,8 +32,15 @@ _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (
     Doubt(
         "history_unread",
-        "earlier turns were handed in or shown in a form that is not read; hand each in"
-        " as a message that holds its role and what was said",
+        "earlier turns were handed in or told in a form that is not read; hand in each as"
+        " a message of user or assistant",
+    ),
+)
+_SHOWN = (Doubt("history_unread", f"a prompt shows them alone; {CAPTURE_EARLIER}"),)
+_WHOLE_PROMPTS = (
+    Doubt(
+        "history_unread",
+        "the history holds prompts with their documents; keep the user's own words in it",
     ),
 )
 # who speaks: at the head of a line, or in a list of roles or messages
@@ -268,7 +275,7 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     if tree.history:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)
-        return _UNREAD if are_prompts else ()
+        return _WHOLE_PROMPTS if are_prompts else ()
     for inputs in tree.lookup_inputs:
         if _has_unread_history(tree.to_plain_value(inputs), question):
             return _UNREAD
@@ -280,7 +287,7 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     for call in calls.prompted:
         for text in _replies_in(turns_before_question(call.prompt, question, ())):
             if call.began < end_of_own_reply.get(text, inf):
-                return _UNREAD
+                return _SHOWN
         if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
             return _UNREAD
     return ()

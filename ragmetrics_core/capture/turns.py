@@ -23,7 +23,7 @@ from typing import Any, Generic
 
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
-from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
@@ -66,8 +66,7 @@ _EARLIER_RESULTS = Doubt(
 )
 _MAY_BE_EXAMPLES = Doubt(
     "history_unread",
-    "messages before the question in the prompt are taken for earlier turns, and may be"
-    " examples",
+    f"messages in a prompt are taken for earlier turns; {CAPTURE_EARLIER}",
 )
 _OTHER_TOOLS = "tools were called, and context_tools= names none of them"
 _UNREAD = (

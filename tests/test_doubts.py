@@ -1,0 +1,473 @@
+"""Each doubt says what to do, and doing it ends the doubt: one program and more for each code."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ragmetrics_core.capture import doubts
+from ragmetrics_core.data import Sample
+
+ASKED = "When was the lamp of Skarn lit?"
+LAMP = "Anna Berg lit the lamp of Skarn in the year 1882."
+FERRY = "The ferry to Skarn goes twice a day, and costs two crowns."
+ANSWER = "Anna Berg lit it in 1882."
+EARLIER, REPLY = "Who owns the island?", "The town of Osta owns it."
+TOLD = f"User: {EARLIER}\nAssistant: {REPLY}"
+PROMPT = "Use only this:\n{}\n\nQuestion: {}"
+
+Program = Callable[[bool], Sample]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program that leaves a doubt.
+
+    Attributes:
+        code: The doubt.
+        advice: What its sentence says, word for word.
+        program: Runs it; given True it does what the sentence says.
+        truth: What the sample must hold then; None where nothing can be done.
+    """
+
+    code: str
+    advice: str
+    program: Program
+    truth: Mapping[str, Any] | None = field(
+        default_factory=lambda: {"contexts": [LAMP], "answer": ANSWER}
+    )
+
+
+ROWS: dict[str, Row] = {}
+
+
+def row(code: str, advice: str, **truth: Any) -> Callable[[Program], Program]:
+    """Put a program into the table; ``truth`` is what differs from the usual sample."""
+    whole = {"question": ASKED, "contexts": [LAMP], "answer": ANSWER, "history": []}
+
+    def add(program: Program) -> Program:
+        ROWS[f"{code}: {program.__name__}"] = Row(code, advice, program, whole | truth)
+        return program
+
+    return add
+
+
+def no_way(code: str, cost: str) -> Callable[[Program], Program]:
+    """Put a program into the table for which nothing can be done."""
+
+    def add(program: Program) -> Program:
+        ROWS[f"{code}: {program.__name__}"] = Row(code, cost, program, None)
+        return program
+
+    return add
+
+
+def contexts(*texts: str) -> dict[str, Any]:
+    return {"contexts_from": lambda run: list(texts)}
+
+
+# LangChain: functions that call a retriever and a model
+
+
+def langchain(app: Callable[[], object], **settings: Any) -> Sample:
+    from langchain_ragmetrics import capture
+
+    with capture(**settings) as captured:
+        app()
+    return captured.samples[-1]
+
+
+def find(question: str = ASKED, *texts: str) -> Any:
+    """What a retriever of LangChain finds."""
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+
+    class Finder(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> Any:
+            return [Document(text, id=text[:4]) for text in texts or (LAMP,)]
+
+    return Finder().invoke(question)
+
+
+def say(prompt: Any, *replies: Any) -> str:
+    """What a chat model of LangChain replies."""
+    return str(speaker(*replies).invoke(prompt).content)
+
+
+def speaker(*replies: Any) -> Any:
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    class Speaker(GenericFakeChatModel):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self
+
+    messages = [
+        AIMessage(each) if isinstance(each, str) else each
+        for each in replies or (ANSWER,)
+    ]
+    return Speaker(messages=iter(messages))
+
+
+def in_a_chain(function: Callable[[Any], Any], value: Any = ASKED) -> Callable[[], Any]:
+    from langchain_core.runnables import RunnableLambda
+
+    return lambda: RunnableLambda(function).invoke(value)
+
+
+def shown(*texts: str, question: str = ASKED) -> str:
+    return PROMPT.format("\n".join(texts), question)
+
+
+def answered(question: str = ASKED) -> str:
+    return say(shown(find(question)[0].page_content, question=question))
+
+
+# The question
+
+
+@row(
+    "question_guessed",
+    "name their place by question_from=, or say them by question=",
+    question="Please look after order 7.",
+)
+def a_form(is_followed: bool) -> Sample:
+    app = in_a_chain(
+        lambda form: answered(f"order {form['order']}"),
+        {
+            "order": 7,
+            "words": {"note": "Please look after order 7."},
+            "to": "",
+            "x": "",
+        },
+    )
+    return langchain(app, **({"question_from": "words.note"} if is_followed else {}))
+
+
+@row("question_guessed", "say them by question=")
+def a_number(is_followed: bool) -> Sample:
+    app = in_a_chain(lambda form: answered(f"order {form['order']}"), {"order": 7})
+    return langchain(app, **({"question": ASKED} if is_followed else {}))
+
+
+# The history
+
+
+def handed_in(talk: object) -> Callable[[], object]:
+    from langchain_core.prompts import ChatPromptTemplate
+    from langchain_core.runnables import RunnablePassthrough
+
+    chain = (
+        RunnablePassthrough.assign(context=lambda given: find()[0].page_content)
+        | ChatPromptTemplate.from_template("{chat_history}\n{context}\nQ: {input}")
+        | speaker()
+    )
+    return lambda: chain.invoke({"input": ASKED, "chat_history": talk})
+
+
+@row(
+    "history_unread",
+    "hand in each as a message of user or assistant",
+    history=[EARLIER, REPLY],
+)
+def a_transcript(is_followed: bool) -> Sample:
+    return langchain(
+        handed_in([("human", EARLIER), ("ai", REPLY)] if is_followed else TOLD)
+    )
+
+
+@row(
+    "history_unread",
+    "capture the earlier turns, too, under one conversation=",
+    history=[EARLIER, REPLY],
+    question="And when was its lamp lit?",
+)
+def messages_of_ones_own(is_followed: bool) -> Sample:
+    from langchain_ragmetrics import capture
+
+    question, name = "And when was its lamp lit?", {"conversation": "of the test"}
+
+    def ask(*talk: tuple[str, str], words: str, reply: str) -> None:
+        found = find(words)[0].page_content
+        say([("system", found), *talk, ("human", words)], reply)
+
+    with capture(**(name if is_followed else {})) as earlier:
+        ask(words=EARLIER, reply=REPLY)
+    talk = (("human", EARLIER), ("ai", REPLY))
+    sample = langchain(
+        lambda: ask(*talk, words=question, reply=ANSWER),
+        **(name if is_followed else {}),
+    )
+    assert earlier.samples
+    return sample
+
+
+@row("history_unread", "or write examples into the system message")
+def examples(is_followed: bool) -> Sample:
+    written = [("human", "2 + 2?"), ("ai", "It is four, of course.")]
+    if is_followed:
+        written = [("system", "2 + 2? It is four, of course.")]
+    app = in_a_chain(
+        lambda question: say([*written, ("human", shown(find()[0].page_content))])
+    )
+    return langchain(app)
+
+
+# Which runs
+
+
+@row("which_turn", "put capture(question=…) around the calls of one question")
+def a_search_in_a_thread(is_followed: bool) -> Sample:
+    def app() -> None:
+        found: list[Any] = []
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: found.extend(context.run(find)))
+        thread.start()
+        thread.join()
+        say(shown(found[0].page_content))
+
+    return langchain(app, **({"question": ASKED} if is_followed else {}))
+
+
+@row("which_turn", "put capture(question=…) around the calls of one question")
+def a_further_question_suggested(is_followed: bool) -> Sample:
+    from langchain_ragmetrics import capture
+
+    def answer() -> str:
+        return say(shown(found := find()[0].page_content)) and found
+
+    def suggest(found: str) -> None:
+        say(f"{found}\nSuggest a question.", "Who was Anna Berg, then?")
+
+    if not is_followed:
+        return langchain(lambda: suggest(answer()))
+    with capture(question=ASKED) as captured:
+        found = answer()
+    suggest(found)
+    return captured.samples[0]
+
+
+@row("which_turn", "put capture(question=…) around the calls of one question")
+def one_of_the_questions_suggested(is_followed: bool) -> Sample:
+    def app() -> None:
+        lines = say("Suggest two questions.", f"{ASKED}\nWhat does the ferry cost?")
+        answered(lines.splitlines()[0])
+
+    return langchain(app, **({"question": ASKED} if is_followed else {}))
+
+
+# The answer
+
+
+@row("answer_guessed", "name its place by answer_from=")
+def two_replies_returned(is_followed: bool) -> Sample:
+    def both(question: str) -> dict[str, str]:
+        prompt = shown(find()[0].page_content)
+        return {"first": say(prompt), "second": say(prompt, "In 1882, by Anna Berg.")}
+
+    return langchain(
+        in_a_chain(both), **({"answer_from": "first"} if is_followed else {})
+    )
+
+
+@row("answer_guessed", "put each into a block of its own")
+def two_questions_in_one_block(is_followed: bool) -> Sample:
+    from langchain_ragmetrics import capture
+
+    def second() -> None:
+        say(
+            shown(find("What does the ferry cost?", FERRY)[0].page_content),
+            "Two crowns.",
+        )
+
+    with capture(question=ASKED) as captured:
+        answered()
+        if not is_followed:
+            second()
+    if is_followed:
+        second()
+    return captured.samples[0]
+
+
+# The contexts
+
+
+@row("further_call", "name the contexts by contexts_from=", answer="1882, that was.")
+def an_answer_that_is_rewritten(is_followed: bool) -> Sample:
+    app = in_a_chain(lambda question: answered() and "1882, that was.")
+    return langchain(app, **(contexts(LAMP) if is_followed else {}))
+
+
+@row("further_call", "name the contexts by contexts_from=", contexts=[LAMP, FERRY])
+def a_short_note(is_followed: bool) -> Sample:
+    def app(question: str) -> str:
+        lamp, ferry = (each.page_content for each in find(question, LAMP, FERRY))
+        note = say(f"{lamp}\nName the year.", "1882")
+        return say(f"Year: {note}\n{ferry}\nQuestion: {question}")
+
+    settings = contexts(LAMP, FERRY) if is_followed else {}
+    return langchain(in_a_chain(app), **settings)
+
+
+@row("further_call", "name the contexts by contexts_from=")
+def a_remark_beside(is_followed: bool) -> Sample:
+    def app(question: str) -> str:
+        lamp, ferry = (each.page_content for each in find(question, LAMP, FERRY))
+        say(f"{ferry}\nWhat is this about?", "It deals with the fares of a boat.")
+        return say(shown(lamp))
+
+    return langchain(in_a_chain(app), **(contexts(LAMP) if is_followed else {}))
+
+
+@row("in_part", "name the contexts by contexts_from=", contexts=[LAMP[5:44]])
+def a_passage_cut_out(is_followed: bool) -> Sample:
+    cut = LAMP[5:44]
+    app = in_a_chain(lambda question: find(question, LAMP) and say(shown(cut)))
+    return langchain(app, **(contexts(cut) if is_followed else {}))
+
+
+@row("short_text", "name the contexts by contexts_from=", contexts=[FERRY])
+def a_word(is_followed: bool) -> Sample:
+    def app(question: str) -> str:
+        find(question, "Skarn", FERRY)
+        return say(f"On Skarn and elsewhere. {FERRY}\nQ: {question}")
+
+    return langchain(in_a_chain(app), **(contexts(FERRY) if is_followed else {}))
+
+
+@row("by_data_flow", "name the contexts by contexts_from=")
+def a_model_that_nobody_records(is_followed: bool) -> Sample:
+    app = in_a_chain(lambda question: find() and ANSWER)
+    return langchain(app, **(contexts(LAMP) if is_followed else {}))
+
+
+@row("by_data_flow", "name the contexts by contexts_from=", contexts=[FERRY])
+def a_step_that_replaces_what_was_found(is_followed: bool) -> Sample:
+    from langchain_core.documents import Document
+    from langchain_core.runnables import RunnableLambda
+
+    def other(found: object) -> list[Document]:
+        return [Document(FERRY)]
+
+    replaced = RunnableLambda(lambda question: find()) | RunnableLambda(other)
+    app = in_a_chain(
+        lambda question: say(shown(replaced.invoke(question)[0].page_content))
+    )
+    return langchain(app, **(contexts(FERRY) if is_followed else {}))
+
+
+@row("by_data_flow", "name the contexts by contexts_from=")
+def a_place_without_any_text(is_followed: bool) -> Sample:
+    app = in_a_chain(lambda question: find() and ANSWER)
+    return langchain(app, **contexts(*([LAMP] if is_followed else [])))
+
+
+def agent(result: object, **settings: Any) -> Sample:
+    from langchain.agents import create_agent
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import tool
+
+    @tool
+    def look_up(query: str) -> Any:
+        """Look something up."""
+        return result
+
+    call = {"name": "look_up", "args": {"query": "lamp"}, "id": "1"}
+    model = speaker(AIMessage("", tool_calls=[call]), ANSWER)
+    app = create_agent(model, [look_up])
+    return langchain(lambda: app.invoke({"messages": ASKED}), **settings)
+
+
+@row("undivided", 'name what searches by context_tools={"look_up"}')
+def a_tool_that_searches(is_followed: bool) -> Sample:
+    return agent(LAMP, **({"context_tools": {"look_up"}} if is_followed else {}))
+
+
+@row("undivided", "or say context_tools=set() if nothing there does", contexts=None)
+def a_tool_that_does_not_search(is_followed: bool) -> Sample:
+    return agent(LAMP, **({"context_tools": set()} if is_followed else {}))
+
+
+@row("undivided", "let it return a list of them", contexts=[LAMP, FERRY])
+def a_tool_that_numbers_passages(is_followed: bool) -> Sample:
+    result = [LAMP, FERRY] if is_followed else f"1. {LAMP}\n2. {FERRY}"
+    return agent(result, context_tools={"look_up"})
+
+
+# What is missing
+
+
+@row("no_search", "say contexts_from=")
+def a_search_of_ones_own(is_followed: bool) -> Sample:
+    app = in_a_chain(lambda question: say(shown(LAMP)))
+    return langchain(app, question=ASKED, **(contexts(LAMP) if is_followed else {}))
+
+
+@row("not_recorded", "send the words in a message")
+def an_image(is_followed: bool) -> Sample:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    words = {"type": "text", "text": ASKED}
+    content = [words] if is_followed else [words, picture]
+
+    def app() -> None:
+        say([("system", find()[0].page_content), ("human", content)])
+
+    return langchain(app)
+
+
+@no_way("no_answer", "else only the search can be judged")
+def a_search_alone(is_followed: bool) -> Sample:
+    return langchain(find)
+
+
+@row("no_answer", "read its stream to the end")
+def a_stream_that_is_left(is_followed: bool) -> Sample:
+    from langchain_core.runnables import RunnableLambda
+
+    chain = RunnableLambda(lambda question: shown(find()[0].page_content)) | speaker()
+
+    def app() -> None:
+        pieces = chain.stream(ASKED)
+        if is_followed:
+            list(pieces)
+        else:
+            next(pieces)
+            pieces.close()
+
+    return langchain(app)
+
+
+# The table
+
+
+def held_by(sample: Sample) -> dict[str, Any]:
+    return {
+        "question": sample.question,
+        "contexts": None if sample.contexts is None else list(sample.context_texts),
+        "answer": sample.answer,
+        "history": [turn.content for turn in sample.history or ()],
+    }
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_doing_what_a_doubt_says_ends_it(name: str) -> None:
+    case = ROWS[name]
+    before = case.program(False)
+    assert before.capture is not None
+    assert before.capture.grade != "exact"
+    assert case.advice in before.capture.doubts[case.code]
+    if case.truth is None:
+        return
+    after = case.program(True)
+    assert after.capture is not None
+    assert (after.capture.grade, dict(after.capture.doubts)) == ("exact", {})
+    assert held_by(after) == case.truth
+
+
+def test_every_doubt_has_a_program() -> None:
+    assert {case.code for case in ROWS.values()} == set(doubts._TABLE)
