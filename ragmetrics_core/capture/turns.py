@@ -66,7 +66,8 @@ _EARLIER_RESULTS = Doubt(
 )
 _MAY_BE_EXAMPLES = Doubt(
     "history_unread",
-    f"messages in a prompt are taken for earlier turns; {CAPTURE_EARLIER}",
+    "messages in a prompt are taken for earlier turns, and may be examples;"
+    f" {CAPTURE_EARLIER}",
 )
 _OTHER_TOOLS = "tools were called, and context_tools= names none of them"
 _UNREAD = (
