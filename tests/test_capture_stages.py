@@ -323,6 +323,10 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "a list of texts": (json.dumps([BRIDGE, FERRY]), [BRIDGE, FERRY]),
     "a list of mappings": (json.dumps([{"content": BRIDGE, "url": "a"}]), [BRIDGE]),
     "a list under a name": (json.dumps({"results": [{"snippet": BRIDGE}]}), [BRIDGE]),
+    "a result of MCP": (
+        json.dumps({"content": [{"type": "text", "text": BRIDGE}], "isError": False}),
+        [BRIDGE],
+    ),
     "blocks of content": (json.dumps([{"type": "text", "text": BRIDGE}]), [BRIDGE]),
     "JSON in a block": (
         json.dumps([{"type": "text", "text": INNER}]),

@@ -615,7 +615,7 @@ ROWS: dict[str, Row] = {
     "no answer": Row(
         tree(found(*DOCS), gives_only_documents=True),
         ALL,
-        doubts=f"{FLOW} no_answer",
+        doubts="no_answer",
         answer=None,
     ),
     "abandoned": Row(
@@ -1100,7 +1100,7 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
     ),
     "a model that shows nothing retrieved is another matter": (
         [alone(found(P)), alone(reads("What time is it?", "Five, as far as I know."))],
-        [(QUESTION, [PORTO], None, f"{FLOW} no_answer")],
+        [(QUESTION, [PORTO], None, "no_answer")],
     ),
     "a title that reads the answer": (
         [
@@ -1149,7 +1149,7 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
             alone(found(*DOCS)),
             Tree(reranked(DOCS, E)(CLOCK), gives_only_documents=True),
         ],
-        [(QUESTION, [EVORA], None, f"{FLOW} no_answer")],
+        [(QUESTION, [EVORA], None, "no_answer")],
     ),
     "paused and resumed": (
         [

@@ -163,6 +163,7 @@ class Captured(Generic[Run]):
             yet, because a further run may belong to the same question. These runs are
             kept for the next call.
         as_judge: Makes a judge of a framework's own model object.
+        began: Tells when a run began.
         problems: Where internal errors are counted.
 
     Attributes:
@@ -180,6 +181,7 @@ class Captured(Generic[Run]):
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
+        began: Callable[[Run], float] = lambda _: 0.0,
         problems: Problems | None = None,
     ) -> None:
         """Begin without any run; runs become samples when ``samples`` is first read.
@@ -197,6 +199,7 @@ class Captured(Generic[Run]):
         self._samples_of_waiting_runs = samples_that_wait
         # makes a judge of a framework's own model object
         self._as_judge = as_judge
+        self._began = began
         self._user_values = user_values or UserValues()  # such as a reference
         self._redaction = Redaction(redact, self.problems)
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
@@ -222,9 +225,10 @@ class Captured(Generic[Run]):
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Samples of all runs so far, in the order in which the runs ended.
+        """Samples of all runs so far, in the order in which the runs began.
 
-        Runs that wait for a further run stand after the others, as they are now. The
+        Runs that end after a reading stand behind those that were read, and runs that
+        wait for a further run after all others, as they are now. The
         samples of blocks that ended before are made first: a turn of a conversation
         gets the calls of its earlier turns.
         """
@@ -245,7 +249,7 @@ class Captured(Generic[Run]):
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading."""
-        runs = self._runs_without_samples
+        runs = sorted(self._runs_without_samples, key=self._began)
         self._runs_without_samples = []
         for run in runs:
             for sample in self._assemble(run) or ():

@@ -19,7 +19,15 @@ _TEXT_FIELDS = (
     "passage",
     "chunk",
 )
-_LIST_FIELDS = ("results", "documents", "hits", "data", "matches", "items")
+_LIST_FIELDS = (
+    "results",
+    "documents",
+    "hits",
+    "data",
+    "matches",
+    "items",
+    "content",  # of MCP: blocks of text
+)
 _ID_FIELDS = ("id", "_id", "doc_id", "document_id")
 _DEPTH = 4
 

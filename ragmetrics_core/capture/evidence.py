@@ -624,8 +624,11 @@ class _Reading:
     def _follow_flow(self) -> None:
         """Take the documents of the framework's own flow, else the last list, as contexts."""
         documents = self._documents_of_framework()
-        # no model stands between documents and the answer that a reader cut out of them
-        is_sure = documents is not None and self._found_answer.answer.is_extracted
+        answer = self._found_answer.answer
+        # a model that is not recorded may have written an answer
+        is_sure = not self._calls.prompted and (
+            answer.text is None or answer.is_extracted
+        )
         if documents is None:
             documents = self._last_documents()
         if documents is None:

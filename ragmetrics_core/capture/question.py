@@ -276,13 +276,14 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)
         return _WHOLE_PROMPTS if are_prompts else ()
-    for inputs in tree.lookup_inputs:
-        if _has_unread_history(tree.to_plain_value(inputs), question):
-            return _UNREAD
-    documents = [each.text for found in calls.lists for each in found.documents]
     end_of_own_reply: dict[str, float] = {}
     for call, reply in calls.replies.items():
         end_of_own_reply.setdefault(as_one_line(reply.text), end_of(call))
+    for inputs in tree.lookup_inputs:
+        plain_inputs = tree.to_plain_value(inputs)
+        if _has_unread_history(plain_inputs, question, set(end_of_own_reply)):
+            return _UNREAD
+    documents = [each.text for found in calls.lists for each in found.documents]
     # also to the model that rewrites the question
     for call in calls.prompted:
         for text in _replies_in(turns_before_question(call.prompt, question, ())):
@@ -293,14 +294,21 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     return ()
 
 
-def _has_unread_history(inputs: object, question: str | None) -> bool:
-    """Whether some inputs hold turns, or earlier words in a field named like a history."""
+def _has_unread_history(
+    inputs: object, question: str | None, own_replies: set[str]
+) -> bool:
+    """Whether some inputs hold turns, or earlier words in a field named like a history.
+
+    What models of this run replied is no earlier turn.
+    """
     if not isinstance(inputs, Mapping):
         return False
     for name, value in inputs.items():
         if names_a_history(name) and _holds_earlier_words(value, question):
             return True
-        if _replies_in(read_history(value)) or _has_unread_history(value, question):
+        if _replies_in(read_history(value)) - own_replies:
+            return True
+        if _has_unread_history(value, question, own_replies):
             return True
     return False
 

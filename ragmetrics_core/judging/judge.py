@@ -57,8 +57,8 @@ class Judge(ABC):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
-        Judges of users share an event loop: what blocks or computes for long belongs
-        into ``await asyncio.to_thread(...)``, or their questions wait for each other.
+        It is awaited on the event loop of all judges: what blocks or computes for long
+        belongs into ``await asyncio.to_thread(...)``.
 
         Args:
             question: Any question of ``ragmetrics_core.data.asking``.

@@ -105,8 +105,7 @@ class RunFacts(Frozen):
     addresses: dict[str, tuple[str, ...]] = Field(
         default={},
         description=(
-            "by judge, host and path that its calls went to, without user, query or key,"
-            ' and " through " a proxy on the way'
+            "by judge, host and path that its calls went to, without user, query or key"
         ),
     )
     details: dict[str, dict[str, str]] = Field(

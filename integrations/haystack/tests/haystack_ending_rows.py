@@ -65,7 +65,7 @@ def abandoned() -> Row:
         ("run_async_generator abandoned half-way",),
         rag(),
         asked("retriever", "prompt"),
-        [Expected(bm25(), None, complete=False, doubts=("no_answer", "by_data_flow"))],
+        [Expected(bm25(), None, complete=False, doubts=("no_answer",))],
         modes=("abandoned",),
     )
 

@@ -196,5 +196,5 @@ def extractive() -> Row:
         ("extractive reader",),
         app,
         asked("retriever", "reader"),
-        [Expected(bm25(), "1856", retrieved=bm25(), doubts=("by_data_flow",))],
+        [Expected(bm25(), "1856", retrieved=bm25())],
     )

@@ -20,7 +20,7 @@ TEMPLATE = (
     " {{ query }}"
 )
 
-ONLY_SEARCHED = ("no_answer", "by_data_flow")
+ONLY_SEARCHED = ("no_answer",)
 
 STORE = InMemoryDocumentStore()
 DOCUMENTS = [

@@ -629,3 +629,66 @@ def test_a_super_component_and_an_agent_keep_their_own_places() -> None:
     check(sample)
     assert sample.capture is not None
     assert not sample.capture.warnings  # the place was found
+
+
+def test_a_super_component_that_only_searches_is_a_search_alone() -> None:
+    inner = connected(retriever=InMemoryBM25Retriever(STORE, top_k=1))
+    search = SuperComponent(
+        pipeline=inner,
+        input_mapping={"query": ["retriever.query"]},
+        output_mapping={"retriever.documents": "documents"},
+    )
+    with capture() as captured:
+        search.run(query=QUESTION)
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, None)
+    assert texts(sample.contexts) == texts(sample.retrieved) == [FERRY]
+    assert doubts(sample) == {"no_answer"}
+
+    with capture() as captured:
+        documents = search.run(query=QUESTION)["documents"]
+        prompt = f"{documents[0].content}\nAsked: {QUESTION}"
+        MockChatGenerator(ANSWER).run([ChatMessage.from_user(prompt)])
+    check(only(captured.samples))
+
+
+@component
+class InTurn:
+    """Searches; the first to begin ends last."""
+
+    def __init__(self, all_have_begun: asyncio.Barrier) -> None:
+        self.barrier = all_have_begun
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": [Document(content=FERRY)]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, query: str) -> dict[str, Any]:
+        number = await self.barrier.wait()
+        for _ in range(100 * (2 - number)):
+            await asyncio.sleep(0)
+        return self.run(query)
+
+
+def test_samples_come_in_the_order_in_which_their_runs_began() -> None:
+    questions = [f"{QUESTION} {number}" for number in range(3)]
+
+    async def ask_all() -> None:
+        barrier = asyncio.Barrier(3)
+        runs = []
+        for question in questions:
+            made = connected(
+                ("search.documents", "prompt.documents"),
+                ("prompt.prompt", "llm.messages"),
+                search=InTurn(barrier),
+                prompt=PromptBuilder(EACH + "{{ q }}", required_variables="*"),
+                llm=MockChatGenerator(ANSWER),
+            )
+            given = {"search": {"query": question}, "prompt": {"q": question}}
+            runs.append(made.run_async(given))
+        await asyncio.gather(*runs)
+
+    with capture() as captured:
+        asyncio.run(ask_all())
+    assert [sample.question for sample in captured.samples] == questions

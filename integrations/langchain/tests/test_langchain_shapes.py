@@ -822,7 +822,7 @@ def retriever_then_model() -> None:
     Speaker().invoke(f"Use {joined(found)} for {QUESTION}")
 
 
-@shape(Turn(answer=None, doubts=["by_data_flow", "no_answer"]))
+@shape(Turn(answer=None, doubts=["no_answer"]))
 def retriever_alone() -> None:
     Shelf().invoke(QUESTION)
 

@@ -68,6 +68,7 @@ ADAPTER = FrontDoor[Run](
     trees,
     _as_judge,
     as_run=as_run,
+    began=lambda run: run.root.began,
     unseen=(
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"
     ),

@@ -101,7 +101,7 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         # a run that answers, or that asks a model, is a sample even if it searched nothing
         is_always_a_sample=calls.root.kind == "agent"
         and bool(found or (question and calls.models)),
-        gives_only_documents=not is_component
+        gives_only_documents=(not is_component or _searches_inside(calls))
         and any(documents)
         and all(
             each or value == ()
@@ -125,7 +125,12 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
 def _is_preparation(run: Run, calls: Calls) -> bool:
     """Whether a run is a component that ran by itself and belongs to no turn: an embedder."""
     is_step = run.root.operation == COMPONENT and calls.root.kind == "step"
-    return is_step and not calls.root.input_documents
+    return is_step and not (calls.root.input_documents or _searches_inside(calls))
+
+
+def _searches_inside(calls: Calls) -> bool:
+    """Whether a retriever runs inside the run, as in a SuperComponent."""
+    return any(call.kind == "retriever" for call in calls.root.walk())
 
 
 def _documents_without_text(run: Run) -> tuple[Document, ...]:
