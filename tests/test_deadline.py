@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from typing import Any
@@ -26,7 +27,8 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.data.asking import Instructions, Part
-from ragmetrics_core.data.replies import Answer, Usage
+from ragmetrics_core.data.errors import UnusableReply
+from ragmetrics_core.data.replies import Answer, NotAnswered, Usage
 from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -163,6 +165,58 @@ def test_the_deadline_ends_any_judge_and_any_metric(
     # on a busy machine the deadline may come before the first row, or between rows
     if never_ends and report.results:
         assert report.summary().not_judged > 0
+
+
+class BlockingJudge(Judge):
+    """Blocks the event loop that awaits it until it is released."""
+
+    name = "blocking judge"
+
+    def __init__(self, released: threading.Event) -> None:
+        self._released = released
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        self._released.wait(20)
+        return Answer(NotAnswered(UnusableReply("it blocked")))
+
+
+class BlockingModel(ChatModel):
+    """Blocks the event loop that awaits it until it is released."""
+
+    name = "blocking model"
+
+    def __init__(self, released: threading.Event) -> None:
+        self._released = released
+
+    async def prepare(self) -> None:
+        self._released.wait(20)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self._released.wait(20)
+        return ChatReply((Choice(VERDICT),))
+
+
+@pytest.mark.parametrize("kind", [BlockingJudge, BlockingModel])
+def test_a_judge_that_blocks_holds_up_neither_the_deadline_nor_other_runs(
+    kind: type[Any],
+) -> None:
+    released = threading.Event()
+    began_at = time.monotonic()
+    try:
+        report = evaluate(
+            endless(),
+            "utilization",
+            judge=kind(released),
+            limits=Limits(deadline=0.2),
+            progress=False,
+        )
+        row = next(endless())
+        other = evaluate([row], "utilization", judge=SAYS_YES, progress=False)
+    finally:
+        released.set()
+    assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
+    assert other.scores("utilization") == [1.0]
+    assert time.monotonic() - began_at < 10
 
 
 def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:

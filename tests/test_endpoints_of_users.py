@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
+import ssl
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +31,8 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models import compatible_model
-from ragmetrics_core.models.urls import is_on_this_machine
+from ragmetrics_core.models.urls import is_on_this_machine, proxy_for
+from ragmetrics_core.reporting.comparison import compare
 
 Serve = Callable[..., LoopbackServer]
 
@@ -161,6 +168,110 @@ def test_a_server_on_this_machine_is_reached_without_a_proxy(
     assert judged(server).summary()["context_recall"].count == 1
 
 
+@pytest.fixture
+def without_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variable", "form"),
+    [
+        ("HTTP_PROXY", "http://{}"),
+        ("http_proxy", "{}"),
+        ("ALL_PROXY", "http://me:secret-password@{}"),
+    ],
+)
+def test_a_proxy_that_is_used_stands_beside_the_address(
+    loopback_server: Serve,
+    without_proxies: pytest.MonkeyPatch,
+    variable: str,
+    form: str,
+) -> None:
+    server = loopback_server(lambda _: GOOD)
+    host = server.base_url.removeprefix("http://").removesuffix("/v1")
+    without_proxies.setenv(variable, form.format(host))
+    model = OpenAICompatibleModel("http://judge.example/v1", "local")
+    report = evaluate(
+        [row()], [ContextRecall()], judge=LLMJudge(model), store=False, progress=False
+    )
+    assert report.scores("context_recall") == [1.0]
+    screen = str(report)
+    assert f"at http://judge.example/v1 through http://{host}" in screen
+    assert "secret-password" not in screen + repr(report.run)
+
+
+@pytest.mark.parametrize("listed", ["judge.example", "judge.example:8000", "*"])
+def test_what_no_proxy_lists_goes_through_none(
+    without_proxies: pytest.MonkeyPatch, listed: str
+) -> None:
+    without_proxies.setenv("ALL_PROXY", "http://proxy.example:3128")
+    without_proxies.setenv("NO_PROXY", listed)
+    assert proxy_for("http://judge.example:8000/v1") is None
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1080", "http://", "a b::c"])
+def test_a_proxy_that_speaks_no_http_is_refused_before_anything_is_sent(
+    without_proxies: pytest.MonkeyPatch, proxy: str
+) -> None:
+    without_proxies.setenv("ALL_PROXY", proxy)
+    with pytest.raises(SettingError, match=r"NO_PROXY=judge\.example"):
+        OpenAICompatibleModel("https://judge.example/v1", "local")
+
+
+def test_a_proxy_is_no_other_address_for_a_comparison(
+    loopback_server: Serve, without_proxies: pytest.MonkeyPatch
+) -> None:
+    before = judged(loopback_server(lambda _: GOOD))
+    (address,) = before.run.addresses["openai-compatible/local"]
+    through = {"openai-compatible/local": (f"{address} through http://p.example:1",)}
+    run = before.run.model_copy(update={"addresses": through})
+    after = Report(before.results, run)
+    assert not compare(before, after).differing
+
+
+def test_a_certificate_that_is_not_trusted_is_called_so() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def shake_hands() -> None:
+        client, _ = listener.accept()
+        with suppress(OSError):
+            context.wrap_socket(client, server_side=True)
+
+    threading.Thread(target=shake_hands, daemon=True).start()
+    url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+    with (
+        listener,
+        pytest.raises(
+            JudgeUnavailable, match=r"self-signed certificate.*SSL_CERT_FILE"
+        ),
+    ):
+        evaluate(
+            [row()],
+            [ContextRecall()],
+            judge=LLMJudge(OpenAICompatibleModel(url, "local")),
+            store=False,
+            progress=False,
+        )
+
+
+def test_a_server_without_tls_is_called_so(loopback_server: Serve) -> None:
+    url = loopback_server(lambda _: GOOD).base_url.replace("http:", "https:")
+    model = OpenAICompatibleModel(url, "local")
+    with pytest.raises(JudgeUnavailable, match=r"begins with http:// or https://"):
+        evaluate(
+            [row()],
+            [ContextRecall()],
+            judge=LLMJudge(model, attempts=1),
+            store=False,
+            progress=False,
+        )
+
+
 def test_a_provider_that_nobody_knows_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="give base_url and model"):
         OpenAICompatibleModel.named("openai-compatible/x")
@@ -222,6 +333,17 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
     assert report.results[0].results["context_recall"].reason.startswith("Key ….")
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert KEY.encode() not in kept
+
+
+def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(
+    loopback_server: Serve,
+) -> None:
+    fault = refusal(400, "Guardrail intervened. " + "'a1' sk-" * 120_000)
+    server = loopback_server(lambda _: GOOD, faults=lambda _: fault)
+    began_at = time.process_time()
+    (outcome,) = judged(server).results[0].results.values()
+    assert "Guardrail intervened" in outcome.reason
+    assert time.process_time() - began_at < 0.5
 
 
 @pytest.mark.parametrize(

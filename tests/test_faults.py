@@ -524,10 +524,14 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     if limits is None or limits.deadline is None:
         assert model.calls >= 4
     assert report.usage.calls == model.calls
-    assert report.usage.prompt_tokens == 7 * model.calls
-    assert report.usage.cost == 0.5 * model.calls
+    # a call that is given up has no reply to say what it cost
+    most_given_up = 0 if at_the_fourth is nothing else 1
+    n_told = report.usage.prompt_tokens // 7
+    assert model.calls - most_given_up <= n_told <= model.calls
+    assert report.usage.prompt_tokens == 7 * n_told
+    assert report.usage.cost == 0.5 * n_told
     if "reached" in report.run.stopped:  # it counts what it counts
-        money = f" and ${0.5 * model.calls:.4f}" if model.calls else ""
+        money = f" and ${0.5 * n_told:.4f}" if n_told else ""
         assert report.run.stopped.endswith(f", after {model.calls} calls{money}")
     last = progress[-1] if progress else Progress(None)
     assert (last.calls, last.cost) == (report.usage.calls, report.usage.cost)

@@ -84,8 +84,7 @@ class Shop(ChatModel):
             else self.spent + len(self.open) * self.dearest
         )
         self.above = sum(max(cost - (self.dearest or 0.0), 0.0) for cost in self.open)
-        for _ in range(self._turns[number % len(self._turns)]):
-            await asyncio.sleep(0)
+        await asyncio.sleep(self._turns[number % len(self._turns)] / 1000)
         self.open.remove(price or 0.0)
         if price is None:
             raise TransientJudgeError("down")

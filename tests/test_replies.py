@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -280,6 +281,25 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
         without = {key: value for key, value in good(name).items() if key != bit}
         result, model = score(name, json.dumps({**without, field: [item]}))
         assert (result.status, len(model.requests)) == ("failed", 2)
+
+
+@pytest.mark.parametrize(
+    "part", ['{"reason": "r", "useful": 1}</think>', '{"useful": 1}', "{'useful'", "{"]
+)
+def test_a_long_reply_takes_time_by_its_length(part: str) -> None:
+    began_at = time.process_time()
+    model = Saying(part * (200_000 // len(part)))
+    ContextUtilization().score(**ROW, judge=LLMJudge(model))
+    assert time.process_time() - began_at < 2
+
+
+def test_a_reply_longer_than_any_form_is_refused_and_not_sent_back_whole() -> None:
+    model = Saying("word " * 200_000 + json.dumps(good("utilization")))
+    result = ContextUtilization().score(**ROW, judge=LLMJudge(model))
+    assert "it has 1,000,043 characters" in result.reason
+    assert "does not keep to max_tokens" in result.reason
+    asked_again = model.requests[-1].messages
+    assert sum(len(message.content) for message in asked_again) < 30_000
 
 
 def test_the_form_of_a_reply_is_no_verdict() -> None:

@@ -43,6 +43,7 @@ from ragmetrics_core.models.features import gather_all, no_logprobs
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.openai_form import priced
 from ragmetrics_core.models.reply_store import MemoryStore
+from ragmetrics_core.models.threads import await_users_code
 
 _CONCURRENCY = 32
 _ROWS_AT_A_TIME = 64
@@ -77,7 +78,7 @@ class CountingJudge(Judge):
 
     def __init__(self, judge: Judge) -> None:
         for model in judge.models:
-            run(model.prepare())
+            run(await_users_code(model, model.prepare))
         self.name = judge.name
         self.usage = Usage()
         self._judge = judge

@@ -31,7 +31,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.limits import Budget, RateLimiter
-from ragmetrics_core.models.threads import is_being_cancelled
+from ragmetrics_core.models.threads import await_users_code, is_being_cancelled
 
 _logger = logging.getLogger("ragmetrics_core")
 
@@ -57,7 +57,8 @@ def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
 class OwnJudge(Judge):
     """A judge of a user's own in one run: counted, and its answers checked.
 
-    It is awaited on the event loop of all judges. It also wraps a judge of ours that
+    It is awaited beside the event loop of all judges, unless it has a session of its
+    own. It also wraps a judge of ours that
     calls no model, such as the scripted judge.
 
     Args:
@@ -136,13 +137,21 @@ class OwnJudge(Judge):
 
     async def _call(self, question: Question[Any]) -> Answer[Any]:
         """Call the judge; ``JudgeError`` where its method is no ``async def``."""
-        answer: object = self._judge.answer(question)
-        if not isawaitable(answer):
-            raise JudgeError(
-                f"the judge {self.name} gave no answer: its answer must be an 'async"
-                " def'"
-            )
-        return cast("Answer[Any]", await answer)
+
+        async def call() -> Answer[Any]:
+            answer: object = self._judge.answer(question)
+            if not isawaitable(answer):
+                raise JudgeError(
+                    f"the judge {self.name} gave no answer: its answer must be an"
+                    " 'async def'"
+                )
+            return cast("Answer[Any]", await answer)
+
+        # A judge with a session of its own shares the run's limits, on this loop.
+        has_own_session = type(self._judge).session is not Judge.session
+        if has_own_session:
+            return await call()
+        return await await_users_code(self._judge, call)
 
     def _with_probability(
         self, question: Question[Any], answer: Answer[Any]

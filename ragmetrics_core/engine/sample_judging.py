@@ -28,6 +28,8 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
+from ragmetrics_core.models.threads import await_users_code
+from ragmetrics_core.models.urls import proxy_for, public_address
 
 # At least so many questions may be open beyond the calls in flight. They wait for a
 # call to end, for their next attempt, or for their reply to be read.
@@ -71,7 +73,7 @@ def distinct_judges(judge_by_metric: Mapping[str, Judge]) -> dict[int, Judge]:
 def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
     """Raise ``SettingError`` if a model's price is unknown: a cap on money needs it."""
     for model in models:
-        wait_for(model.prepare())
+        wait_for(await_users_code(model, model.prepare))
         if model.prices() is None:
             raise SettingError(
                 f"the price of {model.name} is not known, so max_cost cannot be"
@@ -269,8 +271,17 @@ class SampleJudging:
 
 
 def addresses_of(judge: Judge) -> tuple[str, ...]:
-    """Return the known addresses of a judge's models, without repeats."""
-    addresses = (model.address for model in judge.models if model.address)
+    """Return the known addresses of a judge's models, without repeats.
+
+    A proxy on the way stands behind its address.
+    """
+    addresses: list[str] = []
+    for model in judge.models:
+        # only of our own clients is known that they heed the environment
+        proxy = proxy_for(model.address) if is_ours(type(model)) else None
+        through = f" through {public_address(proxy)}" if proxy else ""
+        if model.address:
+            addresses.append(f"{model.address}{through}")
     return tuple(dict.fromkeys(addresses))
 
 

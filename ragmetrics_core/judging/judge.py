@@ -57,8 +57,8 @@ class Judge(ABC):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
-        It is awaited on the event loop of all judges: what blocks or computes for long
-        belongs into ``await asyncio.to_thread(...)``.
+        Judges of users share an event loop: what blocks or computes for long belongs
+        into ``await asyncio.to_thread(...)``, or their questions wait for each other.
 
         Args:
             question: Any question of ``ragmetrics_core.data.asking``.

@@ -9,6 +9,7 @@ again once, with the reply and what is wrong with it.
 import json
 import math
 import re
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,6 +48,8 @@ _BESIDE_OBJECT = re.compile(
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at
+# Behind its thinking no reply of any form is so long: 64,000 tokens.
+_MOST_CHARACTERS = 2**18
 _STRING = re.compile(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _VALUE = re.compile(r"\s*+:\s*+\"?\s*+")
 
@@ -175,6 +178,12 @@ def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]
         if closing_tag is None:
             _fail(choice, "it ends within its thinking")
         start = closing_tag.end()
+    if len(text) - start > _MOST_CHARACTERS:
+        _fail(
+            choice,
+            f"it has {len(text) - start:,} characters, and a reply has at most"
+            f" {_MOST_CHARACTERS:,}; the endpoint does not keep to max_tokens",
+        )
     try:
         found = list(_scan(choice, start, names))
     except _TwoValues as conflict:
@@ -187,9 +196,11 @@ def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]
 
 def _end_of_thinking(text: str, found: list[_FoundObject]) -> int:
     """Return where the last closing tag of thinking ends that no object quotes; else 0."""
+    starts = [each.start for each in found]
     end = 0
     for tag in _END_OF_THINKING.finditer(text):
-        if not any(each.start < tag.start() < each.end for each in found):
+        n_objects_before = bisect(starts, tag.start())
+        if not n_objects_before or found[n_objects_before - 1].end <= tag.start():
             end = tag.end()
     return end
 
@@ -263,12 +274,12 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
     On its lines nothing but fences and tags stands before and behind it; words before
     it may end with a colon.
     """
-    before = text[text.rfind("\n", 0, found.start) + 1 : found.start]
-    before = _END_OF_THINKING.split(before)[-1]
-    end_of_line = text.find("\n", found.end)
-    behind = text[found.end : end_of_line if end_of_line >= 0 else len(text)]
-    words_before = _BESIDE_OBJECT.sub("", before[-_LONGEST_BESIDE:])
-    words_behind = _BESIDE_OBJECT.sub("", behind[:_LONGEST_BESIDE])
+    # a line may hold thousands of objects
+    before = text[max(found.start - _LONGEST_BESIDE, 0) : found.start]
+    before = _END_OF_THINKING.split(before.rpartition("\n")[2])[-1]
+    behind = text[found.end : found.end + _LONGEST_BESIDE].partition("\n")[0]
+    words_before = _BESIDE_OBJECT.sub("", before)
+    words_behind = _BESIDE_OBJECT.sub("", behind)
     is_led_to = not words_before or words_before[-1] in ":：}"
     is_last = not words_behind or words_behind[0] == "{"
     return not (is_led_to and is_last)

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.data import Usage, errors, sendable_text
@@ -32,7 +33,7 @@ from ragmetrics_core.models.features import refused_feature
 from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
 from ragmetrics_core.models.openai_form import add_price
 from ragmetrics_core.models.spending import spending_here
-from ragmetrics_core.models.threads import is_being_cancelled
+from ragmetrics_core.models.threads import await_users_code, is_being_cancelled
 
 T = TypeVar("T")
 
@@ -235,7 +236,10 @@ class Attempts:
         return reply
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        return check_reply(self.model, await self.model.complete(request))
+        reply = await await_users_code(
+            self.model, partial(self.model.complete, request)
+        )
+        return check_reply(self.model, reply)
 
 
 def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:

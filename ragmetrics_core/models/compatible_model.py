@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
-from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import did_you_mean, errors
 from ragmetrics_core.data.frozen import check_number
@@ -52,7 +51,7 @@ from ragmetrics_core.models.openai_form import (
     request_body,
 )
 from ragmetrics_core.models.threads import compute_beside_loop
-from ragmetrics_core.models.urls import endpoint_address, is_on_this_machine
+from ragmetrics_core.models.urls import endpoint_address, proxy_for, public_address
 
 if TYPE_CHECKING:
     import aiohttp
@@ -140,8 +139,7 @@ class OpenAICompatibleModel(ChatModel):
         # further fields of every request's body
         self._extra = dict(extra or {})
         self.cache_key = endpoint_key(self.base_url, model, self._extra)
-        # None if the environment names no proxy for this host
-        self._proxy = _proxy_for(address.host, address.scheme)
+        self._proxy = proxy_for(self.base_url)
         self._api_key = api_key
         self.api_key_env = api_key_env
         self._patience = Patience(timeout)
@@ -392,9 +390,14 @@ class OpenAICompatibleModel(ChatModel):
                         response.close()
                         raise error_of_large_reply(self.name, most_bytes)
                 return response.status, response.headers, b"".join(parts)
+        except aiohttp.ClientHttpProxyError as raised:
+            error: errors.JudgeError = errors.JudgeUnavailable(
+                f"the proxy refused to connect {self._where} (HTTP {raised.status}):"
+                " check the proxy, or list the host in NO_PROXY"
+            )
         except aiohttp.ClientResponseError:
             # Its status is aiohttp's own: the reply breaks the rules of HTTP.
-            error: errors.JudgeError = errors.TransientJudgeError(
+            error = errors.TransientJudgeError(
                 f"{self.name} sent a reply that breaks the rules of HTTP; check the"
                 " endpoint",
                 is_unreadable=True,
@@ -438,10 +441,16 @@ class OpenAICompatibleModel(ChatModel):
         """Return the error for a fault, with advice."""
         return judge_error(
             fault,
-            f"{self.name} at {self.base_url}",
+            self._where,
             advice_on_key=self._advice_on_the_key(),
             advice_on_model=self._advice_on_the_name(),
         )
+
+    @property
+    def _where(self) -> str:
+        """The model's name, its address, and the proxy on the way."""
+        proxy = f" through {public_address(self._proxy)}" if self._proxy else ""
+        return f"{self.name} at {self.base_url}{proxy}"
 
     def _advice_on_the_key(self) -> str:
         """Say what to do about a missing key; "" if a key is sent."""
@@ -463,16 +472,6 @@ class OpenAICompatibleModel(ChatModel):
 
 # The connections of each event loop.
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
-
-
-def _proxy_for(host: str, scheme: str) -> str | None:
-    """Return the proxy that the environment names for a host; None for no proxy.
-
-    What is sent to this machine leaves it through no proxy.
-    """
-    if is_on_this_machine(f"{scheme}://{host}") or proxy_bypass(host):
-        return None
-    return getproxies().get(scheme)
 
 
 def _session() -> "aiohttp.ClientSession":

@@ -13,6 +13,7 @@ keys and texts of the sample out, the sentence of a refusal.
 import json
 import math
 import re
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ _LIKE_A_KEY = re.compile(
 )
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
+_MOST_SEARCHED = 20_000  # characters of an error that are searched for words
 
 # Client errors that pass by themselves: a time-out, a conflict, and "too early".
 _PASSING = frozenset({408, 409, 425})
@@ -112,10 +114,12 @@ class Fault:
         codes: The endpoint's own words for the fault, e.g. "invalid_api_key".
         retry_after: Seconds after which the endpoint wants the next call; None if it
             does not say.
-        text: All words of it. They are searched, and never shown.
+        text: Its words, a long error cut. They are searched, and never shown.
         sentence: The message in it; "" without one. It may repeat texts of a sample.
         class_names: Names of the exceptions' classes and their bases, causes included;
             empty for a reply.
+        tls_problem: Why no TLS connection was made, in OpenSSL's words, e.g.
+            "self-signed certificate"; "" for no such problem.
     """
 
     status: int | None = None
@@ -124,6 +128,7 @@ class Fault:
     text: str = ""
     class_names: frozenset[str] = frozenset()
     sentence: str = ""
+    tls_problem: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
@@ -141,15 +146,22 @@ class Fault:
         for exception in exceptions:
             class_names.update(base.__name__ for base in type(exception).__mro__)
             holders += [exception, getattr(exception, "response", None)]
+        tls_errors = [each for each in exceptions if isinstance(each, ssl.SSLError)]
+        tls_words = [
+            getattr(each, name, None)
+            for name in ("verify_message", "reason")
+            for each in tls_errors
+        ]
         # Newer clients of OpenAI keep the body out of their message.
         words = [_parameter_in(body), *map(_words_of, (*exceptions, body))]
         return cls(
             status=_status_in(holders),
             codes=_codes(body),
             retry_after=_retry_after_in(holders),
-            text="\n".join(words),
+            text="\n".join(words)[:_MOST_SEARCHED],
             class_names=frozenset(class_names),
             sentence=_message_in(body),
+            tls_problem=next((str(words) for words in tls_words if words), ""),
         )
 
     @classmethod
@@ -173,7 +185,7 @@ class Fault:
         # A batch service may write anything in place of a status.
         known_status = status if type(status) is int else None
         sentence = _message_in(body)
-        words = f"{_parameter_in(body)}\n{sentence}\n{text}"
+        words = f"{_parameter_in(body)}\n{sentence}\n{text}"[:_MOST_SEARCHED]
         return cls(known_status, _codes(body), retry_after, words, sentence=sentence)
 
     @property
@@ -268,7 +280,17 @@ def _error_of_key(
 
 def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
     """Return the error of a call to which no whole reply came."""
-    if fault.is_unsent:
+    if "SSLCertVerificationError" in fault.class_names:
+        return errors.JudgeUnavailable(
+            f"{where} has a certificate that is not trusted ({fault.tls_problem}): name"
+            " a file with those that you trust in SSL_CERT_FILE, or check the address"
+        )
+    if fault.tls_problem:
+        sentence = (
+            f"could not be reached by TLS ({fault.tls_problem}): check whether the"
+            " address begins with http:// or https://"
+        )
+    elif fault.is_unsent:
         sentence = "could not be reached: check the address and that the server runs"
     elif fault.is_timeout:
         sentence = "sent no reply in time: raise the timeout or check the endpoint"
@@ -555,4 +577,5 @@ def _message_in(body: Mapping[str, Any]) -> str:
     """Return the first line of an error's message; "" without one."""
     error = body.get("error")
     message = error if isinstance(error, str) else _detail_in(body).get("message")
-    return message.partition("\n")[0] if isinstance(message, str) else ""
+    first_line = message.partition("\n")[0] if isinstance(message, str) else ""
+    return first_line[:_MOST_SEARCHED]

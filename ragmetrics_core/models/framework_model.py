@@ -40,7 +40,7 @@ class FrameworkModel(ChatModel):
         held: The object.
         name: Name in results.
         capabilities: What it can do, as far as known.
-        judge_async: Await its async API on the judges' event loop instead.
+        judge_async: Await its async API instead, on the event loop of users' models.
         cache_key: What beside the name changes its replies; by default its own
             serialised form, without secrets.
     """

@@ -19,6 +19,8 @@ Outcome = Choice | errors.JudgeError
 
 # A reply that was cut off is asked for again with so many times the tokens.
 _LONGER = 4
+# So many characters of an unusable reply are shown to the model that is asked again.
+_MOST_SHOWN = 20_000
 
 
 async def read_reply(
@@ -112,7 +114,7 @@ def request_for_repair(
     )
     conversation = list(request.messages)
     if problem.raw.strip():
-        conversation.append(Message("assistant", problem.raw))
+        conversation.append(Message("assistant", problem.raw[:_MOST_SHOWN]))
     conversation.append(Message("user", complaint))
     limit = request.max_tokens
     if _is_cut_off(reply) and limit is not None:

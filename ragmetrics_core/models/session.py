@@ -54,7 +54,7 @@ from ragmetrics_core.models.reply_reading import (
 )
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
-from ragmetrics_core.models.threads import compute_beside_loop
+from ragmetrics_core.models.threads import await_users_code, compute_beside_loop
 from ragmetrics_core.models.urls import is_on_this_machine
 
 T = TypeVar("T")
@@ -208,7 +208,9 @@ class Session:
         loop = asyncio.get_running_loop()
         if self._is_prepared_on(loop):
             return
-        await call_authors_code(self.model.name, self.model.prepare)
+        await call_authors_code(
+            self.model.name, await_users_code, self.model, self.model.prepare
+        )
         check_prices(self.model.name, self.model.prices())
         # Another task of this run may have set it up while the model was prepared.
         if not self._is_prepared_on(loop):

@@ -3,7 +3,10 @@
 So neither a call that hangs nor a long computation holds up the loop, or the exit of
 the process.
 
-A call that may wait gets a thread of its own (``call_in_thread``). Our computations
+All judges are asked on one event loop, in a thread of its own (``loop_in_thread``).
+Code of a user's own may block it, and is awaited on a second one
+(``await_users_code``). A call that may wait gets a thread of its own
+(``call_in_thread``). Our computations
 take turns in one thread (``compute_beside_loop``), because many threads would leave the
 loop too little of the interpreter. There are two such threads (*lanes*): one for the
 requests and replies of models, and one for the embedded judge, whose long texts so hold
@@ -11,28 +14,89 @@ up no call.
 """
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Literal, TypeVar
 
+from ragmetrics_core.data.crashes import is_ours
+
 T = TypeVar("T")
 
+JUDGES_THREAD = "ragmetrics-judges"
+_USERS_THREAD = "ragmetrics-users"
 Lane = Literal["calls", "judge"]
 _THREADS: dict[Lane, str] = {
     "calls": "ragmetrics-computing",
     "judge": "ragmetrics-judging",
 }
-COMPUTING_THREADS = frozenset(_THREADS.values())
+OUR_THREADS = frozenset({JUDGES_THREAD, _USERS_THREAD, *_THREADS.values()})
 # So many characters are rendered, hashed or read in less than a millisecond.
 _QUICK = 10_000
 
 _lock = threading.Lock()
 _jobs: dict[Lane, SimpleQueue[Callable[[], None]]] = {}
+_loops: dict[str, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
+_logger = logging.getLogger("ragmetrics_core")
+
+
+def loop_in_thread(name: str) -> asyncio.AbstractEventLoop:
+    """Return the event loop in the daemon thread of this name.
+
+    The first call in a process starts it.
+    """
+    with _lock:
+        if name not in _loops or not _loops[name][1].is_alive():
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(
+                target=_keep_running, args=(loop,), name=name, daemon=True
+            )
+            _loops[name] = (loop, thread)
+            thread.start()
+        return _loops[name][0]
+
+
+def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop for ever.
+
+    A judge that raises ``SystemExit`` or ``KeyboardInterrupt`` ends its own task alone.
+    """
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            _logger.warning("a judge raised what ends a process; the run goes on")
+        else:
+            return
+
+
+async def await_users_code(owner: object, call: Callable[[], Awaitable[T]]) -> T:
+    """Await the call of an object, where it holds up neither our calls nor a deadline.
+
+    Code of a user's own may block the event loop that awaits it. On the judges' loop it
+    is therefore awaited on another one, which all objects of users share: a client of
+    theirs belongs to one loop.
+
+    Args:
+        owner: The object whose code it is. What is ours is awaited here.
+        call: The call.
+    """
+    is_on_judges_loop = threading.current_thread().name == JUDGES_THREAD
+    if is_ours(type(owner)) or not is_on_judges_loop:
+        return await call()
+
+    async def awaited_there() -> T:
+        return await call()
+
+    users_loop = loop_in_thread(_USERS_THREAD)
+    return await asyncio.wrap_future(
+        asyncio.run_coroutine_threadsafe(awaited_there(), users_loop)
+    )
 
 
 def call_in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
@@ -134,8 +198,9 @@ def _forget_threads() -> None:
 
     The next need starts new ones.
     """
-    global _jobs, _lock
+    global _jobs, _lock, _loops
     _jobs = {}
+    _loops = {}
     _lock = threading.Lock()
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import SettingError
 
@@ -102,6 +103,37 @@ def is_on_this_machine(address: str) -> bool:
         return ip_address(host).is_loopback
     except (SettingError, ValueError):
         return False
+
+
+def proxy_for(address: str) -> str | None:
+    """Return the proxy that the environment names for an address; None for none.
+
+    ``HTTP_PROXY`` or ``HTTPS_PROXY`` names it, else ``ALL_PROXY``. What ``NO_PROXY``
+    lists, and what is sent to this machine, goes through none.
+
+    Raises:
+        SettingError: If the proxy is none that speaks HTTP.
+    """
+    if not address:
+        return None
+    parts = read_address(address)
+    host = f"[{parts.host}]" if ":" in parts.host else parts.host
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if is_on_this_machine(address) or proxy_bypass(f"{host}:{port}"):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if public_address(proxy) == UNREADABLE:
+        raise SettingError(
+            f"the proxy for {host} ({parts.scheme.upper()}_PROXY, ALL_PROXY) must be an"
+            f" address such as http://proxy.example:3128; with NO_PROXY={host} none is"
+            " used"
+        )
+    return proxy
 
 
 def _port(parts: SplitResult) -> int | None:

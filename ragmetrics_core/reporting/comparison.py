@@ -468,12 +468,16 @@ def _differing_addresses(before: Report, after: Report) -> Iterator[str]:
     """Say which judges the runs asked at different addresses.
 
     Example: "judge gpt at http://a against http://b". Another model may answer there. An
-    address that is not known contradicts nothing.
+    address that is not known contradicts nothing, and a proxy on the way neither.
     """
     for judge, addresses_before in before.run.addresses.items():
         addresses_after = after.run.addresses.get(judge, ())
         are_known = bool(addresses_before) and bool(addresses_after)
-        if are_known and set(addresses_before) != set(addresses_after):
+        hosts_before, hosts_after = (
+            {address.partition(" through ")[0] for address in addresses}
+            for addresses in (addresses_before, addresses_after)
+        )
+        if are_known and hosts_before != hosts_after:
             yield (
                 f"judge {judge} at {', '.join(addresses_before)} against"
                 f" {', '.join(addresses_after)}"

@@ -105,7 +105,8 @@ class RunFacts(Frozen):
     addresses: dict[str, tuple[str, ...]] = Field(
         default={},
         description=(
-            "by judge, host and path that its calls went to, without user, query or key"
+            "by judge, host and path that its calls went to, without user, query or key,"
+            ' and " through " a proxy on the way'
         ),
     )
     details: dict[str, dict[str, str]] = Field(

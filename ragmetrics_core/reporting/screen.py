@@ -94,7 +94,7 @@ def _verdict(glance: Glance, exit_code: int | None) -> Iterator[_Line]:
 
 def _title(glance: Glance) -> str:
     """Which run it is, who judged, how long it took, and what it cost."""
-    judge = ", ".join(one_line(name, 80) for name in glance.judges)
+    judge = ", ".join(one_line(name, _LONGEST_SENTENCE) for name in glance.judges)
     if glance.by_words:
         judge = "words only, for trying out"
     facts = [
