@@ -30,6 +30,7 @@ from ragmetrics_core.metrics.context_sufficiency import (
 from ragmetrics_core.metrics.context_utilization import (
     ContextUtilization as ContextUtilization,
 )
+from ragmetrics_core.metrics.criterion import Criterion as Criterion
 from ragmetrics_core.metrics.metric import Metric as Metric
 from ragmetrics_core.metrics.metric import metric as metric
 from ragmetrics_core.metrics.retrieval_accuracy import (

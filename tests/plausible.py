@@ -128,6 +128,7 @@ _REPLIES: dict[str, Callable[[str], object]] = {
         lambda prompt, label: int(_draw(prompt, label) * 4),
         reason="By digest.",
     ),
+    "met": lambda prompt: {"reason": "By digest.", "met": _bit(prompt)},
     "useful": _judged("useful", _bit, reason="By digest."),
     "covered": _judged("covered", _bit, "facts"),
     "declined": lambda prompt: {"reason": "It says something.", "declined": 0},

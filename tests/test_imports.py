@@ -192,7 +192,7 @@ def test_the_help_of_evaluate_loads_nothing_of_a_run() -> None:
 
 PUBLIC = """
     AnswerRelevance CitationQuality ContextAdherence ContextRecall ContextSufficiency ContextUtilization
-    RetrievalAccuracy RetrievalRanking Metric metric
+    RetrievalAccuracy RetrievalRanking Criterion Metric metric
     Question LabelProbability ask decide
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
     Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge ScriptedJudge

@@ -69,7 +69,7 @@ ROWS = [
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The module of the page, importable from the working directory."""
     name = f"politeness_{tmp_path.name}".replace("-", "_")
-    block = BLOCKS[1]
+    block = BLOCKS[2]
     assert len(block.splitlines()) <= 40
     (tmp_path / f"{name}.py").write_text(block)
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
@@ -84,7 +84,7 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(BLOCKS))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
@@ -118,7 +118,7 @@ def test_the_pages_metric_with_a_chat_model(
 def test_several_polls_are_independent_by_default(
     settings: str, temperatures: set[float], loopback_server: Any
 ) -> None:
-    polled = BLOCKS[1].replace(
+    polled = BLOCKS[2].replace(
         'wanted_probability=LabelProbability("polite"),', f"polls=3{settings},"
     )
     polled = polled.partition("    weight, reason")[0]
@@ -673,8 +673,37 @@ def test_a_crash_says_our_own_sentence_or_where_the_metric_stands() -> None:
     assert f"JSONDecodeError in lost ({__file__}:" in lost.score(answer="a").reason
 
 
-async def later(sample: Sample) -> float:
-    return 1.0
+def test_an_async_function_is_a_metric() -> None:
+    """All share one loop, and with it what is bound to a loop; they run side by side."""
+    both_arrived = asyncio.Barrier(2)
+
+    @metric(requires=["answer"])
+    async def meets(sample: Sample) -> float | None:
+        await both_arrived.wait()
+        result = await ContextAdherence().ascore(sample, judge="lexical")
+        return result.value
+
+    rows = [
+        {"answer": "Anna lit it.", "contexts": [text]}
+        for text in ("Rain.", "Anna lit it.")
+    ]
+    low, high = evaluate(rows, [meets], judge="lexical").scores("meets")
+    assert low is not None
+    assert high is not None
+    assert low < 0.5 < high
+
+
+def test_what_an_async_function_raises_is_a_failure() -> None:
+    @metric
+    async def broken(sample: Sample) -> float:
+        raise KeyError(sample.answer)
+
+    @metric
+    async def waits(sample: Sample) -> float:
+        return ContextAdherence().score(sample, judge="lexical").value or 0.0
+
+    assert "KeyError in broken" in broken.score(answer="a").reason
+    assert "await metric.ascore" in str(waits.score(answer="a", contexts=["a"]))
 
 
 async def later_still(sample: Sample) -> Any:
@@ -706,8 +735,10 @@ class CallableObject:
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
-    "async": (lambda: metric(later), "later is async"),  # type: ignore[arg-type]
-    "async generator": (lambda: metric(later_still), "later_still is async"),  # type: ignore[arg-type]
+    "async generator": (
+        lambda: metric(later_still),
+        "later_still is an async generator",
+    ),  # type: ignore[arg-type]
     "a name in its place": (
         lambda: metric("politeness"),
         "a name is given as name=",

@@ -22,6 +22,7 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
+    Criterion,
     Metric,
     Question,
     RetrievalAccuracy,
@@ -42,6 +43,7 @@ from ragmetrics_core.metrics.context_sufficiency import (
     SufficientContexts,
 )
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.criterion import Meets
 from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
@@ -169,6 +171,12 @@ METRICS: dict[str, Metric] = {
     "relevance": AnswerRelevance(),
     "citations": CitationQuality(required=True),
     "accuracy": RetrievalAccuracy(),
+    "criterion": Criterion(
+        "criterion", "It names a year.", reads=["answer", "contexts", "reference"]
+    ),
+    "criterion_probability": Criterion(
+        "criterion_probability", "It names a year.", method="probability"
+    ),
     "per_context": RetrievalAccuracy(calls="per_context", extraction="cot"),
 }
 ANSWERED = (
@@ -183,6 +191,7 @@ ANSWERED = (
     Addresses,
     Supports,
     MakesClaim,
+    Meets,
 )
 GOLDEN = Path(__file__).with_name("golden") / "asked"
 

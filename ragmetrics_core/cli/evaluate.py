@@ -187,7 +187,7 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
         InputError: If a file cannot be read.
     """
     names = None if options.metrics is None else options.metrics.split(",")
-    metrics = metrics_with_settings(names, options.settings)
+    metrics = metrics_with_settings(names, options.settings, options.criteria)
     metric_names = [metric.name for metric in metrics]
     gates = [parse_gate(text, metric_names) for text in options.fail_under]
     # A gate such as adherence=0.8@language is decided for each language by itself: its
@@ -462,6 +462,7 @@ def fill_in(options: argparse.Namespace) -> None:
         was_typed = getattr(options, name) is not None
         if not was_typed:
             setattr(options, name, value)
+    options.criteria = options.criteria or file_settings.criteria
     if not options.fail_under:
         # Of the file's gates only those on metrics that were typed, if any were.
         options.fail_under = _gates_to_decide(file_settings.gates, metrics_typed)

@@ -39,6 +39,8 @@ _DEFERRED_NAMES = {
     "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),
     "submit_to_loop": _DeferredName("engine.loop", "submit", "scoring"),
     "wait_on_loop": _DeferredName("engine.loop", "run", "scoring"),
+    # an async function under @metric
+    "run_metric": _DeferredName("engine.loop", "run_metric", "an async metric"),
 }
 
 

@@ -47,7 +47,11 @@ def _refuse_empty(value: str) -> str:
 
 _Value = Annotated[str, AfterValidator(_refuse_empty)]
 # settings that are lists, each with an example of one
-_EXAMPLES_OF_LISTS = {"metrics": "adherence", "gates": "adherence=0.8"}
+_EXAMPLES_OF_LISTS = {
+    "metrics": "adherence",
+    "criteria": "polite: The answer is polite.",
+    "gates": "adherence=0.8",
+}
 
 
 class ProjectSettings(Settings):
@@ -55,6 +59,10 @@ class ProjectSettings(Settings):
 
     metrics: tuple[_Value, ...] | None = Field(
         default=None, description="names; None for all that apply"
+    )
+    criteria: tuple[_Value, ...] = Field(
+        default=(),
+        description="further metrics, as ``polite: The answer is polite.``",
     )
     judge: _Value | None = Field(
         default=None,

@@ -1,7 +1,8 @@
 """The one event loop on which all judge I/O runs, in a daemon thread of its own.
 
 Notebooks, running loops, ``score()`` and background evaluators share the judges'
-clients this way, without crossing loops. A process forked later makes its own.
+clients this way, without crossing loops. Async functions of users' metrics have a loop
+of their own, so that they hold up no judge. A process forked later makes its own.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from ragmetrics_core.models.threads import JUDGES_THREAD, OUR_THREADS, loop_in_t
 
 T = TypeVar("T")
 
+_METRICS_THREAD = "ragmetrics-metrics"
 # a loop holds its tasks weakly: one that only waits would be collected
 _pending: set[Future[Any]] = set()
 
@@ -42,13 +44,24 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Do work on the judges' loop, as ``submit`` does, and wait for its result.
 
-    If the wait ends before, e.g. by Ctrl-C, the work is cancelled.
+    If the wait ends before, e.g. by Ctrl-C, the work is cancelled. ``SettingError`` in
+    an async metric, whose loop such a wait would hold up.
     """
+    if threading.current_thread().name == _METRICS_THREAD:
+        work.close()
+        raise SettingError("an async metric awaits: await metric.ascore(...)")
     future = submit(work)
     try:
         return future.result()
     finally:
         future.cancel()
+
+
+def run_metric(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work of a user's async metric on the loop of these, and wait for it."""
+    return asyncio.run_coroutine_threadsafe(
+        work, loop_in_thread(_METRICS_THREAD)
+    ).result()
 
 
 def _forget_work() -> None:

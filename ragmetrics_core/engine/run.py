@@ -222,7 +222,7 @@ class Run:
             details=details_by_judge,
             addresses=addresses_by_judge,
             metrics={metric.name: metric.signature for metric in self.metrics},
-            questions={metric.name: _question_of(metric) for metric in self.metrics},
+            questions={metric.name: metric.asks for metric in self.metrics},
             started=self._date,
             seconds=round(time.monotonic() - self._started_at, 3),
             concurrency=self.concurrency,
@@ -408,11 +408,6 @@ def _versions_of_packages() -> dict[str, str]:
         if module in sys.modules:
             versions[package] = _version_of(package)
     return versions
-
-
-def _question_of(metric: Metric) -> str:
-    """What a metric asks: the first line of its docstring; "" without one."""
-    return (type(metric).__doc__ or "").strip().partition("\n")[0]
 
 
 def _now() -> str:

@@ -7,9 +7,10 @@ imported from here, too: ``from ragmetrics_core.metrics import ContextUtilizatio
 
 def __getattr__(name: str) -> type:
     """Import the class of a metric when it is asked for."""
-    from ragmetrics_core.metrics.registry import NAMED_METRICS
+    import ragmetrics_core
+    from ragmetrics_core.metrics.metric import Metric
 
-    for metric_class in NAMED_METRICS.values():
-        if metric_class.__name__ == name:
-            return metric_class
+    value = getattr(ragmetrics_core, name, None)
+    if isinstance(value, type) and issubclass(value, Metric):
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,6 @@ from ragmetrics_core.data import (
     Share,
     SilentData,
     Undefined,
-    Weight,
     ask,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
@@ -50,6 +49,7 @@ from ragmetrics_core.metrics.metric import (
     Outcome,
     Plan,
     error_without_majority,
+    weight_of,
 )
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
@@ -274,7 +274,8 @@ class ContextSufficiency(Metric):
         """
         if judge_reply is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
-        weight = _weight_of(judge_reply)
+        verdicts = [reply.is_sufficient for reply in judge_reply.replies]
+        weight = weight_of(judge_reply, verdicts)
         is_sufficient = is_yes(weight.p)
         low, high = self.uncertain  # the band in which the judge is called unsure
         return SufficiencyEvidence(
@@ -322,16 +323,6 @@ def question_on_contexts(
         polls=polls,
         example=_EXAMPLE,
     )
-
-
-def _weight_of(judge_reply: Asked[SufficientReply]) -> Weight:
-    """Return the probability that a judge gives, else the share of polls."""
-    if judge_reply.weights:
-        return judge_reply.weights[0]
-    replies = judge_reply.replies
-    n_sufficient = sum(reply.is_sufficient for reply in replies)
-    mode: Mode = "polls" if judge_reply.asked > 1 else "verdict"
-    return Weight(n_sufficient / len(replies), mode)
 
 
 def _missing_in(replies: Sequence[SufficientReply]) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
@@ -27,6 +27,7 @@ from ragmetrics_core.data import (
     Replies,
     Sample,
     SilentData,
+    Weight,
     import_deferred,
     question_part,
 )
@@ -40,6 +41,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.frozen import Settings, Share
 from ragmetrics_core.data.number_values import plain_data
+from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
 from ragmetrics_core.metrics.templates import digest_of_prompt
 
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
 Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
 Returned = float | bool | None | Outcome
-Function = Callable[[Sample], Returned | Generator[Any, Any, Returned]]
+Function = Callable[
+    [Sample], Returned | Generator[Any, Any, Returned] | Awaitable[Returned]
+]
 
 _FieldGroups = tuple[tuple[str, ...], ...]
 
@@ -83,6 +87,19 @@ def error_without_majority(polls: Asked[Any]) -> TooFewPolls | None:
     if polls.failures:
         message += f"; the first failed with {type(polls.failures[0]).__name__}"
     return TooFewPolls(message)
+
+
+def weight_of(polls: Asked[Any], verdicts: Sequence[bool]) -> Weight:
+    """Return the probability that a judge gives, else the share of yes.
+
+    Args:
+        polls: The polls.
+        verdicts: Of each reply, whether it says yes.
+    """
+    if polls.weights:
+        return polls.weights[0]
+    mode: Mode = "polls" if polls.asked > 1 else "verdict"
+    return Weight(sum(verdicts) / len(verdicts), mode)
 
 
 def parts_of_turn(sample: Sample, contexts: tuple[str, ...]) -> dict[str, Part]:
@@ -202,6 +219,11 @@ class Metric(SilentData, Settings, ABC):
         """Fields that a sample must hold; of each group one is enough."""
         # ``__init_subclass__`` has made groups of the names
         return cast("_FieldGroups", self.requires)
+
+    @property
+    def asks(self) -> str:
+        """What the metric asks: the first line of its docstring; "" without one."""
+        return (type(self).__doc__ or "").strip().partition("\n")[0]
 
     def gap(self, sample: Sample) -> Undefined | None:
         """Say why the metric is undefined for a sample; None if it applies.
@@ -459,7 +481,9 @@ class FunctionMetric(Metric):
         A generator function may ask questions on the way.
         """
         try:
-            returned = type(self).function(sample)
+            returned: Any = type(self).function(sample)
+            if inspect.iscoroutine(returned):  # of an async function
+                returned = import_deferred("run_metric")(returned)
             if isinstance(returned, Generator):
                 if not self.asks_judge:
                     return self.failed(MetricCrashed(_HIDDEN_PLAN.format(self.name)))
@@ -527,8 +551,9 @@ def metric(
     """Make a metric of a function.
 
     A generator function is a plan: it asks with ``replies = yield from ask([...])``. A
-    plain function takes a sample and runs in a worker thread. Both return a number in
-    [0, 1], a bool (0 or 1), None (undefined) or a whole outcome.
+    plain function takes a sample and runs in a worker thread; an async one on an event
+    loop of all such functions. They return a number in [0, 1], a bool (0 or 1), None
+    (undefined) or a whole outcome.
 
     Args:
         function: The function, where ``@metric`` stands without brackets.
@@ -544,7 +569,7 @@ def metric(
     Raises:
         SettingError: If ``requires`` names a field that samples do not have, the name is
             empty, the version is no text, or ``function`` is not a function that takes
-            one sample, or is async.
+            one sample, or is an async generator.
 
     Examples:
         >>> from ragmetrics_core import Sample
@@ -581,10 +606,10 @@ def _check_function(function: object) -> None:
             " write a def that takes a sample; a name is given as name=, and a class"
             " inherits from Metric"
         )
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    if inspect.isasyncgenfunction(function):
         raise SettingError(
-            f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in"
-            " a plain def"
+            f"{function.__name__} is an async generator; a metric asks by 'yield from"
+            " ask([...])' in a plain def"
         )
     signature = inspect.signature(function)
     try:

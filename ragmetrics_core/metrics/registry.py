@@ -13,6 +13,7 @@ from ragmetrics_core.data import (
     json_value,
 )
 from ragmetrics_core.data.nearest import metric_meant_by
+from ragmetrics_core.metrics.criterion import Criterion
 from ragmetrics_core.metrics.metric import Metric
 
 MetricLike = Metric | type[Metric] | str
@@ -132,7 +133,7 @@ def _short_name(name: str) -> str:
 
 
 def metrics_with_settings(
-    names: Iterable[str] | None, settings: Iterable[str]
+    names: Iterable[str] | None, settings: Iterable[str], criteria: Iterable[str] = ()
 ) -> Sequence[Metric]:
     """Make metrics by name, with settings as they are written on a command line.
 
@@ -142,6 +143,7 @@ def metrics_with_settings(
     Args:
         names: Full or short names; None for ``METRICS``.
         settings: Texts such as ``adherence.polls=3``.
+        criteria: Further metrics, each as ``polite: The answer is polite.``
 
     Raises:
         SettingError: If a metric or setting is not known, or a setting is of a metric
@@ -151,6 +153,9 @@ def metrics_with_settings(
     settings_by_metric: dict[str, dict[str, Any]] = {
         full_name(name): {} for name in names
     }
+    shipped_or_own = list(settings_by_metric)
+    named_lines = [(Criterion.of_line(line).name, line) for line in criteria]
+    settings_by_metric |= {name: {} for name, _ in named_lines}
     for text in settings:
         metric, setting, value = _split_setting(text)
         name = _name_in_run(metric, settings_by_metric)
@@ -159,9 +164,10 @@ def metrics_with_settings(
                 f"--set {text}: {name} is not among the metrics of this run"
             )
         settings_by_metric[name][setting] = value
-    return choose_metrics(
-        [metric_named(name, options) for name, options in settings_by_metric.items()]
-    )
+    metrics = [metric_named(name, settings_by_metric[name]) for name in shipped_or_own]
+    for name, line in named_lines:
+        metrics.append(Criterion.of_line(line, **settings_by_metric[name]))
+    return choose_metrics(metrics)
 
 
 def _split_setting(text: str) -> tuple[str, str, Any]:
@@ -182,10 +188,11 @@ def _split_setting(text: str) -> tuple[str, str, Any]:
 def _name_in_run(metric: str, names: Iterable[str]) -> str:
     """Return the full name of a metric.
 
-    One of the user's own among ``names`` may be called by what follows its colon.
+    One of the user's own among ``names`` may be called by what follows its colon, and a
+    criterion by its name.
     """
     for name in names:
-        if name.endswith(f":{metric}"):
+        if name == metric or name.endswith(f":{metric}"):
             return name
     return full_name(metric)
 

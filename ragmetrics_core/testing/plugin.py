@@ -92,6 +92,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     """
     from ragmetrics_core.data import project_settings
     from ragmetrics_core.engine.resolve import resolve_judge
+    from ragmetrics_core.metrics.registry import metrics_with_settings
 
     folder = _folder_of_settings(test)
     settings = project_settings(folder, as_it_is=True)
@@ -100,6 +101,9 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
         "gates": settings.gates,
         "strict": False,
     }
+    if settings.criteria:
+        metrics = metrics_with_settings(settings.metrics, (), settings.criteria)
+        arguments["metrics"] = metrics
     for field, column in settings.columns.items():
         arguments[f"{field}_column"] = column
     if settings.judge:
