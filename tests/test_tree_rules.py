@@ -954,7 +954,8 @@ TEXTS_OF_TOOLS = {
     PORTO: False,  # a text that is a context already
     f"Title: Porto\n{PORTO}\n[https://porto.example]": True,  # hedged
     f"{PORTO}\n\n{FARO}": True,  # a context, and what nobody divided
-    json.dumps({"title": "Porto", "text": PORTO}): True,  # hedged
+    json.dumps({"title": "Porto", "text": PORTO}): False,
+    json.dumps([{"text": PORTO}, {"text": PORTO, "url": "p"}]): False,
     json.dumps([{"text": PORTO}, {"text": FARO}]): True,
 }
 

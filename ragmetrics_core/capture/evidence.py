@@ -633,6 +633,12 @@ class _Reading:
             documents = self._last_documents()
         if documents is None:
             return
+        if not any(node.kind == "model" for node in self._calls.nodes):
+            # an answer of whole documents, and none, was written by no unseen model
+            answer = letters_of(self._found_answer.text)
+            for letters in (letters_of(document.text) for document in documents):
+                answer = answer.replace(letters, "") if letters else answer
+            is_sure = is_sure or not answer
         if (documents or self._passages.by_identity) and not is_sure:
             self._doubts.append(Doubt("by_data_flow", _LAST_LIST))
         unique = {self._passages.identity(document): document for document in documents}

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from ragmetrics_core.capture.answer import answers
 from ragmetrics_core.capture.calls import Calls, Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.citations import cited_by
+from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
 from ragmetrics_core.capture.evidence import evidence
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
@@ -23,7 +24,7 @@ from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
-from ragmetrics_core.capture.tree import Tree, check_tree
+from ragmetrics_core.capture.tree import Document, Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
 
 _NO_OVERRIDES = Overrides()
@@ -225,9 +226,12 @@ def _doubt_of_tools(
         if call.kind != "tool" or call.turn != table.turn or not call.items:
             continue
         text = call.items[0].text
-        letters = letters_of(text)
-        is_said = any(letters in each for each in context_letters)
-        is_value = len(letters) < SHORTEST
+        passages = divided(text) or (Document(text),)
+        is_said = all(
+            any(letters in each for each in context_letters)
+            for letters in (letters_of(passage.text) for passage in passages)
+        )
+        is_value = len(letters_of(text)) < SHORTEST
         is_left_out = is_value or is_said or not call.shown
         if found_evidence.contexts is not None and is_left_out:
             continue

@@ -195,7 +195,7 @@ def lcel_message_out() -> None:
     from_dict().invoke({"question": QUESTION})
 
 
-@shape(Turn(answer='{"capital": "Paris", "sure": true}', doubts=["answer_guessed"]))
+@shape(Turn(answer='{"capital": "Paris", "sure": true}'))
 def lcel_json_out() -> None:
     (
         from_dict(Speaker(lines='{"capital": "Paris",\n "sure": true}'))
