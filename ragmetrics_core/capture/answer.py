@@ -38,7 +38,6 @@ from ragmetrics_core.capture.tree import Answer, Node
 
 _GUESSED = (Doubt("answer_guessed", "the framework does not say it"),)
 _WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
-_NAMES = ("answer", "response", "generation")  # no evaluator returns a verdict so
 _SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
 
 
@@ -83,7 +82,9 @@ def _answers_found(turn: Turn) -> list[FoundAnswer]:
         call = _preferred(in_output, turn.question)
         found = _said_by(calls, call, ())
         is_only_one = len(in_output) == 1
-        doubts = _doubts_of_stated(turn, found.answer, call) if is_only_one else _GUESSED
+        doubts = (
+            _doubts_of_stated(turn, found.answer, call) if is_only_one else _GUESSED
+        )
         return [replace(found, doubts=doubts)]
     if calls.likely_answers:
         likely = calls.likely_answers
@@ -258,11 +259,8 @@ def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, 
         reply.text
     )
     is_steering = reply.is_verdict and bool(reply.values)
-    output = turn.tree.output if isinstance(turn.tree.output, Mapping) else {}
-    # the application itself gives it that name
-    is_named = any(answer_text(output.get(key)) == answer.text for key in _NAMES)
     is_judging = is_doubtful and (has_earlier_text or not calls.searches)
-    is_judging = is_judging and not is_named
+    is_judging = is_judging and not turn.calls_it_answer(answer.text)
     is_doubted = is_query or is_steering or is_judging or _is_written_on(calls, writer)
     return _GUESSED if is_doubted else ()
 

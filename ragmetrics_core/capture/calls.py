@@ -511,6 +511,12 @@ class Turn:
         """What the run failed with; None if it did not fail."""
         return self.tree.error or self.tree.root.error
 
+    def calls_it_answer(self, text: str | None) -> bool:
+        """Whether the run returned a text under a name that no verdict has."""
+        output = self.tree.output if isinstance(self.tree.output, Mapping) else {}
+        values = [output.get(name) for name in ("answer", "response", "generation")]
+        return any(str(value) == text for value in values if value is not None)
+
     @property
     def texts_besides_documents(self) -> tuple[str, ...]:
         """What prompts may hold besides documents: question, history, instructions."""

@@ -585,7 +585,8 @@ class _Reading:
         """
         writer, question = self._found_answer.writer, self._turn.question
         is_read = len(self._found_answer.chain) > 1
-        if writer is None or not is_read or not question:
+        is_named = self._turn.calls_it_answer(self._found_answer.text)
+        if writer is None or not is_read or not question or is_named:
             return
         knew_question = shows(_messages_of([writer]), question)
         if not knew_question and not self._is_shown_a_passage(writer):

@@ -284,9 +284,11 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         if _has_unread_history(plain_inputs, question, set(end_of_own_reply)):
             return _UNREAD
     documents = [each.text for found in calls.lists for each in found.documents]
+    examples = set(map(as_one_line, tree.instructions))
     # also to the model that rewrites the question
     for call in calls.prompted:
-        for text in _replies_in(turns_before_question(call.prompt, question, ())):
+        earlier = turns_before_question(call.prompt, question, ())
+        for text in _replies_in(earlier) - examples:
             if call.began < end_of_own_reply.get(text, inf):
                 return _SHOWN
         if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):

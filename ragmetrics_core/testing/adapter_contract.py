@@ -457,6 +457,22 @@ class AdapterContract:
             "the recorder keeps a run that ended after its block"
         )
 
+    def test_runs_come_in_the_order_in_which_they_began(self) -> None:
+        """Also where an earlier run ends later, such as one whose stream is read slowly."""
+        first, second = GOLDEN_TURNS[:2]
+        with self.adapter_module().capture() as captured:
+            rest_of_run = self.begin(first)
+            if rest_of_run is None:  # no run ends after a later one
+                return
+            self.play_uncaptured(second)
+            for _ in rest_of_run:
+                pass
+        questions = [sample.question for sample in captured.samples]
+        assert questions == [first.question, second.question], (
+            "samples do not come in the order in which their runs began: tell it by"
+            " FrontDoor(began=…)"
+        )
+
     def test_a_block_that_has_ended_is_forgotten(self) -> None:
         """Nothing keeps a capture alive, also if a stream of it was left."""
         with self.adapter_module().capture() as captured:

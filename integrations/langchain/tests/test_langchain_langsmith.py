@@ -7,11 +7,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import create_retriever_tool
 from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
-from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, offline_client, rag
+from langchain_fakes import (
+    ANSWER,
+    QUESTION,
+    Shelf,
+    Speaker,
+    calls,
+    offline_client,
+    rag,
+)
 from langchain_ragmetrics import RagMetricsRunEvaluator, samples_from
+from langgraph.checkpoint.memory import InMemorySaver
 from langsmith import Client
 from langsmith.schemas import Example, Run
 from said import rating
@@ -49,6 +60,25 @@ def test_a_stream_that_was_left_is_no_whole_answer_to_another_tracer_either() ->
     assert sample.answer is None
     assert sample.capture is not None
     assert "no_answer" in sample.capture.doubts
+
+
+def test_an_agents_first_turn_has_no_earlier_talk_to_another_tracer_either() -> None:
+    """A tracer keeps what a chat model is shown as one text."""
+    agent = create_agent(
+        Speaker(lines=[calls("look_up", query=QUESTION), ANSWER]),
+        [create_retriever_tool(Shelf(), "look_up", "Looks a thing up.")],
+        checkpointer=InMemorySaver(),
+    )
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    with collect_runs() as runs:
+        for question in (QUESTION, "And of Italy?"):
+            agent.invoke({"messages": [("user", question)]}, thread)
+    samples = [sample for run in runs.traced_runs for sample in samples_from(run)]
+    assert [turn.content for turn in samples[1].history] == [QUESTION, ANSWER]
+    assert samples[0].history == ()
+    for sample in samples:
+        assert sample.capture is not None
+        assert "history_unread" not in sample.capture.doubts
 
 
 @pytest.fixture

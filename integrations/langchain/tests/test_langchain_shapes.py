@@ -822,6 +822,64 @@ def retriever_then_model() -> None:
     Speaker().invoke(f"Use {joined(found)} for {QUESTION}")
 
 
+EXAMPLES = [("human", "What is the capital of Chad?"), ("ai", "N'Djamena is it.")]
+
+
+@shape(Turn())
+def examples_in_the_template() -> None:
+    template = [("system", "Use {context}"), *EXAMPLES, ("human", "{question}")]
+    prompt = ChatPromptTemplate.from_messages(template)
+    given = {"context": Shelf() | joined, "question": RunnablePassthrough()}
+    (given | prompt | Speaker() | StrOutputParser()).invoke(QUESTION)
+
+
+@shape(Turn(doubts=["history_unread"]))
+def earlier_turns_under_another_name() -> None:
+    """They may be examples, or a talk: nobody says."""
+    template = [("system", "Use {context}"), ("placeholder", "{before}")]
+    prompt = ChatPromptTemplate.from_messages([*template, ("human", "{question}")])
+    given = {
+        "context": Shelf() | joined,
+        "question": RunnablePassthrough(),
+        "before": lambda _: EXAMPLES,
+    }
+    (given | prompt | Speaker() | StrOutputParser()).invoke(QUESTION)
+
+
+@shape(Turn(answer="Yes"))
+def a_word_under_the_name_of_the_answer() -> None:
+    draft = RunnablePassthrough.assign(draft=from_dict() | StrOutputParser())
+    short = ChatPromptTemplate.from_template("In a word: {draft}") | Speaker(
+        lines="Yes"
+    )
+    draft.assign(answer=short | StrOutputParser()).invoke({"question": QUESTION})
+
+
+@shape(Turn(answer="\n\n".join((PARIS, LYON, ROME))))
+def whole_documents_are_the_answer() -> None:
+    (Shelf() | joined).invoke(QUESTION)
+
+
+@shape(Turn(answer="Paris is the capital", doubts=["by_data_flow"]))
+def words_of_a_document_may_be_those_of_an_unseen_model() -> None:
+    (Shelf() | (lambda found: found[0].page_content[:20])).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(f"{LYON}\n{ROME}", None, None)]))
+def a_document_of_what_a_tool_returned() -> None:
+    @tool
+    def web(query: str) -> list[dict[str, str]]:
+        """Searches the web."""
+        return [{"content": text, "url": "https://a.example"} for text in (LYON, ROME)]
+
+    def search(question: str) -> list[Document]:
+        pages = web.invoke({"query": question})
+        return [document("\n".join(page["content"] for page in pages))]
+
+    given = {"context": chain(search) | joined, "question": RunnablePassthrough()}
+    (given | PROMPT | Speaker() | StrOutputParser()).invoke(QUESTION)
+
+
 @shape(Turn(answer=None, doubts=["no_answer"]))
 def retriever_alone() -> None:
     Shelf().invoke(QUESTION)

@@ -35,6 +35,13 @@ RESULTS: dict[str, tuple[Any, list[str] | None]] = {
         [{"type": "text", "text": text} for text in BOTH],
         BOTH,
     ),
+    "a result of an MCP server": (
+        {
+            "content": [{"type": "text", "text": text} for text in BOTH],
+            "isError": False,
+        },
+        BOTH,
+    ),
     "blocks of records": (
         [{"type": "text", "text": json.dumps(record)} for record in RECORDS],
         BOTH,

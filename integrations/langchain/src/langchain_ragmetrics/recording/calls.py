@@ -1,12 +1,13 @@
 """The calls of one run, from what LangChain reports of each: its begin, what it was given, its end."""
 
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langsmith import schemas
 from langsmith.run_trees import RunTree
 
@@ -21,7 +22,11 @@ from langchain_ragmetrics.values import (
     unwrapped,
 )
 from ragmetrics_core.capture import Document, Message
-from ragmetrics_core.capture.plain_values import documents_in, names_a_history
+from ragmetrics_core.capture.plain_values import (
+    documents_in,
+    names_a_history,
+    texts_in,
+)
 from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data.errors import SettingError
@@ -89,8 +94,10 @@ class Call:
         inside: The calls directly inside it, in the order in which they began.
         given: Of a step the documents that it was given, of a retriever the query, of a
             model what no recorded text holds.
+        filled: Of a prompt what it is filled with, until it ends.
         returned: Of a step or a retriever the documents that it returned, of a model
-            the places of its reply that may tell what its provider searched.
+            the places of its reply that may tell what its provider searched, of a
+            prompt the replies that its template holds as examples.
         fields: Further fields of its node.
         error: The words of the error that it ended with.
         ended: When it ended; None if it has not.
@@ -105,6 +112,7 @@ class Call:
     run: Run | None = None
     inside: "list[Call]" = field(default_factory=list)
     given: Any = None
+    filled: Any = None
     returned: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
@@ -214,6 +222,7 @@ class Recording:
             self._give_model(call, inputs, parameters)
         elif run_type not in _UNREAD:
             call.given = self._snapshots.documents(inputs)
+            call.filled = inputs if run_type == "prompt" else None
             # what a step is handed after a model spoke may be this run's own talk
             is_earlier = run_type == "prompt" or not self._has_model_begun
             if is_earlier and call.run is None:
@@ -287,6 +296,9 @@ class Recording:
         elif run_type in MODELS:
             if error is None:
                 self._end_model(call, outputs)
+        elif run_type == "prompt":
+            call.returned = tuple(_examples(outputs, call.filled))
+            call.filled = None
         elif run_type not in _UNREAD:
             call.returned = self._snapshots.documents(outputs)
             if call.name.startswith("HumanInTheLoop") and _has_answered_calls(outputs):
@@ -355,6 +367,22 @@ class Recording:
         call.fields = {**call.fields, "reply": first, "other_replies": tuple(others)}
         places = [messages[0].fields.get(name) or None for name in _PLACES_OF_REPLY]
         call.returned = tuple(map(self._snapshots.copied, places))
+
+
+def _examples(prompt: object, filled: object) -> Iterator[str]:
+    """Yield the replies in a prompt that hold nothing of what its template is filled with.
+
+    Example: of a template with ("human", "2 + 2?"), ("ai", "Four."), ("human", "{question}")
+    the reply "Four.".
+    """
+    messages = getattr(prompt, "messages", ())
+    replies = [each.text for each in messages if isinstance(each, AIMessage)]
+    if not replies:
+        return
+    texts = {text.strip() for text in texts_in(plain(filled))} - {""}
+    for reply in replies:
+        if not any(text in reply for text in texts):
+            yield reply
 
 
 def _shown_of_update(update: Any) -> Any:
@@ -426,10 +454,29 @@ def _tell(recording: Recording, run: schemas.RunBase, around: Call | None) -> No
         tags=run.tags or (),
         metadata=metadata if isinstance(metadata, Mapping) else {},
     )
-    recording.give(call, run.inputs, extra.get("invocation_params"))
+    inputs = run.inputs
+    # a tracer keeps the messages of a chat model as one text
+    if call.run_type in MODELS and (metadata or {}).get("ls_model_type") == "chat":
+        texts = inputs.get("prompts") or ()
+        messages = [list(_messages_of_text(text)) for text in texts]
+        inputs = {"messages": messages} if messages else inputs
+    recording.give(call, inputs, extra.get("invocation_params"))
     if isinstance(run, (schemas.Run, RunTree)):
         in_order = sorted(run.child_runs or (), key=lambda inner: inner.start_time)
         for inner in in_order:
             _tell(recording, inner, call)
     ended = None if run.end_time is None else run.end_time.timestamp()
     recording.end(call, run.outputs or {}, run.error or None, ended)
+
+
+_SPEAKER = re.compile("^(System|Human|AI|Tool|Function): ", re.MULTILINE)
+
+
+def _messages_of_text(text: str) -> Iterator[tuple[str, str]]:
+    """Yield role and text of each message of a transcript as LangChain writes it."""
+    before, *parts = _SPEAKER.split(text)
+    if before.strip() or not parts:
+        yield "human", text
+        return
+    for role, words in zip(parts[::2], parts[1::2], strict=True):
+        yield role.lower(), words.removesuffix("\n")

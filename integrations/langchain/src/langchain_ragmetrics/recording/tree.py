@@ -73,6 +73,7 @@ def _tree(run: Run) -> Tree:
         root,
         output=output,
         answers=_answers(root, output),
+        instructions=tuple(_examples_in(run.root)),
         continues=_resumes_a_graph(run),  # it is asked nothing new
         is_by_hand=run.root.tag == STORE_SEARCH,
         task_or_thread=run.task_or_thread,
@@ -125,11 +126,19 @@ def _node(call: Call, began: float) -> Node:
             content, arguments, metadata = call.returned
             evidence = evidence_in_reply({"content": content}, arguments, metadata)
             add_provider_evidence(node, evidence)
-    elif kind == "step":
+    elif kind == "step" and call.run_type != "prompt":
         node.documents_among_inputs = tuple(documents_in(call.given))
         if call.returned is not None:
             note_documents_of_step(node, call.given, call.returned)
     return node
+
+
+def _examples_in(call: Call) -> Iterator[str]:
+    """Yield the examples of replies that the templates of a call and those inside hold."""
+    if call.run_type == "prompt":
+        yield from call.returned or ()
+    for inner in call.inside:
+        yield from _examples_in(inner)
 
 
 def _nodes_inside(call: Call, began: float) -> list[Node]:
