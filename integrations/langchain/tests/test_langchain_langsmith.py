@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
 from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_fakes import (
     ANSWER,
     QUESTION,
@@ -64,15 +65,16 @@ def test_a_stream_that_was_left_is_no_whole_answer_to_another_tracer_either() ->
 
 def test_an_agents_first_turn_has_no_earlier_talk_to_another_tracer_either() -> None:
     """A tracer keeps what a chat model is shown as one text."""
+    lines = [calls("look_up", query=QUESTION), ANSWER]
     agent = create_agent(
-        Speaker(lines=[calls("look_up", query=QUESTION), ANSWER]),
+        Speaker(lines=[*lines, calls("look_up", query="Italy"), ANSWER]),
         [create_retriever_tool(Shelf(), "look_up", "Looks a thing up.")],
         checkpointer=InMemorySaver(),
     )
-    thread: Any = {"configurable": {"thread_id": "t"}}
-    with collect_runs() as runs:
-        for question in (QUESTION, "And of Italy?"):
-            agent.invoke({"messages": [("user", question)]}, thread)
+    runs = RunCollectorCallbackHandler()
+    thread: Any = {"configurable": {"thread_id": "t"}, "callbacks": [runs]}
+    for question in (QUESTION, "And of Italy?"):
+        agent.invoke({"messages": [("user", question)]}, thread)
     samples = [sample for run in runs.traced_runs for sample in samples_from(run)]
     assert [turn.content for turn in samples[1].history] == [QUESTION, ANSWER]
     assert samples[0].history == ()
