@@ -222,7 +222,6 @@ MODES: dict[str, dict[str, Any]] = {
     "no_text": {"answer": None, "doubts": ("no_answer",)},
     "context_only": {
         "answer": "\n\n".join(text for _, _, text in ALL),
-        "doubts": ("by_data_flow",),
     },
     "accumulate": {
         "answer": "\n---------------------\n".join(
