@@ -626,20 +626,16 @@ class _Reading:
         """Take the documents of the framework's own flow, else the last list, as contexts."""
         documents = self._documents_of_framework()
         answer = self._found_answer.answer
-        # a model that is not recorded may have written an answer
-        is_sure = not self._calls.prompted and (
-            answer.text is None or answer.is_extracted
-        )
         if documents is None:
             documents = self._last_documents()
         if documents is None:
             return
-        if not any(node.kind == "model" for node in self._calls.nodes):
-            # an answer of whole documents, and none, was written by no unseen model
-            answer = letters_of(self._found_answer.text)
-            for letters in (letters_of(document.text) for document in documents):
-                answer = answer.replace(letters, "") if letters else answer
-            is_sure = is_sure or not answer
+        # a model that is not recorded may have written an answer, but for whole documents
+        rest = letters_of(answer.text)
+        for document in documents:
+            letters = letters_of(document.text)
+            rest = rest.replace(letters, "") if letters else rest
+        is_sure = not self._calls.prompted and (answer.is_extracted or not rest)
         if (documents or self._passages.by_identity) and not is_sure:
             self._doubts.append(Doubt("by_data_flow", _LAST_LIST))
         unique = {self._passages.identity(document): document for document in documents}
