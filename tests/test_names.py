@@ -182,7 +182,7 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
         lambda: decide(Gate(metric="adherance", at_least=0.5), report().summary()),
     ),
     "scores": (METRIC, lambda: report().scores("adherance")),
-    "worst": (METRIC, lambda: report().worst("adherance")),
+    "worst": (METRIC, lambda: report().worst(metric="adherance")),
     "summary": (METRIC, lambda: report().summary()["adherance"]),
     "comparison": (METRIC, lambda: report().compare(report(), metrics=["adherance"])),
     "of a comparison": (

@@ -807,7 +807,7 @@ def test_what_is_shown_is_downloaded_as_the_report_writes_it(
     browser.open(tmp_path / "report.html")
     file = browser.download("#save-csv", tmp_path / "samples.csv")
     made, wanted = (
-        list(csv.reader(StringIO(own.read_bytes().decode(), newline="")))
+        list(csv.reader(StringIO(own.read_bytes().decode("utf-8-sig"), newline="")))
         for own in (file, tmp_path / "report.csv")
     )
     columns = [wanted[0].index(name) for name in made[0]]

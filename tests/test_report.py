@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
+from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Usage
@@ -196,7 +197,8 @@ def test_to_pandas() -> None:
     pd = pytest.importorskip("pandas")
     frame = full_report().to_pandas()
     assert list(frame.columns) == [
-        *("index", "id", "question", "answer"),
+        *("row", "id", "question", "answer", "reference", "metadata"),
+        *("fault", "stage"),
         *("context_recall", "context_recall_status", "context_recall_reason"),
         *(
             "context_utilization",
@@ -213,6 +215,76 @@ def test_to_pandas() -> None:
     assert frame["problem"].tolist() == [pd.NA, pd.NA, "row 3 is no object", pd.NA]
     assert frame["calls"].tolist() == [2, 0, 0, 0]
     assert len(Report([]).to_pandas()) == 0
+
+
+def told_rows() -> Report:
+    """Rows with and without a fault, and one of which nobody can say."""
+    lamp = ["Anna lit the lamp in 1856."]
+    rows: list[dict[str, Any]] = [
+        {
+            "answer": "Anna lit the lamp in 1856.",
+            "reference": ["Anna.", "Anna lit it."],
+        },
+        {
+            "answer": "A wizard built it in 1871.",
+            "reference": "Anna lit the lamp.",
+            "metadata": {"user": "Zoë", "n": 2},
+        },
+        {"answer": "I do not know.", "reference": "Anna."},
+    ]
+    samples = [
+        Sample(id=f"q-{place}", question="Who lit it?", contexts=lamp, **row)
+        for place, row in enumerate(rows)
+    ]
+    return evaluate(samples, judge="lexical")
+
+
+def test_a_table_says_what_became_of_each_row() -> None:
+    frame = told_rows().to_pandas()
+    assert frame["row"].tolist() == [1, 2, 3]
+    assert frame["id"].tolist() == ["q-0", "q-1", "q-2"]
+    assert json.loads(frame["reference"][0]) == ["Anna.", "Anna lit it."]
+    assert frame["reference"].tolist()[2] == "Anna."
+    assert frame["metadata"].isna().tolist() == [True, False, True]
+    assert frame["metadata"][1] == '{"user": "Zoë", "n": 2}'
+    report = told_rows()
+    assert frame["fault"].tolist() == [fault.name for fault in report.faults]
+    assert frame["fault"][1] == "made up"
+    assert frame["stage"][1] == "answer"
+    assert frame["stage"].isna().tolist()[0]
+
+
+def test_excel_reads_the_table(tmp_path: Path) -> None:
+    told_rows().to_csv(tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_bytes().startswith(b"\xef\xbb\xbfrow,id,")
+    with (tmp_path / "t.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["row"] for row in rows] == ["1", "2", "3"]
+    assert "Zoë" in rows[1]["metadata"]
+
+
+def test_the_worst_rows_come_with_and_without_a_metric() -> None:
+    report = told_rows()
+    numbers = [row.number for row in report.worst(3)]
+    assert numbers[0] == 2
+    assert report.faults[1].kind == "fault"
+    assert sorted(numbers) == [1, 2, 3]
+    assert [row.number for row in report.worst(1)] == numbers[:1]
+    scores = report.scores("context_adherence")
+    lowest = report.worst(2, "adherence")
+    assert [row.results["context_adherence"].value for row in lowest] == sorted(
+        score for score in scores if score is not None
+    )[:2]
+    with pytest.raises(SettingError, match=r"worst\(count=\)"):
+        report.worst("adherence")  # type: ignore[arg-type]
+
+
+def test_rows_are_called_by_their_ids_too() -> None:
+    shown = str(told_rows())
+    assert '  row 2 (q-1)  x  made up            "' in shown
+    row_lines = [line for line in shown.splitlines() if line.startswith("  row ")]
+    assert max(map(len, row_lines)) <= 80
+    assert "<th>2 (q-1)</th>" in told_rows()._repr_html_()
 
 
 def test_to_pandas_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:

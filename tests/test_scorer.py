@@ -168,7 +168,7 @@ def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
     assert report.usage == alone.usage
     assert report.scores("context_recall") == alone.scores("context_recall")
     for row, other in zip(
-        report.worst("adherence", 3), alone.worst("context_adherence", 3), strict=True
+        report.worst(3, "adherence"), alone.worst(3, "context_adherence"), strict=True
     ):
         assert (row.index, row.sample) == (other.index, other.sample)
     assert report.table() == alone.table()
@@ -372,7 +372,7 @@ def test_files_may_hold_other_metrics_and_columns_without_a_value(
             found["context_utilization"].count,
         ) == (4, 2)
         assert found["context_utilization"].not_judged == 2
-        assert {row.sample.reference for row in report.worst("adherence", 4)} == {
+        assert {row.sample.reference for row in report.worst(4, "adherence")} == {
             (),
             ("Ada.",),
         }

@@ -163,12 +163,12 @@ def test_csv_holds_no_formula(tmp_path: Path) -> None:
         ]
     )
     report.to_csv(tmp_path / "table.csv")
-    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+    with (tmp_path / "table.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["answer"].removeprefix("'") for row in rows] == texts
     assert [row["answer"][0] for row in rows[:7]] == ["'"] * 7
     assert [row["answer"][0] for row in rows[7:]] == ["f", "a"]
-    assert list(rows[0])[:4] == ["index", "id", "question", "answer"]
+    assert list(rows[0])[:4] == ["row", "id", "question", "answer"]
     assert list(rows[0]) == list(report.to_pandas().columns)
 
 

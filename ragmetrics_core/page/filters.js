@@ -177,7 +177,7 @@ function cellOf(value, isFormula) {
 
 function csvOf(place, names) {
   const { index: at, problem, sample, results, formulas } = recorded(place);
-  const cells = { index: at, id: index[place][1], question: (sample || {}).question, answer: (sample || {}).answer, problem };
+  const cells = { row: at + 1, id: index[place][1], question: (sample || {}).question, answer: (sample || {}).answer, fault: index[place][4], problem };
   metrics.forEach((name, metric) => {
     const own = index[place][3][metric];
     cells[name] = typeof own === "number" ? own : undefined;
@@ -189,8 +189,8 @@ function csvOf(place, names) {
 
 async function save(kind) {
   await ready;
-  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "problem"];
-  const csv = () => names.map((name) => cellOf(name)).join(",") + "\r\n" + shown.map((place) => csvOf(place, names)).join("");
+  const names = ["row", "id", "question", "answer", "fault", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "problem"];
+  const csv = () => "\ufeff" + names.map((name) => cellOf(name)).join(",") + "\r\n" + shown.map((place) => csvOf(place, names)).join("");
   if (kind === "csv") download("samples.csv", csv(), "text/csv");
   else download("samples.jsonl", shown.map((place) => JSON.stringify(detail(place)) + "\n").join(""), "application/jsonl");
 }

@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
     import_extra,
     write_text,
 )
+from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.reporting.answering import Answering, count_answering
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
@@ -304,8 +305,20 @@ class Report:
         }
         return Report(rows, self.run.model_copy(update=changes))
 
-    def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
-        """The rows with the lowest scores of a metric, the lowest first."""
+    def worst(self, count: int = 10, metric: str | None = None) -> list[SampleResult]:
+        """The rows to look at first.
+
+        Args:
+            count: How many.
+            metric: The rows with its lowest scores; None for the rows with a fault,
+                then those of which nobody can say, each by their lowest score.
+
+        Raises:
+            SettingError: If the metric was not measured, or the count is no number.
+        """
+        check_number("worst(count=)", count, least=1)
+        if metric is None:
+            return nsmallest(count, self.results, key=_how_bad)
         return [self.results[place] for place in lowest(self.scores(metric), count)]
 
     def to_jsonl(self, path: str | Path) -> None:
@@ -385,7 +398,7 @@ class Report:
         return data_frame(self.results, self.metrics)
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the columns of ``to_pandas`` as CSV.
+        """Write the columns of ``to_pandas`` as CSV, in the encoding ``utf-8-sig``.
 
         Texts of the samples are in it, safe to open in a spreadsheet.
         """
@@ -488,6 +501,15 @@ class Report:
         return (
             f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"
         )
+
+
+def _how_bad(row: SampleResult) -> tuple[int, float, int]:
+    """Sort key: faults first, then what nobody can say, then the lowest score."""
+    order = ("fault", "unjudged", "fine").index(diagnose(row).kind)
+    scores = [
+        result.value for result in row.results.values() if result.value is not None
+    ]
+    return order, min(scores, default=0.0), row.index
 
 
 def lowest(scores: Iterable[float | None], count: int) -> list[int]:

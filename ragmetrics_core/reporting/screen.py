@@ -22,6 +22,7 @@ _MOST_ROWS = 3
 _MOST_METRICS = 4
 _MOST_REASONS = 20
 _LONGEST_QUOTE = 46
+_LABEL, _LONGEST_LABEL = 9, 28  # of a row, as "row 12345" and "row 1 (q-17)"
 _LONGEST_EXPECTED = 24
 _LONGEST_SENTENCE = 160
 _LONGEST_REASON = 280  # of what a gate came to, and of why results failed
@@ -178,19 +179,25 @@ def _short(value: float) -> str:
 def _rows(glance: Glance, page: str) -> Iterator[_Line]:
     """The worst rows with what is wrong in them, then how many such rows there are."""
     shown = glance.worst[:_MOST_ROWS]
+    width = max((len(_label(row)) for row in shown), default=0)
     for place, row in enumerate(shown):
-        yield _Line((3, 6, 9)[place], _row_line(row))
+        yield _Line((3, 6, 9)[place], _row_line(row, max(width, _LABEL)))
     n_rows = glance.n_faults + glance.n_open
     if n_rows > len(shown) > 0:
         where = " in the page" if page else ""
         yield _Line(4, f"  {n_rows:,} rows to look at{where}")
 
 
-def _row_line(row: RowGlance) -> str:
-    """A row: its number, what became of it, and the words that show it."""
+def _label(row: RowGlance) -> str:
+    """What a row is called, in a few characters."""
+    return one_line(row.label, _LONGEST_LABEL)
+
+
+def _row_line(row: RowGlance, width: int) -> str:
+    """A row: its number and id, what became of it, and the words that show it."""
     mark = {"fault": "x", "unjudged": "?", "fine": " "}[row.kind]
-    quote = one_line(row.quote, _LONGEST_QUOTE)
-    line = f'  row {row.row:<5}  {mark}  {row.name:<17}  "{quote}"'
+    quote = one_line(row.quote, _LONGEST_QUOTE - (width - _LABEL))
+    line = f'  {_label(row):<{width}}  {mark}  {row.name:<17}  "{quote}"'
     if row.expected:
         line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
     return line
@@ -199,7 +206,7 @@ def _row_line(row: RowGlance) -> str:
 def reason_lines(glance: Glance) -> list[str]:
     """The rows to look at, a line each with what the judge says of its lowest score."""
     lines = [
-        f"row {row.row}: {row.name}: {row.reason or row.quote}"
+        f"{row.label}: {row.name}: {row.reason or row.quote}"
         for row in glance.worst[:_MOST_REASONS]
     ]
     n_further = glance.n_faults + glance.n_open - len(lines)

@@ -6,6 +6,7 @@ Pandas is for everything else.
 from __future__ import annotations
 
 import csv
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import (
     EMBEDDED,
+    Sample,
     SampleResult,
     adherence_worth,
     element,
@@ -23,6 +25,7 @@ from ragmetrics_core.data import (
     table,
 )
 from ragmetrics_core.data.display import count_in_words, markdown_text, one_line
+from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -250,7 +253,10 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     """
     verdicts = element("p", map(str, glance.decisions))
     headline = element("h4", [glance.headline])
-    rows = [(str(row.row), row.name, row.quote) for row in glance.worst[:_MOST_ROWS]]
+    rows = [
+        (row.label.removeprefix("row "), row.name, row.quote)
+        for row in glance.worst[:_MOST_ROWS]
+    ]
     worst = table(rows, ("row", "group", "what shows it")) if rows else ""
     metrics = ""
     if summary.metrics:
@@ -273,17 +279,27 @@ def columns(
         metrics: Names of the metrics.
 
     Returns:
-        Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
-        ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
-        dollars) and ``problem`` (why a row is no sample).
+        Columns ``row`` (its number as screens count), ``id``, ``question``, ``answer``,
+        ``reference`` (several as JSON), ``metadata`` (as JSON), ``fault`` and ``stage``
+        (what became of it, and where), per metric ``<metric>``, ``<metric>_status`` and
+        ``<metric>_reason``, then ``calls``, ``cost`` (US dollars) and ``problem`` (why
+        a row is no sample).
     """
-    samples = [row.sample for row in results]
+    samples = [row.sample or Sample() for row in results]
     usages = [row.usage for row in results]
+    diagnoses = [diagnose(row) for row in results]
     cells_by_column: dict[str, list[Any]] = {
-        "index": [row.index for row in results],
-        "id": [sample and sample.id for sample in samples],
-        "question": [sample and sample.question for sample in samples],
-        "answer": [sample and sample.answer for sample in samples],
+        "row": [row.number for row in results],
+        "id": [sample.id for sample in samples],
+        "question": [sample.question for sample in samples],
+        "answer": [sample.answer for sample in samples],
+        "reference": [_reference_cell(sample) for sample in samples],
+        "metadata": [
+            _json_cell(sample.metadata) if sample.metadata else None
+            for sample in samples
+        ],
+        "fault": [diagnosis.name for diagnosis in diagnoses],
+        "stage": [diagnosis.stage for diagnosis in diagnoses],
     }
     for metric in metrics:
         outcomes = [row.results.get(metric) for row in results]
@@ -303,13 +319,26 @@ def columns(
     }
 
 
+def _reference_cell(sample: Sample) -> str | None:
+    """The expected answer; several as JSON, None for none."""
+    if len(sample.reference) > 1:
+        return _json_cell(sample.reference)
+    return sample.reference[0] if sample.reference else None
+
+
+def _json_cell(value: object) -> str:
+    """A value as JSON; what JSON cannot hold is written as text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
-    """Return the columns as CSV.
+    """Return the columns as CSV, which Excel reads as UTF-8 by the mark at its start.
 
     A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     cells = columns(results, metrics)
     file = StringIO(newline="")
+    file.write("\ufeff")
     # lines end as RFC 4180 says, which has a lone \r quoted: else it would end one, too
     writer = csv.writer(file)
     writer.writerow(cells)
@@ -336,7 +365,7 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     """
     pandas = import_extra("pandas", "pandas", "a DataFrame")
     types = {
-        "index": "Int64",
+        "row": "Int64",
         "calls": "Int64",
         "cost": "Float64",
         **dict.fromkeys(metrics, "Float64"),

@@ -276,8 +276,10 @@ class ParquetReport(Report):
         """Scores of one metric, aligned with ``results``."""
         return list(self.results.values(self._full_name(metric), "value"))
 
-    def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
-        """The rows with the lowest scores of a metric, the lowest first."""
+    def worst(self, count: int = 10, metric: str | None = None) -> list[SampleResult]:
+        """The rows to look at first; of a metric only its scores are read."""
+        if metric is None:
+            return super().worst(count)
         return self.results.rows_at(
             lowest(self.results.values(self._full_name(metric), "value"), count)
         )
