@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from counted_steps import assert_steps_grow_as_the_size
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 from lanes import examples
 from said import shown
 from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 
+from ragmetrics_core.data.errors import LanguageNotMeasured
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.lexical.text import content_terms
 
-texts = st.text(max_size=120)
+# of Latin letters and signs: what is in another script stays undecided
+texts = st.text(st.characters(max_codepoint=0x24F), max_size=120)
 wordy = st.lists(
     st.sampled_from(
         [
@@ -30,8 +33,6 @@ wordy = st.lists(
             "capital",
             "the",
             "not",
-            "東京都",
-            "Париж",
             "🎉",
             ".",
             "!",
@@ -43,50 +44,10 @@ wordy = st.lists(
 sentences = st.one_of(texts, wordy.map(" ".join))
 
 
-SCRIPTS = [
-    (
-        "東京は日本の首都です。",
-        "日本の首都は東京です。人口は多いです。",
-        "バナナは黄色い果物です。",
-    ),
-    ("北京是中国的首都。", "中国的首都是北京,人口众多。", "香蕉是一种黄色的水果。"),
-    (
-        "กรุงเทพเป็นเมืองหลวง",
-        "เมืองหลวงคือกรุงเทพ กรุงเทพเป็นเมืองหลวงของไทย",
-        "กล้วยมีสีเหลือง",
-    ),
-    ("서울은 한국의 수도이다.", "한국의 수도는 서울이다.", "바나나는 노란 과일이다."),
-    (
-        "Москва — столица России.",
-        "Столицей России является Москва.",
-        "Бананы растут в тропиках.",
-    ),
-    (
-        "Η Αθήνα είναι πρωτεύουσα της Ελλάδας.",
-        "Πρωτεύουσα της Ελλάδας είναι η ΑΘΗΝΑ.",
-        "Οι μπανάνες είναι κίτρινες.",
-    ),
-    ("दिल्ली भारत की राजधानी है।", "भारत की राजधानी दिल्ली है।", "केला पीला फल है।"),
-    ("القاهرة عاصمة مصر", "عاصمة مصر هي القاهرة.", "الموز أصفر."),
-]
-
-
-@pytest.mark.parametrize(("answer", "context", "other"), SCRIPTS)
-def test_other_scripts(answer: str, context: str, other: str) -> None:
-    assert adherent(answer, context).verdict == "yes"
-    assert adherent(answer, other).verdict == "no"
-    assert [verdict.useful for verdict in useful(other, context, answer=answer)] == [
-        False,
-        True,
-    ]
-    assert fact(answer, context) > 0.5 > fact(answer, other)
-    assert recall(answer, context).score > 0.3 > recall(answer, other).score
-
-
 def test_scripts_are_folded() -> None:
     assert content_terms("Ποταμός ΠΟΤΑΜΟΣ") == content_terms("ποταμός ποταμός")
     assert content_terms("Café ﬁne") == content_terms("cafe\u0301 fine")
-    assert content_terms("東京都") == ("東京", "京都")
+    assert content_terms("東京都") == ("東", "京", "都")
 
 
 def test_reprs_hold_no_text() -> None:
@@ -129,12 +90,25 @@ HUGE: dict[str, Callable[[int], str]] = {
 
 
 def judge_all(text: str) -> None:
-    """Answer each kind of question about a text."""
-    adherent(text, text)
-    useful(text, answer="Paris", question=text)
-    fact("Paris", text)
-    recall(text, text)
-    stated(text)
+    """Ask each kind of question about a text; of some language it decides none."""
+    for ask_one in (
+        lambda: adherent(text, text),
+        lambda: useful(text, answer="Paris", question=text),
+        lambda: fact("Paris", text),
+        lambda: recall(text, text),
+        lambda: stated(text),
+    ):
+        with suppress(LanguageNotMeasured):
+            ask_one()
+
+
+@contextmanager
+def where_decided() -> Iterator[None]:
+    """Pass over texts that are plainly in no language that the judge knows."""
+    try:
+        yield
+    except LanguageNotMeasured:
+        reject()
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -150,40 +124,40 @@ def test_a_huge_text_is_survived(name: str) -> None:
 def test_probabilities_and_determinism(
     answer: str, contexts: list[str], question: str
 ) -> None:
-    poll = adherent(answer, *contexts)
-    if poll.verdict == "abstains":  # an answer that declines claims nothing
-        assert poll.probability is None
-    else:
-        assert 0 <= poll.probability <= 1
-        assert (poll.verdict == "yes") == (poll.probability > 0.5)
-    assert all(0 <= support.coverage <= 1 for support in poll.sentences)
-    assert poll == adherent(answer, *contexts)
-    for text in contexts:
-        assert 0 <= fact(answer, text) <= 1
-        assert 0 <= recall(answer, text).score <= 1
-    for verdict in useful(*contexts, answer=answer, question=question):
-        assert verdict.probability is not None
-        assert 0 <= verdict.probability <= 1
-        assert verdict.useful == (verdict.probability > 0.5)
+    with where_decided():
+        poll = adherent(answer, *contexts)
+        if poll.verdict == "abstains":  # an answer that declines claims nothing
+            assert poll.probability is None
+        else:
+            assert 0 <= poll.probability <= 1
+            assert (poll.verdict == "yes") == (poll.probability > 0.5)
+        assert all(0 <= support.coverage <= 1 for support in poll.sentences)
+        assert poll == adherent(answer, *contexts)
+        for text in contexts:
+            assert 0 <= fact(answer, text) <= 1
+            assert 0 <= recall(answer, text).score <= 1
+        for verdict in useful(*contexts, answer=answer, question=question):
+            assert verdict.probability is not None
+            assert 0 <= verdict.probability <= 1
+            assert verdict.useful == (verdict.probability > 0.5)
 
 
 @given(
     answer=sentences,
-    contexts=st.permutations(
-        ["Paris 1998", "the river", "東京都 Lyon", "", "not Paris"]
-    ),
+    contexts=st.permutations(["Paris 1998", "the river", "東 Lyon", "", "not Paris"]),
 )
 @settings(deadline=None, max_examples=examples(50))
 def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) -> None:
-    verdicts = dict(
-        zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True)
-    )
-    assert useful(*contexts, answer=answer) == tuple(
-        verdicts[text] for text in contexts
-    )
-    assert adherent(answer, *contexts).probability == pytest.approx(
-        adherent(answer, *sorted(contexts)).probability
-    )
+    with where_decided():
+        verdicts = dict(
+            zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True)
+        )
+        assert useful(*contexts, answer=answer) == tuple(
+            verdicts[text] for text in contexts
+        )
+        assert adherent(answer, *contexts).probability == pytest.approx(
+            adherent(answer, *sorted(contexts)).probability
+        )
 
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=3))
@@ -193,12 +167,14 @@ def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) ->
 def test_a_context_that_holds_the_answer_makes_it_adherent(
     answer: str, contexts: list[str]
 ) -> None:
-    assume(answer.strip())
-    assert (
-        adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict == "yes"
-    )
-    assert recall(answer, answer).score == 1.0
-    assert fact(answer, answer) > 0.5
+    with where_decided():
+        assume(answer.strip())
+        assert (
+            adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict
+            == "yes"
+        )
+        assert recall(answer, answer).score == 1.0
+        assert fact(answer, answer) > 0.5
 
 
 @given(texts)

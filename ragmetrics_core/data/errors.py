@@ -25,6 +25,7 @@ RagMetricsError
     ├── TooFewPolls
     ├── BatchFailed               a batch was not made, refused or cancelled
     ├── JudgeCrashed              the code of a judge of your own raised
+    ├── LanguageNotMeasured       the judge was not measured on texts of this language
     └── QuestionNotSupported
 
 Messages say what was given, what is needed and what to do. They never hold keys or
@@ -196,6 +197,13 @@ class JudgeCrashed(JudgeError):
     def __init__(self, message: str, *, raw: str = "") -> None:
         super().__init__(message)
         self.raw = raw
+
+
+class LanguageNotMeasured(JudgeError):
+    """The judge was not measured on texts of this language, and so decides nothing.
+
+    The metric is then undefined, with the code ``language``; nothing failed.
+    """
 
 
 class QuestionNotSupported(JudgeError):

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, field_validator, model_validator
 
 from ragmetrics_core.data.display import element, judge_in_words
 from ragmetrics_core.data.embedded_judge import EMBEDDED
-from ragmetrics_core.data.errors import LEFT, RagMetricsError
+from ragmetrics_core.data.errors import LEFT, LanguageNotMeasured, RagMetricsError
 from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.metric_evidence import AnyEvidence
 from ragmetrics_core.data.replies import Usage
@@ -248,7 +248,8 @@ class Undefined(_Result):
     missing, such as the contexts), ``declined`` (the answer declines; older files say
     ``abstained``, which is read as this), ``no_facts`` (of the reference), ``no_claim``
     and ``no_citations`` (in the answer), ``undivided`` (the evidence is the text of
-    tools, not divided into documents), or ``other``.
+    tools, not divided into documents), ``language`` (the judge was not measured on the
+    language of the texts, and so decides nothing), or ``other``.
     """
 
     status: Literal["undefined"] = "undefined"
@@ -262,6 +263,7 @@ class Undefined(_Result):
         "no_claim",
         "no_citations",
         "undivided",
+        "language",
         "other",
     ] = "missing"
 
@@ -284,6 +286,28 @@ class Failed(_Result):
 
 
 MetricResult = Annotated[Scored | Undefined | Failed, Discriminator("status")]
+
+
+def without_score(
+    metric: str, error: RagMetricsError, evidence: AnyEvidence | None = None
+) -> Failed | Undefined:
+    """Return the result of a metric whose question was not answered.
+
+    It failed; it is undefined where the judge decides nothing in this language.
+
+    Args:
+        metric: Name of the metric.
+        error: Why there is no reply.
+        evidence: What is known all the same.
+    """
+    reason = str(error)
+    if isinstance(error, LanguageNotMeasured):
+        return Undefined(
+            metric=metric, reason=reason, code="language", evidence=evidence
+        )
+    return Failed(
+        metric=metric, reason=reason, error=ErrorInfo.of(error), evidence=evidence
+    )
 
 
 class SampleResult(Frozen):

@@ -566,8 +566,6 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
         type(error).__name__,
         frame_of_users_code(error).name,
     )
-    failed = metric.failed(errors.MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))
-    return failed.model_copy(
-        update={"error": ErrorInfo(type="MetricCrashed", message=message, raw=raw)}
-    )
+    crash = ErrorInfo(type="MetricCrashed", message=message, raw=raw)
+    return Failed(metric=metric.name, reason=message, error=crash)

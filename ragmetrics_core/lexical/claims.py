@@ -82,6 +82,13 @@ _TASK = re.compile(
     r"^(.*\b(?:how|steps|ways|instructions|tips|guide)) (?:to|for) (.*)$"
 )
 _TASK_WORDS = frozenset({"a", "an", "and", "for", "in", "of", "on", "the", "your"})
+# at the end of an answer: a heading, alone or before a list of short lines
+_SOURCES = re.compile(
+    r"\n[ \t]*(?:[#*_]+[ \t]*)?(?:sources?|references?|citations?|further reading)[*_]*:?[*_]*"
+    r"(?:[ \t]*\n[ \t]*(?:[-*•\d\[(]|https?:)|:[ \t]*\S)[^\n]*(?:\n[^\n]*)*\Z",
+    re.IGNORECASE,
+)
+_MOST_WORDS_OF_SOURCE = 12
 _YES_OR_NO = re.compile(
     r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|should|may|must|will"
     r"|would)\b(?! you\b)",
@@ -134,6 +141,23 @@ def parts_of(answer: str, question: str | None = None) -> AnswerParts:
         else:
             others.append(rest)
     return AnswerParts(tuple(claims), tuple(others))
+
+
+def without_sources(answer: str) -> str:
+    r"""The answer without a list of sources below it; a list of sentences stays.
+
+    Examples:
+        >>> without_sources("It opened in 1882.\n\nSources:\n- docs/lamps.md\n- [2] The old mill")
+        'It opened in 1882.'
+    """
+    sources = _SOURCES.search(answer)
+    if sources is None or not answer[: sources.start()].strip():
+        return answer
+    for line in sources[0].split("\n"):
+        is_sentence = line.rstrip().endswith((".", "!", "?")) and len(line.split()) > 3
+        if is_sentence or len(line.split()) > _MOST_WORDS_OF_SOURCE:
+            return answer
+    return answer[: sources.start()].rstrip()
 
 
 def claims_nothing(answer: str, question: str | None = None) -> bool:

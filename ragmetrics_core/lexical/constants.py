@@ -59,5 +59,5 @@ UNCERTAIN_DISTANCE = 0.1
 VETO = 0.49
 """A number found nowhere multiplies the probability by this.
 
-One that denies the contexts has it at most.
+An answer that denies the contexts has it at most.
 """

@@ -20,6 +20,7 @@ _SPELT = {
     "n't": " not",
     "'m ": " am ",
     "there's": "there is",
+    "unfortunately ": "unfortunately, ",
 }
 
 _THEM = (

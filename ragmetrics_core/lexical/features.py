@@ -28,6 +28,7 @@ _MOST_NAMES = 10
 # part of its terms, and this part of what the best context sentence shares.
 _LEAST_SHARE_OF_TERMS = 0.6
 _LEAST_SHARE_OF_BEST = 0.9
+_LEAST_SHARE_OF_BOTH = 0.75
 _OPENING = 3
 # weight of the covered share of the reference in the recall rating; the rest is the F1
 # of the terms
@@ -63,7 +64,8 @@ class Match:
         misplaced_name: Of the names in the sentence that the contexts mention in other
             sentences, the one with least support; None if there is none.
         denied_terms: Terms that it negates, while context sentences that say nearly the
-            same negate nothing.
+            same negate nothing; or that those which say the same negate, while it
+            negates nothing.
     """
 
     context: int | None = None
@@ -236,17 +238,51 @@ def _support_beside_name(
 def _find_denied_terms(
     sentence: Sentence, similar: Sequence[Sentence]
 ) -> frozenset[str]:
-    """Find the terms that a sentence of the answer negates, though the contexts do not.
+    """Find the terms that either a sentence of the answer negates or the contexts do.
 
     Args:
         sentence: The sentence of the answer.
-        similar: Context sentences that say nearly the same. Without any, or if one of
-            them negates something, nothing counts as denied.
+        similar: Context sentences that say nearly the same. Nothing counts as denied
+            without any, or if they disagree.
     """
-    if not similar or any(negated_terms(context.text) for context in similar):
+    if not similar:
         return frozenset()
     # "May, not June" affirms
-    return negated_terms(sentence.text.replace(", not ", ", "))
+    negated_here = negated_terms(sentence.text.replace(", not ", ", "))
+    if negated_here:
+        is_negated_there = any(negated_terms(context.text) for context in similar)
+        return frozenset() if is_negated_there else negated_here
+    # "You can return it" over "You cannot return it": the same but for that
+    negated_there = [
+        negated_terms(context.text)
+        for context in similar
+        if _say_the_same(sentence, context)
+    ]
+    if not negated_there or not all(negated_there):
+        return frozenset()
+    return frozenset(sentence.terms).intersection(*negated_there)
+
+
+def _say_the_same(sentence: Sentence, other: Sentence) -> bool:
+    """Whether two sentences share most of the terms of either."""
+    terms, other_terms = set(sentence.terms), set(other.terms)
+    n_most = max(len(terms), len(other_terms))
+    return len(terms & other_terms) >= _LEAST_SHARE_OF_BOTH * n_most
+
+
+def denials(reference: Passage, answer: Passage) -> list[frozenset[str]]:
+    """The denied terms of each sentence of a reference that an answer denies.
+
+    Example: "You cannot return it." and "You can return it.": one sentence, {"return"}.
+    """
+    return [
+        match.denied_terms
+        for sentence, match in zip(
+            reference.sentences, align(reference, [answer]), strict=False
+        )
+        if match.denied_terms
+        and _say_the_same(sentence, answer.sentences[match.sentence])
+    ]
 
 
 def adherence(

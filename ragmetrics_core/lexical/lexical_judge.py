@@ -3,8 +3,9 @@
 It needs no model, no file and no network.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -13,16 +14,23 @@ from ragmetrics_core.data import (
     Answer,
     Asked,
     NotAnswered,
+    Part,
     Question,
     QuestionNotSupported,
     R,
     Weight,
 )
+from ragmetrics_core.data.errors import LanguageNotMeasured
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
-from ragmetrics_core.lexical.claims import claims_nothing, judge_declining, parts_of
+from ragmetrics_core.lexical.claims import (
+    claims_nothing,
+    judge_declining,
+    parts_of,
+    without_sources,
+)
 from ragmetrics_core.lexical.constants import (
     ADHERENT,
     FACT,
@@ -33,13 +41,15 @@ from ragmetrics_core.lexical.constants import (
     Features,
     Weights,
 )
-from ragmetrics_core.lexical.declining import user_question_of
+from ragmetrics_core.lexical.declining import declines, user_question_of
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import (
     Passage,
     holds_wording,
+    is_english,
     parse,
+    plain_text,
     split_clauses,
     words_with_terms,
 )
@@ -65,6 +75,8 @@ from ragmetrics_core.models.threads import compute_beside_loop
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
+_READ_OF_EACH = 500  # characters of a text that tell its language
+_PARTS_OF_EVIDENCE = {"contexts", "context", "chunks", "chunk", "passages"}
 _ABSTENTION = adherence_reply(
     verdict="abstains",
     reason="The answer makes no claim.",
@@ -76,7 +88,8 @@ class LexicalJudge(Judge):
 
     It is free, instant, deterministic, and blind to meaning.
 
-    It wires and tests pipelines without a key; it is not for decisions. It misses
+    It wires and tests pipelines without a key; it is not for decisions. It was measured
+    on English alone: texts in other languages it leaves undecided. It misses
     subtle failures and some gross ones: it sees half of the negations put in, and a
     tenth of the names swapped.
     Facts of a reference are its sentences and clauses. An answer that claims
@@ -99,8 +112,8 @@ class LexicalJudge(Judge):
 
     @property
     def details(self) -> dict[str, str]:
-        """Which fit of the weights answers."""
-        return {"fit": "3"}
+        """Which fit of the weights answers, by which rules beside them."""
+        return {"fit": "3", "rules": "2"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -115,8 +128,56 @@ class LexicalJudge(Judge):
                 " judge, e.g. gpt-4o-mini"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        reply = await compute_beside_loop(partial(answer_to, question), lane="judge")
-        return Answer(reply)
+        answer = partial(_answer, answer_to, question)
+        return Answer(await compute_beside_loop(answer, lane="judge"))
+
+
+def _answer(
+    answer_to: Callable[..., Asked[Any]], question: Question[Any]
+) -> Asked[Any] | NotAnswered:
+    """Answer a question as a reader sees its texts; not if one is not in English.
+
+    Everything that this judge was measured on is in English. Fixed wordings that
+    decline are known in other languages, too.
+    """
+    parts = {
+        name: _as_a_reader_sees(name, part) for name, part in question.parts.items()
+    }
+    if parts != question.parts:
+        question = replace(question, parts=parts)
+    answer = parts.get("answer")
+    declines_in_fixed_words = answer is not None and declines("\n".join(answer.texts))
+    if not _is_in_english(parts) and not declines_in_fixed_words:
+        return NotAnswered(LanguageNotMeasured("not in English: words cannot judge it"))
+    return answer_to(question)
+
+
+def _is_in_english(parts: Mapping[str, Part]) -> bool:
+    """Whether no text of a question is plainly in another language.
+
+    What people asked, answered and expect is often short: it tells its language
+    together, where need be with the evidence.
+    """
+    texts: list[str] = []
+    spoken: list[str] = []
+    for name, part in parts.items():
+        text = part.rewrite or "\n".join(text[:_READ_OF_EACH] for text in part.texts)
+        (texts if name in _PARTS_OF_EVIDENCE else spoken).append(text)
+    texts.append("\n".join(dict.fromkeys(spoken)))
+    are_english = [is_english(text) for text in texts]
+    if not any(are_english) and False not in are_english:
+        are_english = [is_english("\n".join(texts))]
+    return False not in are_english
+
+
+def _as_a_reader_sees(name: str, part: Part) -> Part:
+    """A part without signs that nobody sees, an answer without its list of sources."""
+    texts = tuple(map(plain_text, part.texts))
+    if name == "answer":
+        texts = tuple(map(without_sources, texts))
+    if texts == part.texts:
+        return part
+    return replace(part, text=texts if isinstance(part.text, tuple) else texts[0])
 
 
 def _judge_adherence(question: Adherent) -> Asked[AdherenceReply]:
@@ -161,7 +222,7 @@ def _judge_adherence_by_terms(
     supports = _support_of_sentences(answer, contexts, matches, context_numbers)
     probability = ADHERENT.probability(feature_values)
     unknown_numbers = find_unknown_numbers(text, context_numbers)
-    # such as "open" of "It is not open." over "It is open."
+    # such as "open" of "It is not open." over "It is open.", or the other way round
     denied_terms = _union(match.denied_terms for match in matches)
     if unknown_numbers:
         # Halves every probability, and keeps the order of answers with such a number.
@@ -171,8 +232,7 @@ def _judge_adherence_by_terms(
     elif denied_terms:
         # Leaves the probability of an answer that shares few words as low as it is.
         probability = min(probability, VETO)
-        words = words_with_terms(text, denied_terms)
-        reason = f"negated in the answer, not in the contexts: {_list_terms(words)}"
+        reason = _explain_denial(text, denied_terms)
     else:
         n_terms = len(answer.terms)
         n_found = round(feature_values[0] * n_terms)
@@ -400,11 +460,21 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
         n_others = len(answer.terms - reference.terms)
         reason = _explain_coverage("reference", text, reference, missing)
         reason += f"; the answer has {n_others} others"
+        # a sentence that the answer denies is not recalled
+        denials = features.denials(reference, answer)
+        if denials:
+            score *= 1 - len(denials) / len(reference.sentences)
+            reason += f"; {_explain_denial(text, _union(denials))}"
     else:  # such as "It is so"
         is_held = holds_wording(question["answer"], text)
         score = 1.0 if is_held else 0.0
         reason = _explain_wording("reference", "answer", is_held=is_held)
     return Asked((Rating(score=score, reason=reason),))
+
+
+def _explain_denial(text: str, denied_terms: frozenset[str]) -> str:
+    words = words_with_terms(text, denied_terms)
+    return f"negated in one of the texts alone: {_list_terms(words)}"
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:

@@ -22,7 +22,7 @@ from ragmetrics_core.data.asking import Batch, Replies, ask
 from ragmetrics_core.data.earlier_turns import turns_without_answer
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.metric_evidence import DECLINED
-from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
+from ragmetrics_core.data.results import Failed, Scored, Undefined, without_score
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
@@ -103,8 +103,7 @@ def undefined_if_declined(
     elif isinstance(reply.error, QuestionNotSupported):
         return outcome
     else:
-        error = ErrorInfo.of(reply.error)
-        return Failed(metric=outcome.metric, reason=str(reply.error), error=error)
+        return without_score(outcome.metric, reply.error)
     if not is_declined:
         return outcome
     return Undefined(

@@ -42,7 +42,13 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.frozen import Settings, Share
 from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.replies import Mode
-from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
+from ragmetrics_core.data.results import (
+    Failed,
+    Scored,
+    Signature,
+    Undefined,
+    without_score,
+)
 from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
@@ -308,7 +314,7 @@ class Metric(SilentData, Settings, ABC):
 
     def scored(
         self, value: float, reason: str, evidence: Evidence | None = None
-    ) -> Scored | Failed:
+    ) -> Scored | Undefined | Failed:
         """Return a score in [0, 1] with its evidence.
 
         What is no such number is failed, never clipped.
@@ -341,14 +347,9 @@ class Metric(SilentData, Settings, ABC):
 
     def failed(
         self, error: RagMetricsError, evidence: Evidence | None = None
-    ) -> Failed:
-        """No score, because something went wrong."""
-        return Failed(
-            metric=self.name,
-            reason=str(error),
-            error=ErrorInfo.of(error),
-            evidence=evidence,
-        )
+    ) -> Failed | Undefined:
+        """No score, because something went wrong, or because the judge decides nothing."""
+        return without_score(self.name, error, evidence)
 
     def score(
         self,

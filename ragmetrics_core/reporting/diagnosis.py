@@ -79,7 +79,8 @@ class Judged(NamedTuple):
         on_question: Whether it addresses the question.
         ranked_low: Whether useful texts stand below useless ones.
         low: The first metric whose score is a no; "" if none is.
-        unsure: Whether the judge calls any of its scores uncertain.
+        unsure: Whether the judge calls any of its scores uncertain, or decides nothing
+            in the row's language.
     """
 
     searched: bool | None
@@ -331,7 +332,9 @@ def is_unanswered(row: SampleResult) -> bool:
 
 def judged_on(sample: Sample, row: SampleResult) -> Judged:
     """Collect what the verdicts of all metrics say on a row."""
-    by_kind = _scored_by_kind(row)
+    # where the judge does not know the language, no score of the row is read
+    is_unread = is_foreign(row)
+    by_kind = {} if is_unread else _scored_by_kind(row)
     texts_hold = _what_texts_hold(sample, row, by_kind)
     recall = by_kind.get("context_recall")
     expected = _verdict(recall)
@@ -347,9 +350,10 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         expected=expected,
         partial=(recall is not None and expected is False and recall.value >= _PARTIAL),
         on_question=_verdict(by_kind.get("answer_relevance")),
-        ranked_low=_is_ranked_low(row),
-        low=_first_low(row),
-        unsure=any(
+        ranked_low=not is_unread and _is_ranked_low(row),
+        low="" if is_unread else _first_low(row),
+        unsure=is_unread
+        or any(
             isinstance(result, Scored) and result.uncertain
             for result in row.results.values()
         ),
@@ -389,6 +393,14 @@ def is_declined(row: SampleResult) -> bool | None:
         elif isinstance(result, Scored) and evidence is not None:
             asked = asked or evidence.kind in _SCORE_NO_DECLINING
     return False if asked else None
+
+
+def is_foreign(row: SampleResult) -> bool:
+    """Whether a row is in a language in which its judge decides nothing."""
+    return any(
+        isinstance(result, Undefined) and result.code == "language"
+        for result in row.results.values()
+    )
 
 
 def _did_not_search(sample: Sample) -> bool:

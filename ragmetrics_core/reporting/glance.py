@@ -30,6 +30,7 @@ from ragmetrics_core.reporting.diagnosis import (
     Kind,
     Stage,
     diagnose,
+    is_foreign,
 )
 from ragmetrics_core.reporting.run_facts import Decision, Outcome, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -219,6 +220,7 @@ class GlanceTally:
     def __init__(self) -> None:
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
         self._has_references = False
+        self._n_foreign = 0  # rows of a language in which the judge decides nothing
         self._problem = ""  # why the first row that is none could not be read
         # The names of what rows of tables without an answer hold, as the keys.
         self._columns_without_answer: dict[str, None] = {}
@@ -235,6 +237,7 @@ class GlanceTally:
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
+        self._n_foreign += is_foreign(row)
         is_captured = row.sample.capture is not None and row.sample.capture.grade
         if diagnosis is NO_ANSWER and not is_captured:
             fields = [
@@ -305,9 +308,17 @@ class GlanceTally:
             n_faults=self._count("fault"),
             n_open=self._count("unjudged"),
             failures=_failures(summary),
-            notes=tuple(notes),
+            notes=(*self._on_language(), *notes),
             sure=self._how_sure(summary),
         )
+
+    def _on_language(self) -> Iterable[str]:
+        """How many rows words cannot judge, where there are any."""
+        if self._n_foreign:
+            yield (
+                f"{self._n_foreign:,} of {count_in_words(self._n_rows, 'row')} are not"
+                " in English: words cannot judge them."
+            )
 
     @property
     def _n_rows(self) -> int:

@@ -62,6 +62,7 @@ _WHY_UNDEFINED = {
     "no_claim": "without a claim",
     "no_citations": "without citations",
     "undivided": "whose evidence is the text of tools",
+    "language": "in a language that the judge was not measured on",
     "other": "for which it has no meaning",
 }
 
