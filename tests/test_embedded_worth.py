@@ -123,9 +123,7 @@ def test_the_table_of_judges_holds_the_figures_of_the_card() -> None:
     assert f"| [lexical](cards/lexical.md) on developer sources | {cells} |" in table
 
 
-def test_pages_state_the_scores_that_are_called_uncertain() -> None:
+def test_a_page_states_the_scores_that_are_called_uncertain() -> None:
     low, high = UNCERTAIN
-    measured = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
-    assert f"From {low} to {high}, where" in measured
     metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert f"from {low} to {high} say *uncertain*" in metrics
