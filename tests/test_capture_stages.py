@@ -332,6 +332,10 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
         json.dumps([{"type": "text", "text": INNER}]),
         [BRIDGE, MILL],
     ),
+    "an MCP server's content": (
+        json.dumps({"content": [{"type": "text", "text": BRIDGE}], "isError": False}),
+        [BRIDGE],
+    ),
     "an empty list": ("[]", []),
     "text alone": (f"1. {BRIDGE}\n2. {FERRY}", None),
     "numbers": ("[1, 2]", None),

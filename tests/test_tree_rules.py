@@ -354,7 +354,6 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         "p",
-        doubts="answer_guessed",
     ),
     "map and reduce": Row(
         says(

@@ -208,29 +208,35 @@ def _writer_by_text(calls: Calls, answer: Answer) -> Node | None:
 
 
 def _writer_by_letters(calls: Calls, text: str) -> Node | None:
-    """Return the last call whose reply holds the answer, or is held by it by half.
+    """Return the last call whose reply holds the answer, or is held by it.
 
-    A short answer must be an entry of the reply, such as the words behind "Answer:".
+    A short answer must be an entry of the reply, such as the words behind "Answer:". An
+    answer holds replies that make up its half, or all replies that may be an answer.
     """
     for call in reversed(calls.models):
         if shows([calls.replies[call].text], text):
             return call
     letters = letters_of(text)
-    if len(letters) < SHORTEST:
-        return None
-    held = _replies_inside(calls, letters)
+    held = _replies_inside(calls, text)
     held_letters = {letters_of(calls.replies[call].text) for call in held}
     n_held = sum(map(len, held_letters))
-    return held[-1] if held and 2 * n_held >= len(letters) else None
+    is_half = len(letters) >= SHORTEST and 2 * n_held >= len(letters)
+    is_all = set(calls.likely_answers) <= set(held)
+    return held[-1] if held and (is_half or is_all) else None
 
 
-def _replies_inside(calls: Calls, letters: str) -> list[Node]:
-    """List the calls whose replies stand in an answer that joins them."""
+def _replies_inside(calls: Calls, answer: str) -> list[Node]:
+    """List the calls whose replies stand in an answer that joins them.
+
+    A short one must be an entry, such as "1874" in "Response 1: 1874".
+    """
+    letters = letters_of(answer)
     held = []
     for call in calls.models:
-        reply = letters_of(calls.replies[call].text)
-        is_long = len(reply) >= _SHORTEST_JOINED
-        if is_long and reply in letters and call not in calls.query_writers:
+        reply = calls.replies[call].text
+        is_long = len(letters_of(reply)) >= _SHORTEST_JOINED
+        is_held = letters_of(reply) in letters if is_long else shows([answer], reply)
+        if is_held and call not in calls.query_writers:
             held.append(call)
     return held
 
@@ -310,7 +316,7 @@ def _joined_in(calls: Calls, found: FoundAnswer) -> list[Node]:
     writer_reply = calls.replies.get(found.writer) if found.writer else None
     if writer_reply is not None and letters in writer_reply.letters:
         return []
-    return _replies_inside(calls, letters)
+    return _replies_inside(calls, found.text or "")
 
 
 def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:

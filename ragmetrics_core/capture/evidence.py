@@ -215,13 +215,17 @@ class _Passages:
         """Read what a step returned: passages, and documents that it found or made.
 
         It made what stands in passages, or holds some: pieces, windows, summaries. And
-        where it left out some of what it had at hand, it made all of it.
+        where it left out some of what it had at hand, it made all of it. A reranker
+        that kept all widened it: what it added, such as the next passage, was retrieved
+        by no search.
         """
         new_documents = self._new(documents)
         at_hand = {letters_of(each.text) for each in self._documents_at_hand(call)}
         is_reranker = call.kind == "reranker" and bool(at_hand)
-        if not is_reranker and at_hand <= {letters_of(each.text) for each in documents}:
-            made = [each for each in new_documents if self._is_made(each)]
+        if at_hand <= {letters_of(each.text) for each in documents}:
+            made = [
+                each for each in new_documents if is_reranker or self._is_made(each)
+            ]
         else:
             made = new_documents
             if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
@@ -632,8 +636,8 @@ class _Reading:
             return
         # a model that is not recorded may have written an answer, but for whole documents
         rest = letters_of(answer.text)
-        for document in documents:
-            letters = letters_of(document.text)
+        for text in [text for document in documents for text in document.own_texts]:
+            letters = letters_of(text)
             rest = rest.replace(letters, "") if letters else rest
         is_sure = not self._calls.prompted and (answer.is_extracted or not rest)
         if (documents or self._passages.by_identity) and not is_sure:

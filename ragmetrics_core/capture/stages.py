@@ -218,19 +218,16 @@ def _doubt_of_tools(
     """
     if calls.context_tools is not None:
         return None
-    context_letters = [
+    contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
-    ]
+    )
     names: dict[str, None] = {}
     for call in table.calls:
         if call.kind != "tool" or call.turn != table.turn or not call.items:
             continue
         text = call.items[0].text
         passages = divided(text) or (Document(text),)
-        is_said = all(
-            any(letters in each for each in context_letters)
-            for letters in (letters_of(passage.text) for passage in passages)
-        )
+        is_said = all(letters_of(passage.text) in contexts for passage in passages)
         is_value = len(letters_of(text)) < SHORTEST
         is_left_out = is_value or is_said or not call.shown
         if found_evidence.contexts is not None and is_left_out:

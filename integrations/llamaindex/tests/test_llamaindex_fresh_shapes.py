@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +21,7 @@ from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.postprocessor import (
+    AutoPrevNextNodePostprocessor,
     MetadataReplacementPostProcessor,
     PrevNextNodePostprocessor,
 )
@@ -251,18 +253,22 @@ def replaced(kit: ModuleType) -> Any:
 BEFORE = "The timetable of the lake is printed each spring."
 
 
-def widened(kit: ModuleType) -> Any:
+def widened(kit: ModuleType, *, by_a_model: bool = False) -> Any:
     before, after = TextNode(id_="b", text=BEFORE), TextNode(id_="f", text=FERRY)
     before.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="f")
     after.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id="b")
     store = SimpleDocumentStore()
     store.add_documents([before, after])
+    chooses = kit.ScriptedLLM(script={"": "PREVIOUS"})
+    widens = (
+        AutoPrevNextNodePostprocessor(docstore=store, num_nodes=1, llm=chooses)
+        if by_a_model
+        else PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="previous")
+    )
     return RetrieverQueryEngine.from_args(
         kit.FixedRetriever([NodeWithScore(node=after, score=0.9)]),
         llm=kit.ScriptedLLM(script={"": ANSWER}),
-        node_postprocessors=[
-            PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="previous")
-        ],
+        node_postprocessors=[widens],
     ).query(QUESTION)
 
 
@@ -290,22 +296,18 @@ def routed_agent(kit: ModuleType) -> Any:
     return asyncio.run(run_of(agent, user_msg=QUESTION))
 
 
+# what the postprocessor loaded is an item of a call of its own
+WIDENED = Expected(
+    contexts=(BEFORE, FERRY), retrieved=(FERRY,), kinds=("retrieval", "retrieval")
+)
 ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
     "nodes of replies": (multi_step, Expected(kinds=("written", "retrieval"))),
     "metadata replacement": (
         replaced,
         Expected(contexts=(WINDOW,), retrieved=(FERRY,)),
     ),
-    "previous nodes added": (
-        widened,
-        Expected(
-            contexts=(BEFORE, FERRY),
-            retrieved=(FERRY,),
-            # what the postprocessor loaded is an item of a call of its own
-            kinds=("retrieval", "retrieval"),
-            codes=frozenset({"by_data_flow"}),
-        ),
-    ),
+    "previous nodes added": (widened, WIDENED),
+    "previous nodes added by a model": (partial(widened, by_a_model=True), WIDENED),
     "router": (routed, Expected()),
     "router in an agent": (routed_agent, Expected(kinds=("written", "retrieval"))),
 }
@@ -328,6 +330,10 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "a reply of MCP": lambda: McpReply(
         content=[McpText(text=FERRY), McpText(text=FARES)]
     ),
+    "a reply of MCP as data": lambda: {
+        "content": [{"type": "text", "text": text} for text in (FERRY, FARES)],
+        "isError": False,
+    },
 }
 
 

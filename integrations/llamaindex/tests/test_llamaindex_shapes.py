@@ -53,6 +53,7 @@ from llama_index.core.retrievers import (
 from llama_index.core.schema import (
     ImageNode,
     IndexNode,
+    MetadataMode,
     NodeRelationship,
     NodeWithScore,
     TextNode,
@@ -227,7 +228,6 @@ MODES: dict[str, dict[str, Any]] = {
         "answer": "\n---------------------\n".join(
             f"Response {n}: {ANSWER}" for n in (1, 2, 3)
         ),
-        "doubts": ("further_call",),
     },
     "compact_accumulate": {"answer": f"Response 1: {ANSWER}"},
 }
@@ -591,7 +591,7 @@ def _(kit: Kit) -> None:
         retrieved=(PARIS,),
         answer="It is Paris. ",
         standalone="capital?",
-        doubts=("answer_guessed", "further_call"),
+        doubts=("further_call",),
         hedged=("standalone",),
     ),
 )
@@ -625,6 +625,49 @@ class TextEngine(CustomQueryEngine):
 )
 def _(kit: Kit) -> None:
     TextEngine(retriever=kit.retriever()).query(QUESTION)
+
+
+@row(
+    "custom query engine that returns a node's text",
+    Expected(answer="Paris is the capital of France."),
+)
+def _(kit: Kit) -> None:
+    class Quoting(TextEngine):
+        def custom_query(self, query_str: str) -> str:
+            best, *_ = self.retriever.retrieve(query_str)
+            return str(best.node.get_content())
+
+    Quoting(retriever=kit.retriever()).query(QUESTION)
+
+
+@row("custom query engine whose answer is put in other words", Expected())
+def _(kit: Kit) -> None:
+    class Polishing(TextEngine):
+        def custom_query(self, query_str: str) -> str:
+            llm = kit.llm(
+                script={
+                    "Say it well": ANSWER,
+                    "": "It is Paris, the city on the Seine.",
+                }
+            )
+            found = self.retriever.retrieve(query_str)
+            shown = "\n".join(each.get_content(MetadataMode.LLM) for each in found)
+            draft = llm.complete(f"{shown}\n{query_str}")
+            return str(llm.complete(f"Say it well: {draft}"))
+
+    Polishing(retriever=kit.retriever()).query(QUESTION)
+
+
+@row(
+    "response mode accumulate, replies of a word",
+    Expected(
+        answer="\n---------------------\n".join(
+            f"Response {n}: Paris" for n in (1, 2, 3)
+        )
+    ),
+)
+def _(kit: Kit) -> None:
+    kit.engine(mode="accumulate", llm=kit.llm(script={"": "Paris"})).query(QUESTION)
 
 
 # -- chat engines: four modes, sync, async, streamed

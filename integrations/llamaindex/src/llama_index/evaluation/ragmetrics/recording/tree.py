@@ -159,6 +159,8 @@ def _add_answer(tree: Run) -> None:
     if answers and not has_failed:
         place = f"result of {tree.kind}"
         tree.answers = (Answer(text, place, documents=tree.flow_documents),)
+    if tree.kind in ("query", "chat"):  # what an engine returns is its answer
+        tree.output = {"answer": text}
     tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
 
 
