@@ -354,6 +354,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         "p",
+        doubts="answer_guessed",
     ),
     "map and reduce": Row(
         says(
