@@ -26,6 +26,7 @@ from llama_index.core.memory import (
 )
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
+from llama_index.core.workflow import Context
 from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -288,6 +289,37 @@ def test_an_agent_tells_all_that_was_said_before(kit: ModuleType, memory: str) -
     ]
     assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
     assert [one.capture.grade for one in samples] == ["exact"] * 3
+
+
+@pytest.mark.parametrize("conversation", [None, "c7"])
+def test_agents_that_share_a_context_tell_what_their_model_was_shown(
+    kit: ModuleType, conversation: str | None
+) -> None:
+    """With pydantic 2.14 the framework loses the memory that a context keeps."""
+    guide = agent(kit)
+    shown: list[str] = []
+    reply = type(guide.llm)._reply
+
+    class Watched(type(guide.llm)):  # type: ignore[misc]  # a class of the fixture
+        def _reply(self, messages: Any) -> ChatResponse:
+            shown.append("\n".join(one.content or "" for one in messages))
+            return reply(self, messages)  # type: ignore[no-any-return]
+
+    guide = guide.model_copy(update={"llm": Watched()})
+
+    async def chat() -> None:
+        context = Context(guide)
+        for question in QUESTIONS[:2]:
+            await guide.run(user_msg=question, ctx=context)
+
+    with capture(conversation=conversation) as captured:
+        asyncio.run(chat())
+    first, second = captured.samples
+    is_kept = QUESTIONS[0] in shown[-1]
+    is_known = is_kept or conversation is not None
+    assert [history(first), history(second)] == [[], said(QUESTIONS[0]) * is_known]
+    is_sure = conversation is not None or not is_kept
+    assert (second.capture.grade == "exact") == is_sure
 
 
 def test_a_passage_that_an_agent_finds_again_is_shown(kit: ModuleType) -> None:

@@ -105,6 +105,18 @@ def test_evaluate() -> None:
     assert RagMetricsResult.model_validate_json(result.model_dump_json()) == result
 
 
+def test_a_response_in_the_place_of_its_text_says_where_it_goes(
+    engine: RetrieverQueryEngine,
+) -> None:
+    result = ContextAdherenceEvaluator(judge=judge()).evaluate(
+        query=QUESTION,
+        response=engine.query(QUESTION),
+        contexts=["Paris is the capital of France."],
+    )
+    assert (result.score, result.invalid_result) == (None, True)
+    assert "evaluate_response(" in (result.invalid_reason or "")
+
+
 def test_sync_within_a_running_loop_and_async() -> None:
     evaluator = ContextAdherenceEvaluator(judge=judge())
 

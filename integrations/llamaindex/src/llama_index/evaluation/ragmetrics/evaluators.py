@@ -127,7 +127,7 @@ class MetricEvaluator(BaseEvaluator):
 
         Args:
             query: The user's question.
-            response: The answer.
+            response: The answer's text; a ``Response`` goes to ``evaluate_response``.
             contexts: Texts of the contexts, in rank order.
             reference: The expected answer, one or several.
             **_: Keywords of other evaluators in the same batch.
@@ -142,7 +142,16 @@ class MetricEvaluator(BaseEvaluator):
             "contexts": contexts,
             "reference": reference,
         }
-        return await self._scored(lambda: Sample.model_validate(fields))
+
+        def make_sample() -> Sample:
+            if isinstance(response, str | None):
+                return Sample.model_validate(fields)
+            raise SettingError(
+                f"response needs a text, got {type(response).__name__}; hand what an"
+                " engine or agent returned to evaluate_response(query=…, response=…)"
+            )
+
+        return await self._scored(make_sample)
 
     def evaluate_response(
         self,
