@@ -619,7 +619,7 @@ def multi_query() -> None:
     ).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[("the capital of France", None, 0.9)]))
+@shape(Turn(contexts=[("the capital of France", None, 0.9)], retrieved=FOUND))
 def compression_by_model() -> None:
     lines = ["the capital of France", "NO_OUTPUT", "NO_OUTPUT"]
     extractor = LLMChainExtractor.from_llm(
@@ -645,7 +645,7 @@ class Reranker(BaseDocumentCompressor):
         ]
 
 
-@shape(Turn(contexts=[(ROME, None, 1.0), (PARIS, "paris", 0.0)]))
+@shape(Turn(contexts=[(ROME, None, 1.0), (PARIS, "paris", 0.0)], retrieved=FOUND))
 def compression_by_reranker() -> None:
     rag(
         ContextualCompressionRetriever(
@@ -654,7 +654,7 @@ def compression_by_reranker() -> None:
     ).invoke(QUESTION)
 
 
-@shape(Turn(contexts=FOUND[:1]))
+@shape(Turn(contexts=FOUND[:1], retrieved=FOUND))
 def custom_retriever() -> None:
     class First(Shelf):
         def _get_relevant_documents(
