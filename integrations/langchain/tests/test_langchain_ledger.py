@@ -481,6 +481,35 @@ def memory_of_a_thread() -> None:
         ask(made, question, "t")
 
 
+@tool(response_format="content_and_artifact")
+def find(query: str) -> tuple[str, list[Any]]:
+    """Finds a thing."""
+    return PARIS, [document(PARIS, "p")]
+
+
+@tool
+def note(runtime: ToolRuntime) -> Command[Any]:
+    """Hands all messages of the state on, as tools that hand over do."""
+    said = ToolMessage("Noted.", tool_call_id=runtime.tool_call_id)
+    return Command(update={"messages": [*runtime.state["messages"], said]})
+
+
+@shape(
+    [looked(PARIS, name="find")],
+    [
+        looked(PARIS, name="find"),
+        Call("tool", ("Noted.",), 1, "note", "{}", turn=2),
+        looked(PARIS, name="find", step=2, turn=2),
+    ],
+)
+def an_update_that_repeats_an_earlier_turn() -> None:
+    search = ("find", {"query": "capital"})
+    lines = [wants(search), ANSWER, wants(("note", {})), wants(search)]
+    made = agent(*lines, tools=[find, note], checkpointer=InMemorySaver())
+    for question in (QUESTION, SECOND):
+        ask(made, question, "t")
+
+
 @shape(
     [looked(PARIS)],
     [

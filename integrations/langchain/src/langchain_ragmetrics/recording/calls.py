@@ -321,9 +321,10 @@ class Recording:
         if hands_over or steers:
             fields["is_control"] = True
         if call.error is None:
-            fields["documents"] = self._documents_of_tool(output)
+            returned = output
             if is_command(output):
-                output = _shown_of_update(output.update)
+                returned, output = _own_update(output.update, fields["tool_call_id"])
+            fields["documents"] = self._documents_of_tool(returned)
             content = output.content if isinstance(output, ToolMessage) else output
             if isinstance(content, (list, dict)):
                 fields["result"] = plain(content)
@@ -385,11 +386,16 @@ def _examples(prompt: object, filled: object) -> Iterator[str]:
             yield reply
 
 
-def _shown_of_update(update: Any) -> Any:
-    """What a model is shown of an update of the state: the message in it, else all of it."""
+def _own_update(update: Any, tool_call_id: str | None) -> tuple[Any, Any]:
+    """What a tool writes into the state, and what a model is shown of it.
+
+    That is the message that answers its call, else all of the update. A tool that hands
+    over to another agent may repeat all messages of the state: they are left out.
+    """
     messages = update.get("messages") if isinstance(update, Mapping) else None
-    shown = [each for each in messages or () if isinstance(each, ToolMessage)]
-    return shown[-1] if shown else update
+    results = [each for each in messages or () if isinstance(each, ToolMessage)]
+    own = [each for each in results if each.tool_call_id == tool_call_id] or results
+    return ({**update, "messages": own[-1:]}, own[-1]) if own else (update, update)
 
 
 def _text_of_tool(output: object) -> str | None:
