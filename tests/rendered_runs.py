@@ -99,7 +99,7 @@ def check(sample: Sample, run: Run) -> None:
     told = tuple((turn.role, turn.content) for turn in sample.history)
     if told == run.history:
         # what a prompt shows before the question may be examples
-        assert set(sample.capture.doubts) <= ({"which_turn"} if told else set())
+        assert set(sample.capture.doubts) <= ({"history_unread"} if told else set())
     else:
         assert not told
         assert list(sample.capture.doubts) == ["history_unread"]

@@ -514,7 +514,10 @@ class Turn:
     def calls_it_answer(self, text: str | None) -> bool:
         """Whether the run returned a text under a name that no verdict has."""
         output = self.tree.output if isinstance(self.tree.output, Mapping) else {}
-        values = [output.get(name) for name in ("answer", "response", "generation")]
+        values = [
+            output.get(name)
+            for name in ("answer", "final_answer", "response", "generation")
+        ]
         return any(str(value) == text for value in values if value is not None)
 
     @property

@@ -86,9 +86,10 @@ class Conversations:
         history = tree.history
         n_questions = sum(message.role == "user" for message in history)
         n_captured = sum(message.role == "user" for message in last_turn.history)
-        goes_on = _last_lines(history) == _last_lines(last_turn.history)
-        if n_captured > n_questions:
-            # the application has cut, deleted or summed up its messages, or keeps none
+        # the application may have cut, deleted or summed up its messages; and what a
+        # prompt shows may be its wording of them
+        is_surer = n_captured >= n_questions + (not tree.is_history_of_prompt)
+        if is_surer:
             history = last_turn.history
         doubts = tree.doubts
         if n_captured < n_questions:
@@ -100,7 +101,7 @@ class Conversations:
             earlier_calls=last_turn.ledger.calls[-_MOST_CALLS:],
             history=history,
             doubts=doubts,
-            is_history_of_prompt=tree.is_history_of_prompt and not goes_on,
+            is_history_of_prompt=tree.is_history_of_prompt and not is_surer,
         )
 
     def _last_turn(self, name: str, tree: Tree) -> CapturedTurn | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 _Kind = TypeVar("_Kind")
 ANSWER_KEYS = (
     "answer",
+    "final_answer",
     "result",
     "output_text",
     "output",

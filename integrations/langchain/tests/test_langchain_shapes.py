@@ -833,7 +833,7 @@ def examples_in_the_template() -> None:
     (given | prompt | Speaker() | StrOutputParser()).invoke(QUESTION)
 
 
-@shape(Turn(doubts=["history_unread"]))
+@shape(Turn(history=[text for _, text in EXAMPLES], doubts=["history_unread"]))
 def earlier_turns_under_another_name() -> None:
     """They may be examples, or a talk: nobody says."""
     template = [("system", "Use {context}"), ("placeholder", "{before}")]
@@ -844,6 +844,16 @@ def earlier_turns_under_another_name() -> None:
         "before": lambda _: EXAMPLES,
     }
     (given | prompt | Speaker() | StrOutputParser()).invoke(QUESTION)
+
+
+@shape(Turn())
+def an_answer_beside_what_other_models_wrote() -> None:
+    found = RunnablePassthrough.assign(context=lambda _: joined(documents()))
+    notes = RunnablePassthrough.assign(notes=from_dict(Speaker(lines=[LYON, PARIS])))
+    answer = PROMPT | Speaker() | StrOutputParser()
+    (found | notes | RunnablePassthrough.assign(final_answer=answer)).invoke(
+        {"question": QUESTION}
+    )
 
 
 @shape(Turn(answer="Yes"))
