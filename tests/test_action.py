@@ -63,7 +63,7 @@ class Runner:
         self.fake = self.folder / "fake"
         self.temporary = self.folder / "temp"
         for folder in (self.fake, self.temporary):
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
         (self.fake / "ids").write_text(self.ids)
         (self.fake / "status").write_text(str(self.gh_status))
         for name, text in (("gh", _GH), ("python", _PYTHON)):
@@ -100,7 +100,8 @@ class Runner:
         self.log += done.stdout + done.stderr
         for line in output_file.read_text().splitlines():
             key, _, value = line.partition("=")
-            self.outputs[key] = value
+            assert key == "exit-code"
+            self.outputs[step["id"]] = value
         return done.returncode
 
     def run_all(self) -> int:
@@ -119,7 +120,8 @@ class Runner:
             "github.event.pull_request.number": self.pull_request,
             "github.action_path": "/the/action",
             "github.token": "a-token",
-            "steps.evaluate.outputs.exit-code": self.outputs.get("exit-code", ""),
+            "steps.evaluate.outputs.exit-code": self.outputs.get("evaluate", ""),
+            "steps.compare.outputs.exit-code": self.outputs.get("compare", ""),
         }
         if name in values:
             return values[name]
@@ -145,6 +147,7 @@ def write_answers(folder: Path, *, answer: str = "Anna lit the lamp.") -> str:
     lines = []
     for number in range(40):
         row = {
+            "id": f"q{number}",
             "question": f"Who lit lamp {number}?",
             "contexts": [f"Anna lit the lamp. It was lamp {number}."],
             "answer": answer,
@@ -158,7 +161,7 @@ def test_a_passed_gate_passes_and_its_verdict_is_the_comment(tmp_path: Path) -> 
     gates = {"fail-under": "adherence=0.7\nutilization=0.5\n"}
     runner = Runner(tmp_path, {"answers": write_answers(tmp_path), **gates})
     assert runner.run_all() == 0, runner.log
-    assert runner.outputs["exit-code"] == "0"
+    assert runner.outputs["evaluate"] == "0"
     assert "context_adherence reaches 0.7" in runner.comment
     assert "context_utilization reaches 0.5" in runner.comment
     assert runner.comment in (tmp_path / "step-summary").read_text("utf-8")
@@ -172,6 +175,10 @@ def test_a_failed_gate_fails_the_job_after_the_comment(tmp_path: Path) -> None:
     runner = Runner(tmp_path, {"answers": answers, "fail-under": "adherence=0.7"})
     assert runner.run_all() == 1, runner.log
     assert "**failed**: context_adherence" in runner.comment
+    assert re.search(
+        r"^\| row \d+ \(q\d+\) \| made up \| ", runner.comment, re.MULTILINE
+    )
+    assert "Carl Voss" not in runner.comment  # no text of a sample
 
 
 @pytest.mark.nightly
@@ -194,6 +201,29 @@ def test_the_earlier_run_is_compared_with(tmp_path: Path) -> None:
     assert now.run_all() == 0, now.log
     assert "ragmetrics compare" in now.comment
     assert "40 rows matched" in now.comment
+
+
+@pytest.mark.parametrize(
+    ("inputs", "status"),
+    [
+        ({}, 0),
+        ({"fail-on-regression": "true"}, 1),
+        ({"fail-on-regression": "true", "margin": "0.99"}, 0),
+    ],
+)
+def test_a_regression_fails_the_job_where_that_is_wanted(
+    tmp_path: Path, inputs: dict[str, str], status: int
+) -> None:
+    options = {"options": "--metrics\nadherence\n"}
+    before = Runner(tmp_path, {"answers": write_answers(tmp_path), **options})
+    assert before.run("Evaluate") == 0, before.log
+    (tmp_path / "results.jsonl").rename(tmp_path / "before.jsonl")
+    worse = write_answers(tmp_path, answer="Carl Voss bought the mill in 1830.")
+    inputs = {"answers": worse, "earlier-results": "before.jsonl", **options, **inputs}
+    now = Runner(tmp_path, inputs)
+    assert now.run_all() == status, now.log
+    assert "40 of 40 rows moved" in now.comment
+    assert "| row 1 (q0) | context_adherence | " in now.comment
 
 
 @pytest.mark.nightly

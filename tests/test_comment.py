@@ -69,6 +69,7 @@ def test_twelve_changed_answers_cost_twelve_rows_and_are_named(
     assert "12 of 200 rows moved:" in comment
     table = [line for line in comment.splitlines() if line.startswith("| ")][1:]
     assert set(table) == {
-        f"| {number + 1} | context_recall | 1.00 | 0.00 |" for number in CHANGED
+        f"| row {number + 1} (s{number}) | context_recall | 1.00 | 0.00 |"
+        for number in CHANGED
     }
     assert "Bridge" not in comment  # no text of a sample

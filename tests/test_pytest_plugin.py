@@ -236,3 +236,27 @@ def test_the_marker_is_listed(project: Path) -> None:
         "@pytest.mark.ragmetrics(*gates, **how): "
         in run(project, "--markers", "-n", "0")[1]
     )
+
+
+def test_a_missing_key_and_a_wrong_gate_are_a_line_each(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "RAGMETRICS_API_BASE", "RAGMETRICS_JUDGE"):
+        monkeypatch.delenv(name, raising=False)
+    (project / "ragmetrics.toml").write_text('judge = "lexical"')
+    (project / "test_answers.py").write_text("""
+def test_key(ragmetrics):
+    ragmetrics([{"answer": "a", "contexts": ["a"]}], judge="gpt-4o-mini", gates="adherence=0.8")
+
+def test_gate(ragmetrics):
+    ragmetrics([{"answer": "a", "contexts": ["a"]}], gates="adherance=0.8")
+""")
+    status, shown = run(project, "-q")
+    assert status == 1
+    assert "Traceback" not in shown
+    assert "plugin.py" not in shown
+    assert "set OPENAI_API_KEY" in shown
+    assert "did you mean 'context_adherence'" in shown
+    assert "During handling" not in shown
+    failures = shown.partition("FAILURES")[2].partition("short test summary")[0]
+    assert len(failures.splitlines()) <= 6

@@ -158,7 +158,8 @@ def _verdict(
 def _table_of_moved_rows(comparison: Comparison) -> list[str]:
     """Return a table in Markdown of the rows whose scores moved; empty if none did.
 
-    It has no texts of samples, and four narrow columns, so that a phone shows it.
+    It has ids and no texts of samples, and four narrow columns, so that a phone shows
+    it.
     """
     moved = comparison.moved
     if not moved:
@@ -168,15 +169,14 @@ def _table_of_moved_rows(comparison: Comparison) -> list[str]:
         f"{len(moved):,} of {count_in_words(len(comparison.matched.pairs), 'row')} moved:",
         "",
         "| row | metric | before | after |",
-        "|--:|:--|--:|--:|",
+        "|:--|:--|--:|--:|",
     ]
     for change in moved[:_MOST_MOVED]:
         before = change.first.results[change.metric].value
         after = change.second.results[change.metric].value
         name = markdown_text(change.metric)
-        lines.append(
-            f"| {change.second.number} | {name} | {before:.2f} | {after:.2f} |"
-        )
+        row = markdown_text(change.second.label)
+        lines.append(f"| {row} | {name} | {before:.2f} | {after:.2f} |")
     n_more = len(moved) - _MOST_MOVED
     if n_more > 0:
         lines += ["", f"{n_more:,} more stand in the comparison's page."]
@@ -191,7 +191,7 @@ def _lines_on_losses(comparison: Comparison) -> list[str]:
         row = loss.second
         question = one_line((row.sample and row.sample.question) or "", _LONGEST)
         lines.append(
-            f"  row {row.number}: {loss.metric} {loss.difference:+.3f}:"
+            f"  {one_line(row.label)}: {loss.metric} {loss.difference:+.3f}:"
             f" {question or '(no question)'}"
         )
     return lines

@@ -351,11 +351,10 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     summary = measured.score_tally.summary(run=facts)
     decisions = shared.decide_gates(plan.gates, summary, options)
     exit_code = _exit_code(run, summary, decisions)
-    if not run.interrupted:  # else the numbers are of a part of the samples
-        text = markdown(summary, facts, decisions, exit_code)
-        shared.write_job_summary(options, text)
     notes = plan.source.notes
     glance = measured.glance_tally.glance(summary, facts, decisions, notes)
+    if not run.interrupted:  # else the numbers are of a part of the samples
+        shared.write_job_summary(options, markdown(summary, facts, glance, exit_code))
     if measured.kept_results is not None:
         report = Report(measured.kept_results, facts)
         write_page(options.report, report.results, summary, facts, glance)

@@ -75,9 +75,8 @@ def run(options: argparse.Namespace) -> int:
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     decisions = shared.decide_gates(gates, summary, options)
     exit_code = shared.exit_code_of_run(summary, decisions)
-    text = markdown(summary, report.run, decisions, exit_code)
-    shared.write_job_summary(options, text)
     glance = glance_of(report, summary, report.run, decisions, warnings)
+    shared.write_job_summary(options, markdown(summary, report.run, glance, exit_code))
     # A large report shows only some of its rows one by one; its numbers are of all rows.
     shown_report = report.shown()
     write_page(options.report, shown_report.results, summary, shown_report.run, glance)

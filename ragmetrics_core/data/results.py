@@ -334,6 +334,12 @@ class SampleResult(Frozen):
         return self.index + 1
 
     @property
+    def label(self) -> str:
+        """What to call the row: "row 1", with its sample's id "row 1 (q-17)"."""
+        sample_id = f" ({self.sample.id})" if self.sample and self.sample.id else ""
+        return f"row {self.number}{sample_id}"
+
+    @property
     def label_id(self) -> str | None:
         """The id under which people label the row: its sample's own, else "row 3".
 
@@ -351,8 +357,7 @@ class SampleResult(Frozen):
             outcome = f"{result.value:.3f}" if is_scored else result.status
             outcomes.append(f"{name} {outcome}")
         summary = self.problem or ", ".join(outcomes) or "not judged"
-        sample_id = f" ({self.sample.id})" if self.sample and self.sample.id else ""
-        return f"SampleResult(row {self.number}{sample_id}: {summary})"
+        return f"SampleResult({self.label}: {summary})"
 
     def _repr_html_(self) -> str:
         parts: list[str] = []

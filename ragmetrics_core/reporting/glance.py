@@ -104,7 +104,7 @@ class RowGlance(Frozen):
     """A row to look at, with what is wrong in it."""
 
     row: int = Field(description="its number as people count, from 1")
-    id: str | None = Field(default=None, description="its sample's id, if it has one")
+    label: str = Field(description='what to call it, e.g. "row 1 (q-17)"')
     name: str = Field(description='what became of it, e.g. "made up"')
     stage: Stage | None = Field(default=None, description="where; None: unknown")
     kind: Kind = Field(
@@ -122,11 +122,6 @@ class RowGlance(Frozen):
     reason: str = Field(
         default="", repr=False, description="why its lowest score is so low"
     )
-
-    @property
-    def label(self) -> str:
-        """What to call it: "row 1", with its id "row 1 (q-17)"."""
-        return f"row {self.row}" + (f" ({self.id})" if self.id else "")
 
 
 class StageGlance(Frozen):
@@ -601,7 +596,7 @@ def row_glance(
             expected = sample.reference[0]
     return RowGlance(
         row=row.number,
-        id=sample.id,
+        label=row.label,
         name=name,
         stage=diagnosis.stage,
         kind=diagnosis.kind,

@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.display import count_in_words, markdown_text, one_line
 from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
 if TYPE_CHECKING:
@@ -206,21 +206,19 @@ def text_grid(summary: Summary) -> str:
 
 
 def markdown(
-    summary: Summary,
-    run: RunFacts,
-    decisions: Sequence[Decision] = (),
-    exit_code: int | None = None,
+    summary: Summary, run: RunFacts, glance: Glance, exit_code: int | None = None
 ) -> str:
-    """Write gates, metrics, signs and footnotes as Markdown, for a CI job's summary.
+    """Write gates, metrics, faults and footnotes as Markdown, for a CI job's summary.
 
-    It holds no text of a sample. Example of a line: "- **passed**: retrieval_…".
+    It holds ids, and no text of a sample. Example of a line: "- **passed**: adherence …".
 
     Args:
         summary: The numbers of the run.
         run: Facts of the run, for the footnotes.
-        decisions: What was decided of each gate.
+        glance: What was decided of each gate, and the rows to look at.
         exit_code: The exit code of the command that held the gates; None without one.
     """
+    decisions = glance.decisions
     lines = ["## ragmetrics", ""]
     if decisions and exit_code is not None:
         lines += [all_in_words(decisions, exit_code), ""]
@@ -236,6 +234,10 @@ def markdown(
     lines += [_markdown_row(_cells(numbers)) for numbers in summary.metrics]
     lines.append("")
     lines += [f"- Take care: {markdown_text(sign)}" for sign in summary.signs]
+    rows = glance.worst[:_MOST_ROWS]
+    if rows:
+        lines += ["", _markdown_row(("look at", "fault", "stage")), "|---|---|---|"]
+    lines += [_markdown_row((row.label, row.name, row.stage or "-")) for row in rows]
     lines.append("")
     lines += [f"- {markdown_text(note)}" for note in footnotes(summary, run)]
     return "\n".join([*lines, ""])

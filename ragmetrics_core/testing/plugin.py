@@ -74,11 +74,17 @@ def make_measure(request: pytest.FixtureRequest) -> Measure:
         metrics: Metrics = None,
         **arguments: Unpack[MeasureSettings],
     ) -> Report:
-        by_project = _arguments_of_project(request.node)
-        all_arguments = {**by_project, **by_markers, **arguments}
-        if metrics is not None:
-            all_arguments["metrics"] = metrics
-        return _measure(request.node, samples, all_arguments)
+        from ragmetrics_core.data.errors import RagMetricsError
+
+        try:
+            by_project = _arguments_of_project(request.node)
+            all_arguments = {**by_project, **by_markers, **arguments}
+            if metrics is not None:
+                all_arguments["metrics"] = metrics
+            return _measure(request.node, samples, all_arguments)
+        except RagMetricsError as error:
+            what_to_do = str(error)  # such as to set a key
+        pytest.fail(what_to_do, pytrace=False)
 
     return measure
 
