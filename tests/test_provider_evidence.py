@@ -281,7 +281,7 @@ def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
     )
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
-    assert "file_search" in " ".join(sample.capture.warnings)
+    assert "further_call" in sample.capture.doubts
 
 
 # Laws

@@ -91,10 +91,12 @@ class Doubt:
     Attributes:
         code: Its code in the table.
         detail: What the sentence says of this run, such as the name of a tool.
+        has_unread_texts: Whether the run had texts that the sample lacks.
     """
 
     code: str
     detail: str = ""
+    has_unread_texts: bool = False
 
     @property
     def grade(self) -> Grade:

@@ -133,7 +133,11 @@ def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:
 
 def _unread_texts(doubts: Iterable[Doubt]) -> tuple[str, ...]:
     """Return why the run may have found texts that the sample lacks."""
-    sentences = [doubt.sentence for doubt in doubts if doubt.code == "not_recorded"]
+    sentences = [
+        doubt.sentence
+        for doubt in doubts
+        if doubt.has_unread_texts or doubt.code == "not_recorded"
+    ]
     return tuple(dict.fromkeys(sentences))
 
 
@@ -191,9 +195,9 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
         for words in node.evidence_not_recorded:
             yield Doubt("not_recorded", words)
         for words in node.remarks:
-            yield Doubt("by_data_flow", words)
+            yield Doubt("by_data_flow", words, has_unread_texts=True)
         if not all(_is_brought(text, calls) for text in node.texts_handed_in):
-            yield Doubt("by_data_flow", _HANDED_IN)
+            yield Doubt("by_data_flow", _HANDED_IN, has_unread_texts=True)
 
 
 def _is_brought(text: str, calls: Calls) -> bool:
