@@ -1,10 +1,12 @@
 """The site leads to every page, for people and for models that read it."""
 
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
@@ -52,3 +54,37 @@ def test_models_are_led_to_every_page() -> None:
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert sorted(links) == sorted(_pages_of_nav())
     assert len(links) == len(set(links))
+
+
+def test_start_here_says_what_it_is_before_it_shows_code() -> None:
+    text = (DOCS / "index.md").read_text("utf-8")
+    first = text.removeprefix("# Start here\n\n").partition("\n\n")[0]
+    assert first.startswith("ragmetrics ")
+    assert "retrieval and the answers of a RAG application" in first
+    assert text.index("| I want to") < text.index("```")
+
+
+def theme_of(folder: Path, css: str, js: str) -> dict[str, str]:
+    """Write the files of a theme; what the hook is given."""
+    for name, text in (
+        ("stylesheets/main.1.css", css),
+        ("javascripts/bundle.1.js", js),
+    ):
+        file = folder / "assets" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return {"site_dir": str(folder)}
+
+
+def test_the_navigation_is_seen_on_a_laptop(tmp_path: Path) -> None:
+    """The theme hides it below 1220 pixels."""
+    hook = runpy.run_path(str(DOCS / "navigation_width.py"))["on_post_build"]
+    css = "@media (min-width:76.25em){a}@media (max-width:76.234375em){b}"
+    hook(theme_of(tmp_path, css, 'media("(min-width: 76.25em)")'))
+    written = (tmp_path / "assets/stylesheets/main.1.css").read_text()
+    assert written == "@media (min-width:70em){a}@media (max-width:69.984375em){b}"
+    assert "70em" in (tmp_path / "assets/javascripts/bundle.1.js").read_text()
+    with pytest.raises(RuntimeError, match="widths"):
+        hook(theme_of(tmp_path, "@media (min-width:80em){}", ""))
+    settings = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Loader)
+    assert "docs/navigation_width.py" in settings["hooks"]
