@@ -11,7 +11,7 @@ SettledBy = Literal["question", "answer", "contexts", "nothing"]
 
 CAPTURE_EARLIER = (
     "capture the earlier turns, too, under one conversation=, or write examples into the"
-    " system message"
+    " system message, without naming speakers"
 )
 _CONTEXTS = "; name the contexts by contexts_from="
 # One code for each thing that a person can do about it: the best grade that it leaves,
@@ -70,9 +70,7 @@ _TABLE: dict[str, tuple[Grade, SettledBy, str]] = {
     "no_search": (
         "incomplete",
         "nothing",
-        "no search was seen that found anything. If one ran where the framework reports"
-        " nothing, say contexts_from=; if an earlier turn found what counts, name both"
-        " turns by conversation=",
+        "no search was seen that found anything: {}",
     ),
     "not_recorded": (
         "incomplete",

@@ -32,11 +32,13 @@ _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (
     Doubt(
         "history_unread",
-        "earlier turns were handed in or told in a form that is not read; hand in each as"
-        " a message of user or assistant",
+        "earlier turns were handed in in a form that is not read; hand in each as a"
+        " message of user or assistant",
     ),
 )
-_SHOWN = (Doubt("history_unread", f"a prompt shows them alone; {CAPTURE_EARLIER}"),)
+_SHOWN = (
+    Doubt("history_unread", f"earlier turns stand in a prompt; {CAPTURE_EARLIER}"),
+)
 _WHOLE_PROMPTS = (
     Doubt(
         "history_unread",
@@ -271,7 +273,7 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     )
     is_handed_in = bool(tree.history) and not tree.is_history_of_prompt
     if is_summed_up and not is_handed_in and tree.turn_number is None:
-        return _UNREAD  # no earlier turn was captured that tells what was said
+        return _SHOWN  # no earlier turn was captured that tells what was said
     if tree.history:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)
@@ -291,8 +293,13 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         for text in _replies_in(earlier) - examples:
             if call.began < end_of_own_reply.get(text, inf):
                 return _SHOWN
-        if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
+    for inputs in tree.lookup_inputs:
+        if _has_unread_history(tree.to_plain_value(inputs), question):
             return _UNREAD
+    documents = [each.text for found in calls.lists for each in found.documents]
+    for call in calls.prompted:
+        if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
+            return _SHOWN
     return ()
 
 

@@ -40,6 +40,12 @@ _NO_ANSWER = (
     "the run only searched, or gave none; name the place of an answer by answer_from=,"
     " else only the search can be judged"
 )
+_FAILED = "{} failed; mend that, else there is nothing to judge the answer by"
+_NOT_SEARCHED = (
+    "if one ran where the framework reports nothing, say contexts_from=; if an earlier"
+    " turn found what counts, name both turns by conversation=; else the application did"
+    " not search"
+)
 _TOOL_TEXT = (
     "{} returned text without documents; name what searches by context_tools={{{}}}, or"
     " say context_tools=set() if nothing there does"
@@ -181,7 +187,9 @@ def _doubts(
         if call.kind != "written"
     )
     if is_unknown and not is_unrecorded and not has_evidence:
-        yield Doubt("no_search")
+        failed = [call.name for call in turn.calls.searches if call.error]
+        words = _FAILED.format(failed[0]) if failed else _NOT_SEARCHED
+        yield Doubt("no_search", words)
 
 
 def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
