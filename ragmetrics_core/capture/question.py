@@ -281,20 +281,14 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     end_of_own_reply: dict[str, float] = {}
     for call, reply in calls.replies.items():
         end_of_own_reply.setdefault(as_one_line(reply.text), end_of(call))
-    for inputs in tree.lookup_inputs:
-        plain_inputs = tree.to_plain_value(inputs)
-        if _has_unread_history(plain_inputs, question, set(end_of_own_reply)):
-            return _UNREAD
-    documents = [each.text for found in calls.lists for each in found.documents]
-    examples = set(map(as_one_line, tree.instructions))
     # also to the model that rewrites the question
     for call in calls.prompted:
-        earlier = turns_before_question(call.prompt, question, ())
-        for text in _replies_in(earlier) - examples:
+        for text in _replies_in(turns_before_question(call.prompt, question, ())):
             if call.began < end_of_own_reply.get(text, inf):
                 return _SHOWN
     for inputs in tree.lookup_inputs:
-        if _has_unread_history(tree.to_plain_value(inputs), question):
+        plain_inputs = tree.to_plain_value(inputs)
+        if _has_unread_history(plain_inputs, question, set(end_of_own_reply)):
             return _UNREAD
     documents = [each.text for found in calls.lists for each in found.documents]
     for call in calls.prompted:
