@@ -298,12 +298,11 @@ def test_agents_that_share_a_context_tell_what_their_model_was_shown(
     """With pydantic 2.14 the framework loses the memory that a context keeps."""
     guide = agent(kit)
     shown: list[str] = []
-    reply = type(guide.llm)._reply
 
     class Watched(type(guide.llm)):  # type: ignore[misc]  # a class of the fixture
         def _reply(self, messages: Any) -> ChatResponse:
             shown.append("\n".join(one.content or "" for one in messages))
-            return reply(self, messages)  # type: ignore[no-any-return]
+            return super()._reply(messages)  # type: ignore[no-any-return]
 
     guide = guide.model_copy(update={"llm": Watched()})
 
