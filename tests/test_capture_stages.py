@@ -304,6 +304,25 @@ def test_contexts_are_not_empty_for_sure_where_something_was_found(
     assert codes(sample) == {"by_data_flow"}
 
 
+def test_pages_that_differ_in_a_name_alone_are_shown_piece_by_piece() -> None:
+    """A synthesizer shows each page in two calls; each page holds sentences of the others."""
+    years = range(1800, 1840, 2)
+    pages = [
+        " ".join(f"In {year} the town of {name} built a new mill." for year in years)
+        for name in ("Velm", "Osta", "Tarn")
+    ]
+    calls: list[Call] = []
+    reply = ""
+    for page in pages:
+        for piece in (page[:400], page[400:]):
+            calls.append(
+                reads(asked(f"{piece}\n{reply}"), f"Draft {len(calls)}: {ANSWER}")
+            )
+            reply = f"Draft {len(calls) - 1}: {ANSWER}"
+    sample = only(says(found(*documents(*pages)), *calls))
+    assert (texts(sample), codes(sample)) == (pages, set())
+
+
 # Tools
 
 

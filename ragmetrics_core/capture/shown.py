@@ -354,20 +354,29 @@ class _Search:
     def _in_part(
         self, number: int, text: str
     ) -> tuple[Showing, list[tuple[_Message, int, int]]]:
-        """Return what parts of a text the messages show on free ground, and where."""
+        """Return what parts of a text the messages show on free ground, and where.
+
+        The longest go first. What they show already may be another text's: pages that
+        differ in a name alone share many sentences.
+        """
         form = form_of(text)
-        parts: list[tuple[int, int]] = []
+        runs = [
+            (start, end, there, message)
+            for message in self._messages
+            for start, end, there in _common_runs(form.letters, message)
+        ]
+        united: list[tuple[int, int]] = []
         places: list[tuple[_Message, int, int]] = []
-        for message in self._messages:
-            for start, end, there in _common_runs(form.letters, message):
-                parts.append((start, end))
+        for start, end, there, message in sorted(runs, key=lambda run: run[0] - run[1]):
+            if not any(first <= start and end <= last for first, last in united):
+                united = _united([*united, (start, end)])
                 places.append((message, there, there + end - start))
-        if not parts:
+        if not places:
             return self._beginning(form), []
-        first_message, there, _ = places[0]
-        source_start, _ = first_message.form.place_in_source(there, there + 1)
-        place = (first_message.number, source_start)
-        united = _united(parts)
+        place = min(
+            (message.number, message.form.place_in_source(there, there + 1)[0])
+            for message, there, _ in places
+        )
         is_cut = all(
             _is_cut(message, there, end, united[0], len(form.letters))
             for message, there, end in places
