@@ -184,7 +184,8 @@ def test_an_answer_in_another_language_than_its_contexts_is_undecided() -> None:
         [
             {
                 "question": "Wann wurde der Leuchtturm von den Leuten gebaut?",
-                "answer": "Er wurde im Jahr 1856 von den Leuten des Dorfes gebaut.",
+                "answer": "Er wurde im Jahr 1856 von den Leuten des Dorfes mit Steinen aus dem nahen"
+                " Fluss gebaut, wie alte Karten und mehrere Briefe zeigen.",
                 "contexts": [TEMPLATES["English"]["context"].format(**PLACES[0])],
             }
         ],
@@ -276,16 +277,18 @@ def test_sentences_below_a_heading_are_judged() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Er wurde im Jahr 1856 von den Leuten des alten Dorfes gebaut.", False),
+        (TEMPLATES["German"]["context"], False),
         (
-            "Die Rückgabe ist innerhalb von 30 Tagen möglich, wie unten beschrieben.",
+            "Die Rückgabe ist innerhalb von 30 Tagen möglich, wie unten und auf der nächsten Seite ausführlich beschrieben.",
             False,
         ),
         ("天空", False),
         ("The king (王) lived in the castle that was built by his father.", True),
-        ("The library bar is available for guest use.", True),
+        ("The library bar is available for guest use.", None),
         ("The king (王) lived in the castle.", None),
         ("Otto", None),
+        # the same few words again and again
+        ("Who lit lamp 1?\nSomebody else.\nAnna lit lamp 1.\nAnna lit lamp 1.", None),
         ("1856", None),
         ("王", None),
         ("Δx = 5", None),
