@@ -9,7 +9,7 @@ import os
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
@@ -114,7 +114,15 @@ class Problems:
 
     def __repr__(self) -> str:
         """Show how often each problem occurred."""
-        return f"Problems({dict(self._counts)})"
+        return f"Problems({dict(self)})"
+
+    def keys(self) -> Iterable[str]:
+        """The kinds of problems; ``dict(problems)`` has how often each occurred."""
+        return self.counts
+
+    def __getitem__(self, kind: str) -> int:
+        """How often a problem of a kind occurred."""
+        return self._counts[kind]
 
     @property
     def counts(self) -> dict[str, int]:
