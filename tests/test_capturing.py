@@ -255,7 +255,7 @@ def test_runs_without_a_sample_are_said():
     with door.capture() as captured:
         ToyApp(GOLDEN_TURNS[0]).run()
     assert captured.samples == ()
-    assert captured.problems.counts == {"say where things are by contexts_from=": 1}
+    assert dict(captured.problems) == {"say where things are by contexts_from=": 1}
 
 
 def in_a_bare_thread():
