@@ -281,9 +281,11 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     end_of_own_reply: dict[str, float] = {}
     for call, reply in calls.replies.items():
         end_of_own_reply.setdefault(as_one_line(reply.text), end_of(call))
+    examples = set(map(as_one_line, tree.instructions))
     # also to the model that rewrites the question
     for call in calls.prompted:
-        for text in _replies_in(turns_before_question(call.prompt, question, ())):
+        earlier = turns_before_question(call.prompt, question, ())
+        for text in _replies_in(earlier) - examples:
             if call.began < end_of_own_reply.get(text, inf):
                 return _SHOWN
     for inputs in tree.lookup_inputs:
