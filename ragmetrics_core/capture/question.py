@@ -121,7 +121,9 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         not calls.named_to_search.isdisjoint(node.offered_tools)
         for node in calls.models
     )
-    return is_to_search and is_answered
+    reply = tree.root.reply
+    asks_for_tools = reply is not None and bool(reply.tool_calls)  # that code will run
+    return is_to_search and is_answered and not asks_for_tools
 
 
 def _may_have_answered(calls: Calls) -> bool:

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import threading
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from haystack.components.writers import DocumentWriter
 from haystack.core.component.component import ComponentMeta
 from haystack.dataclasses import ByteStream, ChatMessage, StreamingChunk, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.tools import Tool
+from haystack.tools import Tool, Toolset
 from haystack.tracing.tracer import NullTracer
 from haystack_integrations.components.evaluators.ragmetrics import (
     HaystackModel,
@@ -692,3 +693,85 @@ def test_samples_come_in_the_order_in_which_their_runs_began() -> None:
     with capture() as captured:
         asyncio.run(ask_all())
     assert [sample.question for sample in captured.samples] == questions
+
+
+@component
+class Closed:
+    """A store that is down."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        raise ConnectionError("the store is down")
+
+
+@component
+class Tolerates:
+    """Finds nothing where the search inside fails."""
+
+    def __init__(self) -> None:
+        self.inner = Closed()
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        try:
+            return self.inner.run(query=query)
+        except ConnectionError:
+            return {"documents": []}
+
+
+def test_a_search_that_failed_is_named_where_nothing_was_found() -> None:
+    made = connected(
+        ("search.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        search=Tolerates(),
+        prompt=PromptBuilder(EACH + "{{ q }}", required_variables="*"),
+        llm=MockChatGenerator(ANSWER),
+    )
+    with capture() as captured:
+        made.run({"search": {"query": QUESTION}, "prompt": {"q": QUESTION}})
+    sample = only(captured.samples)
+    assert sample.contexts is None
+    assert sample.capture is not None
+    assert "the store is down" in sample.capture.doubts["no_search"]
+
+
+SEARCH_TOOL = Tool(
+    "look_up",
+    "Looks something up.",
+    {"type": "object", "properties": {"query": {"type": "string"}}},
+    lambda query: {"documents": [Document(content=FERRY)]},
+)
+
+
+@component
+class ToldOfTools:
+    """A generator that is told of its tools once and for all."""
+
+    def __init__(self, tools: list[Tool]) -> None:
+        self.tools = tools
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        return {"replies": [ChatMessage.from_assistant("Hello!")]}
+
+
+HELLO = [ChatMessage.from_user("Hello, who are you?")]
+OFFERING: dict[str, Callable[[], object]] = {
+    "handed in": lambda: MockChatGenerator("Hello!").run(HELLO, tools=[SEARCH_TOOL]),
+    "set of tools": lambda: MockChatGenerator("Hello!").run(
+        HELLO, tools=Toolset([SEARCH_TOOL])
+    ),
+    "of the generator": lambda: ToldOfTools([SEARCH_TOOL]).run(messages=HELLO),
+}
+
+
+@pytest.mark.parametrize("name", OFFERING)
+def test_a_model_that_was_offered_a_named_search_gives_a_sample(name: str) -> None:
+    with capture(context_tools={"look_up"}) as captured:
+        OFFERING[name]()
+    sample = only(captured.samples)
+    assert (sample.answer, sample.contexts) == ("Hello!", None)
+    assert doubts(sample) == {"no_search"}
+    with capture(context_tools={"another"}) as captured:
+        OFFERING[name]()
+    assert captured.samples == ()

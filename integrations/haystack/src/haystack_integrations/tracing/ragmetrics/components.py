@@ -318,6 +318,7 @@ def _is_empty_search(node: Node) -> bool:
 def _fill_model(call: Call, node: Node) -> None:
     """Write into the call of a model what the model was shown, and what it replied."""
     call.prompt = prompt(node)
+    call.offered_tools = node.offered_tools
     _unread_request(node).add_to(call)
     messages = replies(node)
     if messages:

@@ -143,6 +143,16 @@ def _generated(answer: GeneratedAnswer) -> Answer:
     )
 
 
+def names_of_tools(tools: object) -> Iterator[str]:
+    """Yield the names of tools: of one, of a set of tools, or of a list of both."""
+    name = getattr(tools, "name", None)  # the class of tools takes long to import
+    if isinstance(name, str):
+        yield name
+    elif isinstance(tools, Iterable) and not isinstance(tools, str):
+        for each in tools:
+            yield from names_of_tools(each)
+
+
 def _is_embedding(value: Collection[Any]) -> bool:
     """Whether a collection is a long list of numbers."""
     return len(value) > 8 and isinstance(next(iter(value)), float)
@@ -242,6 +252,8 @@ class Node:
     gives_documents: bool = False  # by the types of its outputs
     gives_replies: bool = False  # by the names of its outputs
     closed: int = 0  # when it ended; 0 while it goes on
+    # the tools that the model of a component, or of an agent's step, is told of
+    offered_tools: tuple[str, ...] = ()
     # values of its input sockets
     input: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # values of its output sockets; None if it ended without

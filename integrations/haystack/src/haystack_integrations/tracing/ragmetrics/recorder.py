@@ -30,6 +30,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     Node,
     Run,
     copied,
+    names_of_tools,
     tick,
 )
 
@@ -124,6 +125,8 @@ class TeeSpan(Span):
             return
         if key in _INPUTS:
             self.node.input = copied(value) or {}
+            tools = value.get("tools") or getattr(self.component, "tools", ())
+            self.node.offered_tools = tuple(names_of_tools(tools))
         elif key in _OUTPUTS:
             self.node.output = copied(value)
             if self.node is self.run.root and "embedding" in value:

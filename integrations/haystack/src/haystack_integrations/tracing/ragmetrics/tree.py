@@ -10,6 +10,7 @@ from haystack_integrations.tracing.ragmetrics.asked import (
     find_question,
     history_handed_in,
     history_remembered,
+    history_shown,
 )
 from haystack_integrations.tracing.ragmetrics.components import Calls
 from haystack_integrations.tracing.ragmetrics.nodes import (
@@ -89,12 +90,15 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         question = find_question(calls, found[0].question if found else None)
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
+    history = history_remembered(calls, question) or history_handed_in(run, question)
+    history_of_prompt = () if history else history_shown(calls, question)
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
     yield Tree(
         calls.root,
         question=question,
-        history=history_remembered(calls, question) or history_handed_in(run, question),
+        history=history or history_of_prompt,
+        is_history_of_prompt=bool(history_of_prompt),
         answers=found,
         output=outputs,
         flow_documents=next(filter(None, reversed(documents)), None),
