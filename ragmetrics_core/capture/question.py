@@ -270,9 +270,7 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     A user's turn that shows documents is a whole prompt that was kept.
     """
     tree = calls.tree
-    is_summed_up = any(
-        message.role == "summary" for call in calls.prompted for message in call.prompt
-    )
+    is_summed_up = any(_sums_up_talk(call, question) for call in calls.prompted)
     is_handed_in = bool(tree.history) and not tree.is_history_of_prompt
     if is_summed_up and not is_handed_in and tree.turn_number is None:
         return _SHOWN  # no earlier turn was captured that tells what was said
@@ -299,6 +297,20 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
             return _SHOWN
     return ()
+
+
+def _sums_up_talk(call: Node, question: str | None) -> bool:
+    """Whether a prompt shows a summary that no message with the question stands before.
+
+    What stands behind the question is a summary of this turn's own steps.
+    """
+    line = as_one_line(question)
+    for message in call.prompt:
+        if message.role == "summary":
+            return True
+        if message.role == "user" and line and line in as_one_line(message.text):
+            return False
+    return False
 
 
 def _has_unread_history(

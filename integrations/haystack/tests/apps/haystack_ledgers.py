@@ -548,7 +548,6 @@ NEXT = retrieval(1, *SEEN, name="web_search", query="why", turn=2)
     answer=WHY,
     turns=2,
     conversation="a_second_turn_after_a_call_that_a_person_edited",
-    doubts=("short_text",),
 )
 def a_second_turn_after_a_call_that_a_person_edited() -> None:
     """What the framework says of the edit, in a message of the user's role, is nobody's turn."""
