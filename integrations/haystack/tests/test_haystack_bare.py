@@ -732,7 +732,7 @@ def test_a_search_that_failed_is_named_where_nothing_was_found() -> None:
     sample = only(captured.samples)
     assert sample.contexts is None
     assert sample.capture is not None
-    assert "the store is down" in sample.capture.doubts["no_search"]
+    assert "Closed failed" in sample.capture.doubts["no_search"]
 
 
 SEARCH_TOOL = Tool(
