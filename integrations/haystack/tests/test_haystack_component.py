@@ -32,7 +32,7 @@ from haystack_integrations.components.evaluators.ragmetrics import (
 from loopback import LoopbackServer
 from said import poll
 
-from ragmetrics_core import ContextAdherence, ScriptedJudge
+from ragmetrics_core import ContextAdherence, Criterion, ScriptedJudge
 from ragmetrics_core.data.asking import Question
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
@@ -409,6 +409,14 @@ def test_yaml_round_trip_with_a_generator_and_a_secret(
 def test_a_judge_object_cannot_be_dumped() -> None:
     with pytest.raises(SerializationError, match="ScriptedJudge"):
         evaluator(judge=polls("yes")).to_dict()
+
+
+def test_a_criterion_is_dumped_with_its_sentence() -> None:
+    polite = Criterion("polite", "The answer is polite.", reads=["answer", "contexts"])
+    made = Pipeline()
+    made.add_component("evaluator", evaluator([polite], judge="lexical"))
+    loaded = Pipeline.loads(made.dumps()).get_component("evaluator")
+    assert loaded.metrics == (polite,)
 
 
 def test_a_metric_of_ones_own_cannot_be_dumped() -> None:

@@ -13,7 +13,15 @@ from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
 from haystack_integrations.components.evaluators.ragmetrics import inputs
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 
-from ragmetrics_core import Failed, LLMJudge, Metric, Report, Sample, evaluate
+from ragmetrics_core import (
+    Criterion,
+    Failed,
+    LLMJudge,
+    Metric,
+    Report,
+    Sample,
+    evaluate,
+)
 from ragmetrics_core.data.errors import JudgeUnavailable, RagMetricsError, SettingError
 from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult
 from ragmetrics_core.engine.resolve import JudgeLike
@@ -21,6 +29,7 @@ from ragmetrics_core.metrics.registry import NAMED_METRICS, choose_metrics, metr
 
 logger = logging.getLogger(__name__)
 MetricLike = str | Metric | dict[str, Any]
+_CRITERION = "criterion"  # what YAML calls each of a user's own
 _SETTINGS = ("chat_generator", "raise_on_failure", "concurrency")
 _USAGE_FIELDS = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
@@ -299,6 +308,8 @@ def _metric_of(metric_like: MetricLike) -> Metric | str:
         return metric_like
     if {"name"} <= set(metric_like) <= {"name", "settings"}:
         settings = dict(metric_like.get("settings") or {})
+        if metric_like["name"] == _CRITERION:
+            return Criterion(**settings)
         return metric_named(str(metric_like["name"]), settings)
     raise SettingError(
         f"a metric is described by name and settings, got {', '.join(metric_like)}"
@@ -311,7 +322,7 @@ def _stored(metric: Metric) -> dict[str, Any]:
     Raises:
         SerializationError: If it is none of ours.
     """
-    for name, metric_class in NAMED_METRICS.items():
+    for name, metric_class in {**NAMED_METRICS, _CRITERION: Criterion}.items():
         if type(metric) is metric_class:
             settings = metric.model_dump(mode="json", exclude_defaults=True)
             return {"name": name, "settings": settings}
