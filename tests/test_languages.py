@@ -279,7 +279,8 @@ def test_sentences_below_a_heading_are_judged() -> None:
     [
         (TEMPLATES["German"]["context"], False),
         (
-            "Die Rückgabe ist innerhalb von 30 Tagen möglich, wie unten und auf der nächsten Seite ausführlich beschrieben.",
+            "Die Rückgabe ist innerhalb von 30 Tagen möglich, wie unten und auf der"
+            " nächsten Seite ausführlich beschrieben.",
             False,
         ),
         ("天空", False),
