@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -797,3 +798,6 @@ def test_doing_what_a_doubt_says_ends_it(name: str) -> None:
 
 def test_every_doubt_has_a_program() -> None:
     assert {case.code for case in ROWS.values()} == set(doubts._TABLE)
+    assert set(re.findall(r"^\| `(\w+)`", doubts.__doc__ or "", re.M)) == set(
+        doubts._TABLE
+    )

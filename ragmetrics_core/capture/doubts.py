@@ -1,4 +1,20 @@
-"""What may be uncertain about a sample: one table of codes, grades and sentences."""
+"""What may be uncertain about a captured sample, and what ends it: ``capture.doubts``.
+
+| code | what is not certain | what ends it |
+|---|---|---|
+| `question_guessed` | the question | `question_from=`, `question=` |
+| `history_unread` | what was said before | messages with roles, `conversation=` |
+| `which_turn` | which runs belong to it | `capture(question=…)`, `conversation=` |
+| `answer_guessed` | which text is the answer | `answer_from=` |
+| `further_call` | which calls wrote the answer | `contexts_from=` |
+| `in_part` | whether a text was shown whole | `contexts_from=` |
+| `short_text` | whether a text was shown | `contexts_from=` |
+| `by_data_flow` | what reached the model | `contexts_from=` |
+| `undivided` | what of a tool's text is a passage | `context_tools=`, a list as result |
+| `no_search` | *incomplete*: what was found | `contexts_from=`, `conversation=` |
+| `not_recorded` | *incomplete*: what was shown | its sentence, `contexts_from=` |
+| `no_answer` | *incomplete*: the answer | a stream read to its end, `answer_from=` |
+"""
 
 from dataclasses import dataclass
 from typing import Literal
