@@ -270,6 +270,28 @@ def test_what_was_summed_up_before_anybody_listened_is_not_read(
     assert [each.text for each in sample.known_contexts] == [MILL]
 
 
+@pytest.mark.parametrize("has_examples", [False, True])
+@pytest.mark.parametrize("is_chat_model", [True, False])
+def test_a_chat_engine_goes_on_with_what_its_memory_kept(
+    kit: ModuleType, *, is_chat_model: bool, has_examples: bool
+) -> None:
+    """Messages that an engine puts before its memory's may be examples."""
+    texts = zip(("user", "assistant"), said(QUESTIONS[0]), strict=True)
+    talk = [ChatMessage(role=role, content=text) for role, text in texts]
+    engine = ContextChatEngine.from_defaults(
+        retriever=retriever(kit),
+        llm=guide_llm(kit, is_chat_model=is_chat_model),
+        memory=Memory.from_defaults(chat_history=[] if has_examples else talk),
+        prefix_messages=talk if has_examples else [],
+    )
+    with capture() as captured:
+        engine.chat(QUESTIONS[1])
+    (sample,) = captured.samples
+    assert history(sample) == said(QUESTIONS[0])
+    doubts = ["history_unread"] if has_examples else []
+    assert list(sample.capture.doubts) == doubts
+
+
 @pytest.mark.parametrize("memory", ["buffer", "sums nothing up", "sums up"])
 def test_an_agent_tells_all_that_was_said_before(kit: ModuleType, memory: str) -> None:
     guide = agent(kit)

@@ -165,6 +165,8 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
     if run.kind in ("chat", "workflow"):  # a query engine keeps no conversation
         memory = vars(instance).get("_memory") or inputs.get("memory")
         run.memory = memory
+        before = _messages(vars(instance).get("_prefix_messages"))
+        run.has_examples = any(each.role == "assistant" for each in before)
         note_summaries(run)
         # a ReAct agent does not show its model what its memory summed up
         inputs["memory"] = list(run.summaries)

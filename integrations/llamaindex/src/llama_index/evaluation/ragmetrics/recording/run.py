@@ -24,6 +24,7 @@ class Run(Tree):
         awaited_response: The identity of the streamed chat response whose answer the
             run waits for; None if it waits for none.
         memory: The memory of its conversation, until it has ended.
+        has_examples: Whether its engine puts messages of its own before the memory's.
         summaries: What a memory put in the place of earlier messages.
         templates: The messages of which the framework made its models' prompts.
     """
@@ -35,6 +36,7 @@ class Run(Tree):
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
     memory: object = None
+    has_examples: bool = False
     summaries: set[str] = field(default_factory=set)
     templates: tuple[tuple[Message, ...], ...] = ()
 

@@ -119,8 +119,11 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         if not tree.history:
             tree.history = _history_of_prompts(models, tree)
             # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
-            # of ``predict_and_call``: its prompt is the chat history that it was handed.
-            tree.is_history_of_prompt = bool(tree.history) and tree.kind != "predict"
+            # of ``predict_and_call``, whose prompt is the chat history that it was handed,
+            # nor those of a chat engine, whose memory keeps them.
+            is_of_memory = tree.kind == "chat" and not tree.has_examples
+            is_whole = tree.kind == "predict" or (is_of_memory and not tree.summaries)
+            tree.is_history_of_prompt = bool(tree.history) and not is_whole
     # an application may put "Ann: And when?" into the memory before it asks
     if tree.question and tree.history and tree.history[-1].role == "user":
         before, _, behind = tree.history[-1].content.rpartition(tree.question)
