@@ -419,6 +419,18 @@ def test_a_criterion_is_dumped_with_its_sentence() -> None:
     assert loaded.metrics == (polite,)
 
 
+@pytest.mark.parametrize(
+    "judged_by", [{"judge": "lexical"}, {"chat_generator": MockChatGenerator("yes")}]
+)
+def test_a_dictionary_makes_the_component_again(judged_by: dict[str, Any]) -> None:
+    made = RagMetricsEvaluator(
+        [ContextAdherence(polls=3)], raise_on_failure=False, concurrency=3, **judged_by
+    )
+    again = RagMetricsEvaluator.from_dict(made.to_dict())
+    assert again.metrics == made.metrics
+    assert again.to_dict() == made.to_dict()
+
+
 def test_a_metric_of_ones_own_cannot_be_dumped() -> None:
     class Own(ContextAdherence):
         """A metric that no name stands for."""

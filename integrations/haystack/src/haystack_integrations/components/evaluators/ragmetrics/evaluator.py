@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from haystack import Document, component, default_to_dict, logging
+from haystack import Document, component, default_from_dict, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
@@ -117,6 +117,17 @@ class RagMetricsEvaluator:
         return default_to_dict(
             self, metrics=metrics, judge=_judge_name(self.judge), **settings
         )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
+        """Make a component of what ``to_dict`` wrote.
+
+        Raises:
+            DeserializationError: If it is of another component.
+            SettingError: If it holds an unknown metric or setting.
+        """
+        restored: RagMetricsEvaluator = default_from_dict(cls, data)
+        return restored
 
     def close(self) -> None:
         """Release what the generator holds."""
