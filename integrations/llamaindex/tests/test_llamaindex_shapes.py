@@ -25,13 +25,14 @@ from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.indices.query.query_transform.base import (
     StepDecomposeQueryTransform,
 )
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, LLMMetadata
 from llama_index.core.node_parser import SentenceWindowNodeParser
 from llama_index.core.postprocessor import (
     LLMRerank,
     MetadataReplacementPostProcessor,
     SimilarityPostprocessor,
 )
+from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
@@ -617,6 +618,25 @@ class TextEngine(CustomQueryEngine):
             if self.source
             else "Own answer."
         )
+
+
+EXAMPLES = ChatPromptTemplate(
+    [
+        ChatMessage(role="user", content="Context: Tea is hot. Is tea hot?"),
+        ChatMessage(role="assistant", content="Yes, it is hot."),
+        ChatMessage(role="user", content="Context: {context_str} {query_str}"),
+    ]
+)
+for is_chat_model in (True, False):
+
+    @row(f"examples in a template, a chat model: {is_chat_model}", Expected())
+    def _(kit: Kit, is_chat_model: bool = is_chat_model) -> None:
+        class Model(kit.parts.ScriptedLLM):  # type: ignore[name-defined, misc]
+            @property
+            def metadata(self) -> LLMMetadata:
+                return LLMMetadata(context_window=8192, is_chat_model=is_chat_model)
+
+        kit.engine(llm=Model(), text_qa_template=EXAMPLES).query(QUESTION)
 
 
 @row(

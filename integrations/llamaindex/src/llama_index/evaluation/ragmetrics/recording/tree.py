@@ -110,6 +110,10 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         tree: The tree; it is changed.
         models: The calls of models in it.
     """
+    if tree.kind == "query":  # it keeps no talk: its templates hold examples
+        messages = itertools.chain.from_iterable(tree.templates)
+        replies = (each.text for each in messages if each.role == "assistant")
+        tree.instructions = tuple(dict.fromkeys(replies))
     # For a model that the application called alone, the core looks into earlier runs.
     if tree.kind not in ("model", "program"):
         for inputs in tree.lookup_inputs:
@@ -303,7 +307,8 @@ def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
     """Find the longest history of earlier turns in the prompts of a run's models.
 
     Example: the prompt [user "Hi", assistant "Hello", user "Who?"] of the question
-    "Who?" gives two turns. Messages that only show documents are no turns.
+    "Who?" gives two turns. Messages that only show documents are no turns, nor are
+    examples and what stands before them.
     """
     documents: list[Document] = []
     for node in run.root.walk():
@@ -311,5 +316,10 @@ def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
     histories: list[tuple[Turn, ...]] = []
     for model in models:
         spoken = [message for message in model.prompt if not message.tool_calls]
+        n_before = max(
+            (n for n, each in enumerate(spoken, 1) if each.text in run.instructions),
+            default=0,
+        )
+        spoken = spoken[n_before:]
         histories.append(turns_before_question(spoken, run.question, documents))
     return max(histories, key=len, default=())
