@@ -347,13 +347,28 @@ def _authors_read_by(calls: Calls, origins: Origins, reader: Node) -> Iterator[N
 
 
 def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
-    """Yield the earlier calls with a short reply that is an entry of a call's prompt."""
-    prompt = [message.text for message in reader.prompt if message.role != "assistant"]
+    """Yield the earlier calls with a short reply that is an entry of a call's prompt.
+
+    A line that the earlier call was shown itself, such as "Else say NO_ANSWER.", repeats
+    no reply.
+    """
+    lines = _lines_of_prompt(reader)
     for call in _earlier(calls, reader):
         reply = calls.replies[call]
         is_short = 0 < len(letters_of(reply.answer)) < SHORTEST
-        if is_short and not reply.is_verdict and shows(prompt, reply.answer):
-            yield call
+        if is_short and not reply.is_verdict:
+            new_lines = lines.keys() - _lines_of_prompt(call).keys()
+            if shows([line for line in lines if line in new_lines], reply.answer):
+                yield call
+
+
+def _lines_of_prompt(call: Node) -> dict[str, None]:
+    """Return the lines that a call was shown and no model wrote, each once."""
+    lines: dict[str, None] = {}
+    for message in call.prompt:
+        if message.role != "assistant":
+            lines.update((line.strip(), None) for line in message.text.splitlines())
+    return lines
 
 
 def _earlier(calls: Calls, reader: Node) -> Iterator[Node]:

@@ -222,7 +222,7 @@ class WebSearch:
         }
 
 
-def fallback(*replies: str) -> None:
+def fallback(*replies: str, template: str = LIST) -> None:
     routes: Any = [
         {
             "condition": "{{ 'no_answer' in replies[0].text }}",
@@ -248,12 +248,12 @@ def fallback(*replies: str) -> None:
         ("web.documents", "web_prompt.documents"),
         ("web_prompt.prompt", "joiner.value"),
         **search(
-            prompt=ChatPromptBuilder(user(LIST)),
+            prompt=ChatPromptBuilder(user(template)),
             joiner=BranchJoiner(list[ChatMessage]),
             llm=says(*replies),
             router=ConditionalRouter(routes),
             web=WebSearch(),
-            web_prompt=ChatPromptBuilder(user(f"From the web.\n{LIST}")),
+            web_prompt=ChatPromptBuilder(user(f"From the web.\n{template}")),
         ),
     ).run(asked(router={"query": Q}))
 
@@ -264,6 +264,17 @@ def fallback(*replies: str) -> None:
 )
 def a_fallback_taken() -> None:
     fallback("no_answer", A)
+
+
+OR_ELSE = f"{LIST}\nIf the documents do not tell, say 'no_answer'."
+
+
+@app(
+    f"{TUTORIALS}/36_Building_Fallbacks_with_Conditional_Routing.ipynb",
+    Expected(("brother", "sister"), retrieved=(*FIRST, "brother", "sister")),
+)
+def a_fallback_whose_prompt_repeats_an_instruction() -> None:
+    fallback("no_answer", A, template=OR_ELSE)
 
 
 # Questions
