@@ -801,3 +801,42 @@ def test_every_doubt_has_a_program() -> None:
     assert set(re.findall(r"^\| `(\w+)`", doubts.__doc__ or "", re.M)) == set(
         doubts._TABLE
     )
+
+
+@pytest.mark.parametrize(
+    ("tools", "code"), [({}, "undivided"), ({"context_tools": set()}, "missing")]
+)
+def test_a_metric_says_of_a_tools_text_what_the_doubt_says(
+    tools: dict[str, Any], code: str
+) -> None:
+    sample = agent(LAMP, **tools)
+    assert sample.capture is not None
+    (result,) = evaluate([sample], ["utilization"], judge="lexical", progress=False)
+    (outcome,) = result.results.values()
+    assert outcome.status == "undefined"
+    assert outcome.code == code
+    advice = sample.capture.doubts.get("undivided", "no contexts")
+    assert advice in outcome.reason
+
+
+def test_a_place_of_the_question_makes_no_sample_of_a_run_without_it() -> None:
+    """A workflow that builds an index was asked nothing."""
+    from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+    from llama_index.evaluation.ragmetrics import capture
+
+    class Flow(Workflow):
+        @step
+        async def begin(self, event: StartEvent) -> StopEvent:
+            if event.get("words") is None:
+                return StopEvent(result=nodes())
+            engine = nodes().as_query_engine(llm=completion())
+            return StopEvent(result=await engine.aquery(event.words))
+
+    async def run() -> None:
+        await Flow().run(pages=[LAMP])
+        await Flow().run(words=ASKED)
+
+    with capture(question_from="words") as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.question == ASKED

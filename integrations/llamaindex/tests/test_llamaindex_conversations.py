@@ -421,3 +421,40 @@ def test_another_message_that_ends_like_the_question_is_an_earlier_turn(
         engine.chat(QUESTIONS[0])
     (sample,) = captured.samples
     assert history(sample) == [earlier]
+
+
+def test_results_of_an_earlier_turn_are_known_once_both_turns_have_a_name(
+    kit: ModuleType,
+) -> None:
+    """The doubt says so, and doing it ends the doubt."""
+
+    class Model(kit.ToolLLM):  # type: ignore[misc]
+        def _reply(self, messages: Any) -> Any:
+            roles = [message.role for message in messages]
+            last_of_user = len(roles) - 1 - roles[::-1].index(MessageRole.USER)
+            return super()._reply(messages[last_of_user:])
+
+    def look_up(query: str) -> str:
+        """Looks something up."""
+        return "Anna Berg lit the lamp of Skarn in the year 1882."
+
+    async def second(**settings: Any) -> Sample:
+        model = Model(calls=[("look_up", {"query": "lamp"})], last="In 1882, by Anna.")
+        agent = FunctionAgent(tools=[look_up], llm=model)
+        memory = ChatMemoryBuffer.from_defaults()
+        with capture(context_tools={"look_up"}, **settings) as earlier:
+            await agent.run(QUESTIONS[0], memory=memory)
+        assert earlier.samples
+        with capture(context_tools={"look_up"}, **settings) as captured:
+            await agent.run(QUESTIONS[1], chat_history=memory.get_all())
+        (sample,) = captured.samples
+        return sample
+
+    before = asyncio.run(second())
+    assert before.capture is not None
+    assert "name both by conversation=" in before.capture.doubts["which_turn"]
+    after = asyncio.run(second(conversation="both turns"))
+    assert after.capture is not None
+    assert after.capture.grade == "exact"
+    assert after.ledger is not None
+    assert [call.turn for call in after.ledger.calls] == [1, 2]
