@@ -73,8 +73,13 @@ def fails(capsys: pytest.CaptureFixture[str], words: str) -> str:
 # Gates and exit codes
 
 
-def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_well(
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows(GOOD, GOOD)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
     assert run("evaluate rows.jsonl --explain --out out.jsonl") == 0
     shown = capsys.readouterr()
     assert "context_utilization 1.000" in shown.out
@@ -83,7 +88,9 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     assert "Rows: 2 no fault found." in shown.out
     worth = "lexical (compares words; misses subtle failures, and some gross ones)"
     assert f"Judge: {worth}." in shown.out
-    assert "compare out.jsonl NEW.jsonl" in shown.out
+    # the very command of an evaluation that reads
+    judged = "next   ragmetrics evaluate rows.jsonl --judge gpt-4o-mini"
+    assert judged in shown.out
     assert "context_utilization" not in shown.err
     report = Report.from_jsonl("out.jsonl")
     assert (len(report.results), report.run.interrupted) == (2, False)
@@ -94,7 +101,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
 GATES = [
     ("--fail-under utilization=0.5", 0, "passed: context_utilization"),
     ("--fail-under adherence=0.99", 1, "failed: context_adherence"),
-    ("--fail-under adherence=0.5", 0, "1 row cannot tell it from 0.5"),
+    ("--fail-under adherence=0.5", 0, "A close call: other rows could miss 0.5"),
     ("--fail-under adherence=0.5 --strict", 3, "undecided: context_adherence"),
     ("--fail-under answered=0.8", 0, "passed: answered reaches 0.8"),
     (
@@ -513,7 +520,7 @@ def test_a_gate_on_results_that_are_a_part_is_undecided(
     for mode in ("", "--strict"):
         made = "--summary s.md --out again.jsonl"
         assert run(f"evaluate {name} {gate} {mode} {made}") == 3
-        assert f"{name} is a part" in capsys.readouterr().out
+        assert f"{name} is a part" in " ".join(capsys.readouterr().out.split())
         assert f"{name} is a part" in Path("s.md").read_text()
     # what was made of a part is one, too
     assert run(f"evaluate again.jsonl {gate}") == 3

@@ -253,7 +253,7 @@ def test_exit_codes(after: str, code: int, capsys: pytest.CaptureFixture[str]) -
         "better": "No metric is worse",
         "worse": "Worse: 1 of 1",
         "reordered": "No metric is worse",
-        "few": "No metric is known to be worse, 1 of 1 cannot be told",
+        "few": "No metric is known to be worse; for 1 of 1 these rows are too few",
     }[after]
     assert verdict.startswith(f"{known}: exit {code}, at which a CI job ")
 

@@ -132,8 +132,8 @@ def _verdict(
 ) -> str:
     """Sum up in one line what ``--fail-on-regression`` came to.
 
-    Example: "No metric is known to be worse, 3 of 4 cannot be told: exit 0, at which a
-    CI job goes on."
+    Example: "No metric is known to be worse; for 3 of 4 these rows are too few: exit 0,
+    at which a CI job goes on."
     """
     n_worse = sum(decision.outcome == "failed" for decision in decisions)
     n_undecided = sum(decision.outcome == "undecided" for decision in decisions)
@@ -148,7 +148,7 @@ def _verdict(
     else:
         words = "No metric is worse"
     if n_unknown:
-        words += f", {n_unknown} of {n_all} cannot be told"
+        words += f"; for {n_unknown} of {n_all} these rows are too few"
     if 0 < n_undecided < n_all:
         words += f", {n_undecided} of {n_all} undecided"
     effect = "stops" if exit_code else "goes on"

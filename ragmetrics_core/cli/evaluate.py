@@ -5,6 +5,7 @@ It writes the results, and decides gates by the means.
 
 import argparse
 import logging
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -33,6 +34,7 @@ from ragmetrics_core.data import (
     project_settings,
 )
 from ragmetrics_core.data.display import one_line
+from ragmetrics_core.data.embedded_judge import judge_of_this_machine
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
@@ -407,10 +409,15 @@ def _show(
     """Print the first screen, and with ``--explain`` what stands behind it."""
     options = plan.options
     results = None if measured.run.interrupted else options.out
+    next_step = next_command(results, failed=glance.outcome == "failed")
+    judge = judge_of_this_machine() if glance.by_words else ""
+    if judge and not plan.gates:
+        files = shlex.join(map(str, options.files))
+        next_step = f"ragmetrics evaluate {files} --judge {judge}"
     lines = screen_lines(
         glance,
         page=str(options.report or ""),
-        next_command=next_command(results, failed=glance.outcome == "failed"),
+        next_command=next_step,
         exit_code=exit_code,
     )
     if options.explain:

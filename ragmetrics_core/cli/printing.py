@@ -16,8 +16,8 @@ from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import footnotes, text_grid
 
 _RED, _GREEN, _BLUE, _BOLD, _PLAIN = (f"\x1b[{n}m" for n in (31, 32, 36, 1, 0))
-_BAR = re.compile(r"(?<= )#+(?=-* )")
-_FAULT = re.compile(r"^(  row \d+ +x  )(.{17})")
+_BAR = re.compile(r"(?<=  )#+(?=-*$)")
+_FAULT = re.compile(r"^(  row \d+.*?  x  )(.{17})")
 _NOT_PASSED = re.compile(
     r"^(failed|undecided):|gates? (?:failed|is undecided)|, \d+ (?:failed|undecided)"
 )
@@ -65,7 +65,7 @@ def _painted(line: str) -> str:
     if fault:
         start, name = fault.groups()
         return f"{start}{_RED}{name}{_PLAIN}{line[fault.end() :]}"
-    if line.endswith(".") and " weakest" in line:
+    if " is weakest" in line:
         return f"{_BOLD}{line}{_PLAIN}"
     return _BAR.sub(lambda bar: f"{_BLUE}{bar[0]}{_PLAIN}", line)
 

@@ -4,6 +4,8 @@ The figures of the developer sources are those of its card; a test compares them
 of unseen sources stand here alone, because their rows are part of no repository.
 """
 
+import os
+import shutil
 from dataclasses import dataclass
 
 EMBEDDED = "lexical"
@@ -41,6 +43,38 @@ DEVELOPER = AdherenceWorth(0.85, 0.81, 0.88, 404, 4, "November 2026")
 
 From ``docs/cards/lexical.json``, rounded.
 """
+
+
+_MODEL_BY_KEY = {
+    "OPENAI_API_KEY": "gpt-4o-mini",
+    "GEMINI_API_KEY": "gemini/gemini-2.0-flash",
+    "MISTRAL_API_KEY": "mistral/mistral-small-latest",
+    "GROQ_API_KEY": "groq/llama-3.1-8b-instant",
+    "DEEPSEEK_API_KEY": "deepseek/deepseek-chat",
+}
+OLLAMA_MODEL = "ollama/llama3.1"
+
+
+def judge_of_this_machine() -> str:
+    """The name of a judge that can be asked from here; "" where none is known.
+
+    It is a model whose key is in the environment, else Ollama's where its program is.
+    """
+    for variable, model in _MODEL_BY_KEY.items():
+        if os.environ.get(variable):
+            return model
+    return OLLAMA_MODEL if shutil.which("ollama") else ""
+
+
+def way_to_a_judge() -> str:
+    """Say how a judge that reads is named on this machine."""
+    judge = judge_of_this_machine()
+    if judge:
+        return f'For real scores: --judge {judge} (in Python judge="{judge}").'
+    return (
+        "For real scores: --judge gpt-4o-mini (key in OPENAI_API_KEY), or on this"
+        f" machine --judge {OLLAMA_MODEL} (Ollama); in Python judge=."
+    )
 
 
 def unseen_worth() -> str:

@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError
+from ragmetrics_core.data.embedded_judge import way_to_a_judge
 from ragmetrics_core.judging.judge import Judge, ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.addresses import (
@@ -183,6 +184,5 @@ def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Ju
 def announce_embedded_judge() -> None:
     """Say once per process that nobody chose a judge."""
     _logger.info(
-        "no judge was chosen: lexical compares words; a model: --judge (judge=)"
-        " openai/gpt-4o-mini"
+        "No judge named: answers are only compared word by word. %s", way_to_a_judge()
     )

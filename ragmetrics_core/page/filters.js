@@ -23,7 +23,7 @@ field("outcome", "Outcome", OUTCOMES, (place) => {
   const outcomes = index[place][3];
   return outcomes.every((own) => own === null) ? ["unjudged"] : ["failed", "undefined"].filter((own) => outcomes.includes(own));
 });
-field("group", "Group", Object.fromEntries(columns.groups.map((name) => [name, name])), (place) => [index[place][4]]);
+field("group", "Fault", Object.fromEntries(columns.groups.map((name) => [name, name])), (place) => [index[place][4]]);
 const GRADES = Object.fromEntries(["exact", "inferred", "incomplete"].map((grade) => [grade, grade]));
 field("captured", "Captured", GRADES, (place) => [index[place][6]].filter(Boolean));
 for (const [name, { values, of }] of Object.entries(columns.facets)) {

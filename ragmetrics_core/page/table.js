@@ -97,7 +97,7 @@ const keys = {
   worst: { name: "worst first", of: worst },
   row: { name: "row", of: (entry) => entry[0] },
   sample: { name: "question", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
-  group: { name: "group", of: (entry) => entry[4] },
+  group: { name: "fault", of: (entry) => entry[4] },
   words: { name: "what shows it", of: (entry) => entry[5].toLowerCase() || null },
 };
 metrics.forEach((name, place) => {

@@ -157,12 +157,12 @@ _WHICH_STAGE = (
 )
 
 
-def _of_answer(name: str, holds: Callable[[Judged], bool]) -> Rule:
+def _of_answer(name: str, holds: Callable[[Judged], bool], advice: str) -> Rule:
     """A fault of the answer, if the text holds what was wanted; else of unknown stage."""
     return Rule(
         name,
         holds,
-        "Instruct the model to keep to the text, or try a stronger one.",
+        advice,
         "answer",
         is_stage_known=lambda row: row.shown_holds is True,
         advice_without_stage=_WHICH_STAGE,
@@ -211,16 +211,29 @@ RULES: tuple[Rule, ...] = (
             row.shown_holds is False
             and (row.is_wrong or (row.is_unjudged and row.is_unfound))
         ),
-        "Look some up in the store by hand: add the document, or mend the search.",
+        "Check whether the document is in your index; if not, add it, else fix the"
+        " search.",
         "search",
         is_stage_known=lambda row: row.is_unfound,
         advice_without_stage=(
             "What was retrieved holds it or not: a reference would tell."
         ),
     ),
-    _of_answer("made up", lambda row: row.adherent is False),
-    _of_answer("partial", lambda row: row.partial),
-    _of_answer("not as expected", lambda row: row.expected is False),
+    _of_answer(
+        "made up",
+        lambda row: row.adherent is False,
+        "Instruct the model to keep to the text, or try a stronger one.",
+    ),
+    _of_answer(
+        "partial",
+        lambda row: row.partial,
+        "Instruct the model to answer each part of the question, or try a stronger one.",
+    ),
+    _of_answer(
+        "not as expected",
+        lambda row: row.expected is False,
+        "Say in the prompt what an answer is to hold, or try a stronger model.",
+    ),
     Rule(
         "off the question",
         lambda row: row.on_question is False,

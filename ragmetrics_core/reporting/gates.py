@@ -240,10 +240,11 @@ class _Rule(NamedTuple):
         if self.strict:
             outcome = by_bounds
             decider = "interval"
-        words = f"{_words(measure, outcome, threshold)}; the {decider} decides"
+        words = f"{_words(measure, outcome, threshold)}; the {decider} decides."
         if by_bounds == "undecided":
-            words += f", {measure.rows} cannot tell it from {threshold:g}"
-        return outcome, f"{words}."
+            other = "reach" if outcome == "failed" else "miss"
+            words += f" A close call: other rows could {other} {threshold:g}."
+        return outcome, words
 
     def _why_undecided(self, summary: Summary) -> str:
         """Why the rows say nothing of the gate, as the end of a sentence; "" if they do."""

@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     names_in_words,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.data.embedded_judge import way_to_a_judge
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.reporting.diagnosis import (
     NO_ANSWER,
@@ -73,19 +74,19 @@ _WEAKEST: dict[Stage, tuple[str, str]] = {
 """What is weak, and what its rows show."""
 
 _QUESTIONS = {
-    "retrieval_accuracy": "in the retrieved text?",
-    "context_utilization": "useful texts first?",
-    "context_sufficiency": "enough text shown?",
-    "retrieval_ranking": "expected passages high?",
-    "context_adherence": "keeps to the text?",
-    "context_recall": "the expected answer?",
-    "answer_relevance": "addresses the question?",
-    "citation_quality": "do citations hold?",
+    "retrieval_accuracy": "Was the answer retrieved?",
+    "context_utilization": "Are useful texts ranked first?",
+    "context_sufficiency": "Was enough text shown?",
+    "retrieval_ranking": "Are expected texts high up?",
+    "context_adherence": "Does it keep to the text?",
+    "context_recall": "Is it the expected answer?",
+    "answer_relevance": "Does it answer the question?",
+    "citation_quality": "Do its citations hold?",
 }
 _QUESTIONS_OF_WORDS = {
-    "retrieval_accuracy": "its words in the text?",
-    "context_adherence": "shares the text's words?",
-    "context_recall": "shares the expected words?",
+    "retrieval_accuracy": "Are the expected words in the text?",
+    "context_adherence": "Are the answer's words in the text?",
+    "context_recall": "Does it hold the expected words?",
 }
 """What a judge of words can say; it cannot see more."""
 
@@ -162,6 +163,13 @@ class Glance(Frozen):
         description="rows by what became of them, the most frequent first"
     )
     metrics: tuple[MetricGlance, ...] = Field(default=(), description="in order")
+    ranked_low: int = Field(
+        default=0, description="rows whose useful texts stand below useless ones"
+    )
+    way: str = Field(
+        default="",
+        description="how to name a judge that reads, where only words judged",
+    )
     answered: int = Field(default=0, description="answers that do not decline")
     answers: int | None = Field(
         default=None, description="all answers; None where nobody asked if they decline"
@@ -216,6 +224,7 @@ class GlanceTally:
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
         self._has_references = False
         self._n_foreign = 0  # rows of a language in which the judge decides nothing
+        self._n_ranked_low = 0
         self._problem = ""  # why the first row that is none could not be read
         # The names of what rows of tables without an answer hold, as the keys.
         self._columns_without_answer: dict[str, None] = {}
@@ -228,6 +237,7 @@ class GlanceTally:
         key = (diagnosis.name, diagnosis.stage)
         group = self._groups.setdefault(key, _Group(diagnosis))
         group.n_rows += 1
+        self._n_ranked_low += diagnosis.ranked_low
         self._problem = self._problem or row.problem
         if row.sample is None:
             return diagnosis
@@ -286,7 +296,9 @@ class GlanceTally:
             started=run.started,
             decisions=ordered,
             headline=self._headline(weakest, summary, by_words=by_words),
-            advice=self._advice(weakest, summary),
+            advice=self._advice(weakest, summary, by_words=by_words),
+            way=way_to_a_judge() if by_words else "",
+            ranked_low=self._n_ranked_low,
             stages=stages,
             groups=dict(_names(self._groups.values()).most_common()),
             metrics=tuple(
@@ -304,7 +316,7 @@ class GlanceTally:
             n_open=self._count("unjudged"),
             failures=_failures(summary),
             notes=(*self._on_language(), *notes),
-            sure=self._how_sure(summary),
+            sure=self._how_sure(summary, by_words=by_words),
         )
 
     def _on_language(self) -> Iterable[str]:
@@ -341,8 +353,10 @@ class GlanceTally:
         faults = _names(group for group in groups if group.diagnosis.stage == stage)
         return StageGlance(stage=stage, faults=dict(faults.most_common()))
 
-    def _advice(self, weakest: StageGlance | None, summary: Summary) -> str:
-        """How to mend most faults; with few, that they are to be read first.
+    def _advice(
+        self, weakest: StageGlance | None, summary: Summary, *, by_words: bool
+    ) -> str:
+        """How to mend the largest kind of fault; with few, that they are to be read first.
 
         Without a fault, and where most rows are open, what to do about the open ones. It
         is told how many rows the advice covers, if it does not cover all.
@@ -355,6 +369,8 @@ class GlanceTally:
                 " answer_column=): no row has one. The rows have"
                 f" {names_in_words(columns, most=_MOST_COLUMNS)}."
             )
+        if by_words:  # they are no ground to change anything
+            return ""
         has_faults = bool(self._of_kind("fault"))
         kind: Kind = "fault" if has_faults and not self._is_mostly_open else "unjudged"
         n_rows = self._count(kind)
@@ -362,16 +378,18 @@ class GlanceTally:
         if kind == "fault" and are_few:
             rows = count_in_words(n_rows, "row")
             return f"Read the {rows} with a fault before you change anything."
-        rows_by_advice = Counter[str]()
-        for group in self._at_stage_to_mend(kind, weakest):
-            rows_by_advice[group.diagnosis.advice] += group.n_rows
-        if not rows_by_advice:
+        groups = self._at_stage_to_mend(kind, weakest)
+        largest = max(groups, key=lambda group: group.n_rows, default=None)
+        if largest is None or not largest.diagnosis.advice:
             return ""
-        advice, n_covered = rows_by_advice.most_common(1)[0]
-        if n_covered == n_rows:
-            return advice
+        diagnosis = largest.diagnosis
+        if largest.n_rows == n_rows:
+            return diagnosis.advice
         rows = count_in_words(n_rows, "fault" if kind == "fault" else "row")
-        return f"For {n_covered:,} of the {rows}, {_inside(advice)}"
+        return (
+            f"For {largest.n_rows:,} of the {rows} ({diagnosis.name}),"
+            f" {_inside(diagnosis.advice)}"
+        )
 
     def _at_stage_to_mend(
         self, kind: Kind, weakest: StageGlance | None
@@ -388,7 +406,7 @@ class GlanceTally:
             return unknown
         return [group for group in groups if group.diagnosis.stage == weakest.stage]
 
-    def _how_sure(self, summary: Summary) -> str:
+    def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
         """What other rows would show; or what keeps these from saying it."""
         if summary.stopped:
             return f"The run ended early: {one_line(summary.stopped)}."
@@ -400,7 +418,7 @@ class GlanceTally:
                 return f"{numbers.metric}: {numbers.mixed}."
         n_rows = self._n_rows
         n_faults, n_open = self._count("fault"), self._count("unjudged")
-        if n_open == n_rows:
+        if by_words or n_open == n_rows:
             return ""
         # as if none of the open rows had a fault, and as if all had one
         low, _ = wilson(n_faults, n_rows)
@@ -408,25 +426,31 @@ class GlanceTally:
         counts = (
             f"{n_faults:,}" if not n_open else f"{n_faults:,} to {n_faults + n_open:,}"
         )
+        verb = "is" if counts == "1" else "are"
         sentence = (
-            f"Faults in {counts} of {count_in_words(n_rows, 'row')}, so in"
-            f" {100 * low:.0f}–{100 * high:.0f} % of others, if the judge is right"
+            f"{counts} of {count_in_words(n_rows, 'row')} {verb} faulty. Among new ones"
+            f" expect {100 * low:.0f}–{100 * high:.0f} %"
         )
         if n_rows < FEW_ROWS:
-            sentence += f"; too few: take {FEW_ROWS} or more"
-        return f"{sentence}."
+            return f"{sentence}: too wide, use {FEW_ROWS} or more."
+        return f"{sentence}, if the judge is right."
 
     def _headline(
         self, weakest: StageGlance | None, summary: Summary, *, by_words: bool
     ) -> str:
         """Say which stage is weakest, and how many rows show it.
 
-        A judge of words is said to see how things look, and no more.
+        Words show rows to look at, and no more.
         """
         n_rows = self._n_rows
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if not n_rows:
             return "There is no row."
+        if by_words:
+            return (
+                "Only words were compared; this is no evaluation yet."
+                f" {n_faults + n_open:,} of {count_in_words(n_rows, 'row')} to look at."
+            )
         if self._is_mostly_open:
             name, count = _names(self._of_kind("unjudged")).most_common(1)[0]
             return f"{count:,} of {count_in_words(n_rows, 'row')}: {name}."
@@ -434,39 +458,39 @@ class GlanceTally:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
         if not n_faults:
             return self._no_fault(n_rows, n_open)
-        sentence = self._faults_in_words(weakest, by_words=by_words)
+        sentence = self._faults_in_words(weakest)
         return f"{sentence} Unclear: {self._open_in_words()}." if n_open else sentence
 
-    def _faults_in_words(self, weakest: StageGlance | None, *, by_words: bool) -> str:
+    def _faults_in_words(self, weakest: StageGlance | None) -> str:
         """Say at which stage most rows went wrong, and how many."""
         n_rows = self._n_rows
         n_faults = self._count("fault")
         n_by_stage = Counter({stage: self._stage(stage).n_faults for stage in STAGES})
         n_unknown = n_faults - sum(n_by_stage.values())
+        would_tell = "ContextSufficiency"
+        if not self._has_references:
+            would_tell = "an expected answer"
         if n_unknown > max(n_by_stage.values()):
             n_unclear = _names(self._of_kind("fault"))["unclear"]
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
                 return f"{n_unclear:,} of {rows} score low, and nothing tells why."
-            looks = "looks" if by_words else "is"
-            would_tell = "ContextSufficiency" if self._has_references else "references"
             return (
-                f"In {n_unknown:,} of {n_rows:,} rows the answer {looks} wrong;"
+                f"In {n_unknown:,} of {n_rows:,} rows the answer is wrong;"
                 f" {would_tell} would tell whether the search or the generator."
             )
         few = "Few faults. " if n_faults <= _FEW_FAULTS * n_rows else ""
         if weakest is not None:
-            return few + _sentence_on(weakest, n_rows, by_words=by_words)
+            return few + _sentence_on(weakest, n_rows)
         parts = [
             f"{count:,} in the {stage}"
             for stage, count in n_by_stage.most_common()
             if count
         ]
         if n_unknown:
-            parts.append(f"{n_unknown:,} at an unknown stage")
+            parts.append(f"{n_unknown:,} in search or answer; {would_tell} would tell")
         rows = f"{n_faults:,} of {count_in_words(n_rows, 'row')}"
-        shows = "seems to show" if by_words else "shows"
-        return f"{few}A fault {shows} in {rows}: {', '.join(parts)}."
+        return f"{few}A fault shows in {rows}: {', '.join(parts)}."
 
     def _open_in_words(self) -> str:
         """What became of the rows of which nobody can say, as "37 unsure, 2 declined"."""
@@ -483,7 +507,10 @@ class GlanceTally:
             )
         if self._has_references:
             return f"No fault was found in {rows}."
-        return f"No fault was found in {rows}; wrong answers show beside references."
+        return (
+            f"No fault was found in {rows}. To see wrong answers, add a column with the"
+            " expected answer."
+        )
 
     def _rows_to_show(
         self, weakest: StageGlance | None, decisions: Sequence[Decision]
@@ -667,15 +694,14 @@ def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
     return first if lead**2 > _SIGN_TEST * both else None
 
 
-def _sentence_on(weakest: StageGlance, n_rows: int, *, by_words: bool) -> str:
+def _sentence_on(weakest: StageGlance, n_rows: int) -> str:
     """Say of the weakest stage how many rows show it."""
-    looks = "looks" if by_words else "is"
-    is_wrong = "looks wrong" if by_words else "is wrong"
+    is_wrong = "is wrong"
     if "declined wrongly" in weakest.faults:
         is_wrong += ", or declines,"
     subject, what = _WEAKEST[weakest.stage]
     rows = f"{weakest.n_faults:,} of {n_rows:,} rows"
-    return f"{subject} {looks} weakest: in {rows} {what.format(is_wrong=is_wrong)}."
+    return f"{subject} is weakest: in {rows} {what.format(is_wrong=is_wrong)}."
 
 
 def _failures(summary: Summary) -> str:
@@ -709,7 +735,7 @@ def title_of(run: RunFacts) -> str:
     title = ", ".join(names[:_MOST_FILES])
     if len(names) > _MOST_FILES:
         title += f" and {len(names) - _MOST_FILES} more"
-    return one_line(title or "samples of a program", _LONGEST_TITLE)
+    return one_line(title or "rows from Python", _LONGEST_TITLE)
 
 
 def date_of(run: RunFacts) -> str:

@@ -6,6 +6,7 @@ It has at most fifteen lines and 120 words, gates included.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,11 +18,13 @@ from ragmetrics_core.reporting.summary import MetricSummary
 
 MOST_LINES, MOST_WORDS = 15, 120
 _WORD = re.compile(r"[^\W\d_]+")
+_OPENING = re.compile(r"  (?:first|sure\?|page |next )  |  row \d+.*?  [x? ]  .{17}  ")
 _BAR = 10
 _MOST_ROWS = 3
 _MOST_METRICS = 4
 _MOST_REASONS = 20
-_LONGEST_QUOTE = 46
+_WIDTH = 80  # columns
+_LONGEST_QUOTE = 43
 _LABEL, _LONGEST_LABEL = 9, 28  # of a row, as "row 12345" and "row 1 (q-17)"
 _LONGEST_EXPECTED = 24
 _LONGEST_SENTENCE = 160
@@ -62,8 +65,22 @@ def screen_lines(
     for part in kept:
         if part and lines:
             lines.append("")
-        lines += [as_line(line.text) for line in part]
+        for line in part:
+            lines += map(as_line, _wrapped(line.text))
     return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    """A line broken at words; what follows stands below the first words of a sentence."""
+    label = _OPENING.match(text)
+    indent = " " * (label.end() if label else 2)
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _short_enough(parts: list[list[_Line]]) -> list[list[_Line]]:
@@ -72,7 +89,8 @@ def _short_enough(parts: list[list[_Line]]) -> list[list[_Line]]:
     while True:
         lines = [line for part in parts for line in part]
         n_words = sum(len(_WORD.findall(line.text)) for line in lines)
-        if (len(lines) <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
+        n_lines = sum(len(_wrapped(line.text)) for line in lines)
+        if (n_lines <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
             return parts
         least = max(line.rank for line in lines)
         part = next(
@@ -97,7 +115,7 @@ def _title(glance: Glance) -> str:
     """Which run it is, who judged, how long it took, and what it cost."""
     judge = ", ".join(one_line(name, _LONGEST_SENTENCE) for name in glance.judges)
     if glance.by_words:
-        judge = "words only, for trying out"
+        judge = "words only"
     facts = [
         count_in_words(glance.rows, "row"),
         f"judge: {judge}" if judge else "",
@@ -117,6 +135,8 @@ def _cost(usage: Usage) -> str:
 def _headline(glance: Glance) -> Iterator[_Line]:
     """What is wrong, what to do first, how sure that is, what failed, and notes."""
     yield _Line(2, f"  {glance.headline}")
+    if glance.way:
+        yield _Line(2, f"  {glance.way}")
     # beside gates the rows that failed them say more
     rank = 10 if glance.decisions else 4
     if glance.advice:
@@ -135,16 +155,30 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     width_of_counts = max(
         (len(_counts(one.numbers)) for one in glance.metrics), default=0
     )
+    # the sentences on gates take the place of the metrics' questions
+    has_questions = not glance.decisions
+    if width and has_questions:
+        head = "mean" if glance.by_words else "mean  95 % range "
+        yield _Line(5, f"  {'':<{min(width, 28)}}  {head}  rows above ½")
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
         if metric.numbers.mean is None:
             rank = 10
-        # the sentences on gates take the place of the metrics' questions
-        asks = "" if glance.decisions else metric.asks
-        line = _metric_line(metric.numbers, min(width, 28), width_of_counts, asks)
+        line = _metric_line(
+            metric.numbers,
+            min(width, 28),
+            width_of_counts,
+            metric.asks if has_questions else None,
+            by_words=glance.by_words,
+        )
         yield _Line(rank, line)
+    facts = []
     if glance.answers is not None:
-        yield _Line(3, f"  {glance.answered:,} of {glance.answers:,} answered")
+        facts.append(f"{glance.answered:,} of {glance.answers:,} answered")
+    if glance.ranked_low:
+        facts.append(f"{glance.ranked_low:,} ranked low")
+    if facts:
+        yield _Line(3, f"  {' · '.join(facts)}")
 
 
 def _counts(numbers: MetricSummary) -> str:
@@ -153,20 +187,30 @@ def _counts(numbers: MetricSummary) -> str:
 
 
 def _metric_line(
-    numbers: MetricSummary, width: int, width_of_counts: int, asks: str
+    numbers: MetricSummary,
+    width: int,
+    width_of_counts: int,
+    asks: str | None,
+    *,
+    by_words: bool,
 ) -> str:
-    """A metric with its bar, mean, interval, how many rows are a yes, and its question."""
+    """A metric with its mean, interval, how many rows are a yes, and its question.
+
+    Without questions a bar takes their place. Of words there is no interval.
+    """
     name = one_line(numbers.metric, width or 1)
     if numbers.mean is None:
         return f"  {name:<{width}}  not scored"
-    n_marks = int(round(numbers.mean * _BAR, 6))  # only a mean of 1 fills the bar
-    bar = "#" * n_marks + "-" * (_BAR - n_marks)
     interval = ""
     if numbers.interval is not None:
         interval = f"{_short(numbers.interval.low)}–{_short(numbers.interval.high)}"
+    interval = "" if by_words else f"  {interval:<9}"
+    if asks is None:
+        n_marks = int(round(numbers.mean * _BAR, 6))  # only a mean of 1 fills the bar
+        asks = "#" * n_marks + "-" * (_BAR - n_marks)
     return (
-        f"  {name:<{width}}  {bar}  {_short(numbers.mean):>4}  {interval:<8} "
-        f" {_counts(numbers):<{width_of_counts}}  {asks}"
+        f"  {name:<{width}}  {_short(numbers.mean):>4}{interval}"
+        f"  {_counts(numbers):<{width_of_counts}}  {asks}"
     ).rstrip()
 
 

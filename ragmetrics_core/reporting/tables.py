@@ -255,16 +255,17 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     """
     verdicts = element("p", map(str, glance.decisions))
     headline = element("h4", [glance.headline])
+    way = element("p", [glance.way] if glance.way else [])
     rows = [
         (row.label.removeprefix("row "), row.name, row.quote)
         for row in glance.worst[:_MOST_ROWS]
     ]
-    worst = table(rows, ("row", "group", "what shows it")) if rows else ""
+    worst = table(rows, ("row", "fault", "what shows it")) if rows else ""
     metrics = ""
     if summary.metrics:
         metrics = table(map(_cells, summary.metrics), _HEADINGS)
     notes = element("p", footnotes(summary, run))
-    return f"<div>{verdicts}{headline}{worst}{metrics}{notes}</div>"
+    return f"<div>{verdicts}{headline}{way}{worst}{metrics}{notes}</div>"
 
 
 def columns(
