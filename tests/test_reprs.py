@@ -50,6 +50,7 @@ _SHOWN = """
     RunFacts.addresses Gate.by
     Glance.title Glance.judges Glance.started Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
     Glance.sure StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids
+    ProjectSettings.criteria RowGlance.label
     ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """
 SHOWN = set(_SHOWN.split())

@@ -6,7 +6,6 @@ Pandas is for everything else.
 from __future__ import annotations
 
 import csv
-import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.display import count_in_words, markdown_text, one_line
 from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.gates import all_in_words
+from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -298,7 +298,7 @@ def columns(
         "answer": [sample.answer for sample in samples],
         "reference": [_reference_cell(sample) for sample in samples],
         "metadata": [
-            _json_cell(sample.metadata) if sample.metadata else None
+            json_line(sample.metadata).rstrip() if sample.metadata else None
             for sample in samples
         ],
         "fault": [diagnosis.name for diagnosis in diagnoses],
@@ -325,13 +325,8 @@ def columns(
 def _reference_cell(sample: Sample) -> str | None:
     """The expected answer; several as JSON, None for none."""
     if len(sample.reference) > 1:
-        return _json_cell(sample.reference)
+        return json_line(sample.reference).rstrip()
     return sample.reference[0] if sample.reference else None
-
-
-def _json_cell(value: object) -> str:
-    """A value as JSON; what JSON cannot hold is written as text."""
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
