@@ -59,13 +59,13 @@ TOLD: dict[str, tuple[Callable[[], Exception], type[errors.JudgeError]]] = {
         for status, kind in BY_STATUS.items()
         if status != 200
     },
-    "timeout": (partial(TimeoutError, TEXT), errors.TransientJudgeError),
+    "timeout": (partial(TimeoutError, TEXT), errors.NoReplyInTime),
     "connect timeout": (
         partial(httpx.ConnectTimeout, TEXT),
         errors.TransientJudgeError,
     ),
-    "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.TransientJudgeError),
-    "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.TransientJudgeError),
+    "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.NoReplyInTime),
+    "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.NoReplyInTime),
     "refused": (partial(httpx.ConnectError, TEXT), errors.TransientJudgeError),
     "reset": (partial(ConnectionResetError, TEXT), errors.TransientJudgeError),
 }

@@ -11,14 +11,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import (
+    ContextAdherence,
     ContextRecall,
     LLMJudge,
+    Metric,
     OpenAICompatibleModel,
     Report,
     evaluate,
@@ -129,7 +133,7 @@ def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
     server = loopback_server(faults=lambda _: fault)
     with pytest.raises(JudgeUnavailable, match=r"check|again"):
         judged(server, 20)
-    assert len(server.requests) < 10
+    assert len(server.requests) < 20
 
 
 def test_a_broken_reply_among_good_ones_is_asked_for_again(
@@ -270,6 +274,62 @@ def test_a_server_without_tls_is_called_so(loopback_server: Serve) -> None:
             store=False,
             progress=False,
         )
+
+
+def patient(server: LoopbackServer, attempts: int) -> LLMJudge:
+    model = OpenAICompatibleModel(server.base_url, "local", timeout=0.2)
+    return LLMJudge(model, attempts=attempts)
+
+
+@pytest.mark.parametrize(
+    ("metric", "n_answered"),
+    [(ContextRecall(), 0), (ContextAdherence(polls=3, cause=False), 1)],
+    ids=["one reply", "two of three polls"],
+)
+def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
+    loopback_server: Serve, metric: Metric, n_answered: int
+) -> None:
+    released = threading.Event()
+    asked_about_the_third = count()
+
+    def reply(body: dict[str, Any]) -> str:
+        is_of_the_third = "keeps it, 3" in str(body)
+        if is_of_the_third and next(asked_about_the_third) >= n_answered:
+            released.wait(20)
+        return '{"reason": "r", "score": 1.0, "unsupported": [], "claims": 1}'
+
+    rows = [
+        {**row(number), "contexts": [f"Ida keeps it, {number}."]} for number in range(5)
+    ]
+    try:
+        report = evaluate(
+            rows,
+            [metric],
+            judge=patient(loopback_server(reply, n=False, logprobs=False), 2),
+            store=False,
+            progress=False,
+        )
+    finally:
+        released.set()
+    (outcome,) = report.results[3].results.values()
+    assert "sent no reply within" in outcome.reason
+    last_line = str(report).splitlines()[-1]
+    assert "--timeout (timeout=) or a lower --concurrency: 1 result lost" in last_line
+
+
+def test_an_endpoint_that_never_says_a_word_ends_the_run(
+    loopback_server: Serve,
+) -> None:
+    server = loopback_server(faults=lambda _: Fault(hang=True))
+    with pytest.raises(JudgeUnavailable, match=r"no reply within .* raise --timeout"):
+        evaluate(
+            [row(number) for number in range(30)],
+            [ContextRecall()],
+            judge=patient(server, 1),
+            store=False,
+            progress=False,
+        )
+    assert len(server.requests) < 20
 
 
 def test_a_provider_that_nobody_knows_is_refused_in_words() -> None:

@@ -272,8 +272,9 @@ MEANT = {
     "AuthenticationFailed": "AuthenticationError PermissionDeniedError",
     "RateLimited": "RateLimitError",
     "JudgeError": "OpenAIError",  # says nothing of an endpoint
+    "NoReplyInTime": "Timeout",
     "TransientJudgeError": (
-        "Timeout APIConnectionError MidStreamFallbackError ServiceUnavailableError BadGatewayError"
+        "APIConnectionError MidStreamFallbackError ServiceUnavailableError BadGatewayError"
         " InternalServerError APIResponseValidationError MockException APIError"
     ),
 }

@@ -236,8 +236,6 @@ ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
         (StopIteration(TEXT), "JudgeError"),
         (SystemExit(TEXT), "JudgeError"),
         (NotImplementedError(TEXT), "RequestRejected"),
-        (TimeoutError(TEXT), "TransientJudgeError"),
-        (httpx.ReadTimeout(TEXT), "TransientJudgeError"),
         (responded(400), "RequestRejected"),
         (responded(429), "RateLimited"),
         (responded(500), "TransientJudgeError"),
@@ -259,6 +257,14 @@ def test_what_goes_wrong_in_a_model_is_typed_and_names_it(
     assert len([result for result in results if result.status == "failed"]) == 5
     assert kind == "UnusableReply" or "my-gateway" in results[0].reason
     assert TEXT not in results[0].model_dump_json()
+
+
+@pytest.mark.parametrize("given", [TimeoutError(TEXT), httpx.ReadTimeout(TEXT)])
+def test_a_reply_that_does_not_come_in_time_is_typed(given: Exception) -> None:
+    result = ContextUtilization().score(
+        **ROWS[0], judge=LLMJudge(Own(given), attempts=1)
+    )
+    assert (result.error.type, TEXT in result.reason) == ("NoReplyInTime", False)
 
 
 class Unready(Own):

@@ -17,6 +17,7 @@ RagMetricsError
     │   ├── AuthenticationFailed
     │   └── LimitReached          a cap of the run: it ends with what is done
     ├── TransientJudgeError       no reply now; the same request may succeed later
+    │   ├── NoReplyInTime         the time of a call ended first
     │   └── RateLimited
     ├── RequestRejected           this request will never succeed
     │   └── ContextWindowExceeded
@@ -132,12 +133,11 @@ class TransientJudgeError(JudgeError):
     No reply came in time, the connection broke, or the endpoint failed (HTTP 5xx) or
     sent a body that is no reply. ``retry_after`` holds the seconds that the endpoint
     asked to wait; None if it did not say. ``is_sent`` is False if no connection could
-    be made, so that nothing was sent. ``is_late`` is True if the time allowed ended
-    first. ``is_unreadable`` is True if what came is no reply, such as a page of HTML.
+    be made, so that nothing was sent. ``is_unreadable`` is True if what came is no
+    reply, such as a page of HTML.
     """
 
     is_sent: bool = True
-    is_late: bool = False
 
     def __init__(
         self,
@@ -149,6 +149,10 @@ class TransientJudgeError(JudgeError):
         super().__init__(message)
         self.retry_after = retry_after
         self.is_unreadable = is_unreadable
+
+
+class NoReplyInTime(TransientJudgeError):
+    """The time that a call may take ended before its reply came."""
 
 
 class RateLimited(TransientJudgeError):

@@ -25,6 +25,7 @@ from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
     JudgeUnavailable,
+    NoReplyInTime,
     SettingError,
     TooFewPolls,
 )
@@ -178,7 +179,8 @@ class _Asking:
                 of 0 and 1; and how many polls are asked if the tokens do not tell.
 
         Raises:
-            TooFewPolls: If no majority of the polls was answered.
+            TooFewPolls: If no majority of the polls was answered, or
+                ``NoReplyInTime``.
             QuestionNotSupported: If the model tells no probabilities of tokens, and the
                 question is not asked without.
             JudgeError: If there is no reply at all.
@@ -249,7 +251,8 @@ class _Asking:
             replies_so_far: Replies to the same question that count among them.
 
         Raises:
-            TooFewPolls: If no majority of the polls was answered.
+            TooFewPolls: If no majority of the polls was answered, or
+                ``NoReplyInTime``.
             JudgeError: If there is no reply at all.
         """
         new_replies: list[ReadReply[Any]] = []
@@ -265,11 +268,16 @@ class _Asking:
         has_majority = 2 * len(replies) > n_polls
         if has_majority:
             return replies
-        first_error = errors[0] if errors else None
-        raise TooFewPolls(
-            f"{len(replies)} of {n_polls} polls were answered, a majority is needed; ask"
-            " again"
-        ) from first_error
+        message = (
+            f"{len(replies)} of {n_polls} polls were answered, a majority is needed"
+        )
+        if errors:
+            message += (
+                f"; the first failed with {type(errors[0]).__name__}: {errors[0]}"
+            )
+            if isinstance(errors[0], NoReplyInTime):
+                raise NoReplyInTime(message)
+        raise TooFewPolls(message)
 
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int

@@ -34,6 +34,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.errors import (
     JudgeError,
     MetricCrashed,
+    NoReplyInTime,
     RagMetricsError,
     ScoreOutOfRange,
     SettingError,
@@ -82,7 +83,7 @@ def error_of_unanswered(
     return None
 
 
-def error_without_majority(polls: Asked[Any]) -> TooFewPolls | None:
+def error_without_majority(polls: Asked[Any]) -> JudgeError | None:
     """Return the error where no majority of the polls was answered; else None."""
     if 2 * len(polls.replies) > polls.asked:
         return None
@@ -91,7 +92,10 @@ def error_without_majority(polls: Asked[Any]) -> TooFewPolls | None:
         " is needed"
     )
     if polls.failures:
-        message += f"; the first failed with {type(polls.failures[0]).__name__}"
+        failure = polls.failures[0]
+        message += f"; the first failed with {type(failure).__name__}: {failure}"
+        if isinstance(failure, NoReplyInTime):
+            return NoReplyInTime(message)
     return TooFewPolls(message)
 
 

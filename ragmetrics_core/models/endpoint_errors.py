@@ -299,10 +299,11 @@ def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
             "could not send its whole reply, as the connection broke: run again later"
             " or check the endpoint"
         )
-    is_broken = not (fault.is_unsent or fault.is_timeout)
+    if fault.is_timeout and not fault.is_unsent:
+        return errors.NoReplyInTime(f"{where} {sentence}")
+    is_broken = not fault.is_unsent
     error = errors.TransientJudgeError(f"{where} {sentence}", is_unreadable=is_broken)
     error.is_sent = not fault.is_unsent
-    error.is_late = fault.is_timeout and not fault.is_unsent
     return error
 
 

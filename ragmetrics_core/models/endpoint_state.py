@@ -23,9 +23,9 @@ _PATIENCE_SECONDS = 10.0
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
-# An endpoint that never answered, and so often sent what is no reply, is none: perhaps a
-# login page.
-_MOST_UNREADABLE = 4
+# An endpoint that never answered, and so often sent what is no reply, or let a request
+# wait in vain, is none: perhaps a login page.
+_MOST_WITHOUT_REPLY = 4
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -70,8 +70,8 @@ class EndpointState:
         self._trial: Trial | None = None
         # How many calls were refused since the last answer.
         self._n_refusals = 0
-        # How many calls brought what is no reply.
-        self._n_unreadable = 0
+        # How many calls brought what is no reply, and requests were given up.
+        self._n_without_reply = 0
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
@@ -141,7 +141,7 @@ class EndpointState:
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._note_refusal(outcome)
         elif isinstance(outcome, errors.TransientJudgeError) and outcome.is_unreadable:
-            self._note_unreadable(outcome)
+            self.note_no_reply(outcome)
         elif outcome is not None and not self._is_in_outage():
             # During an outage no call is sent: this one was sent before it began, and
             # says nothing new.
@@ -165,10 +165,10 @@ class EndpointState:
         else:
             self.begin_outage(refusal)
 
-    def _note_unreadable(self, error: errors.TransientJudgeError) -> None:
-        """Begin an outage where what comes is no reply, again and again, and never was."""
-        self._n_unreadable += 1
-        if self.n_answers == 0 and self._n_unreadable >= _MOST_UNREADABLE:
+    def note_no_reply(self, error: errors.TransientJudgeError) -> None:
+        """Begin an outage where no reply comes, again and again, and never came."""
+        self._n_without_reply += 1
+        if self.n_answers == 0 and self._n_without_reply >= _MOST_WITHOUT_REPLY:
             self.begin_outage(errors.JudgeUnavailable(str(error)))
 
     def begin_outage(self, error: errors.JudgeUnavailable) -> None:

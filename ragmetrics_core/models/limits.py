@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     TransientJudgeError,
     Usage,
 )
+from ragmetrics_core.data.errors import NoReplyInTime
 from ragmetrics_core.models.chat import ChatReply
 
 
@@ -322,7 +323,7 @@ class Patience:
             model: The model's name, for the error.
 
         Raises:
-            TransientJudgeError: If the time ended first.
+            NoReplyInTime: If the time ended first.
         """
         seconds = self.seconds
         n_answers_before = self._n_answers
@@ -341,14 +342,12 @@ class Patience:
         self._slowest_answer = max(time.monotonic() - began_at, remembered)
 
 
-def late_error(model: str, seconds: float) -> TransientJudgeError:
+def late_error(model: str, seconds: float) -> NoReplyInTime:
     """Return the error of a call that was not answered in its time."""
-    error = TransientJudgeError(
-        f"{model} sent no reply within {seconds:g} s: raise --timeout (timeout=), or"
+    return NoReplyInTime(
+        f"{model} sent no reply within {seconds:.4g} s: raise --timeout (timeout=), or"
         " lower --concurrency"
     )
-    error.is_late = True
-    return error
 
 
 # After so many refusals in a row only this share of the slots is left.
@@ -437,7 +436,7 @@ class Slots:
             if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW:
                 self._has_refused = True
                 self._narrow_after(ticket, _SHARE_AFTER_REFUSALS)
-        elif isinstance(outcome, TransientJudgeError) and outcome.is_late:
+        elif isinstance(outcome, NoReplyInTime):
             self._narrow_after(ticket, _SHARE_AFTER_LATE_CALL)
         self.taken -= 1
         self._hand_out()

@@ -58,7 +58,7 @@ def screen_lines(
         [_Line(1, _title(glance)), *_headline(glance)],
         [*_metrics(glance)],
         [*_rows(glance, page)],
-        [*_last_lines(page, next_command)],
+        [*_last_lines(glance, page, next_command)],
     ]
     kept = _short_enough(parts)
     lines: list[str] = []
@@ -259,9 +259,17 @@ def reason_lines(glance: Glance) -> list[str]:
     return lines
 
 
-def _last_lines(page: str, next_command: str) -> Iterator[_Line]:
-    """The page's path, and what to type next."""
+def _last_lines(glance: Glance, page: str, next_command: str) -> Iterator[_Line]:
+    """The page's path, what to type next, and what to set where calls were too slow."""
     if page:
         yield _Line(1, f"  page   {one_line(page)}")
     if next_command:
         yield _Line(8, f"  next   {one_line(next_command)}")
+    failed = [metric.numbers.failed for metric in glance.metrics]
+    n_late = sum(counts.get("NoReplyInTime", 0) for counts in failed)
+    if n_late:
+        yield _Line(
+            1,
+            "  set    a longer --timeout (timeout=) or a lower --concurrency:"
+            f" {count_in_words(n_late, 'result')} lost to time",
+        )

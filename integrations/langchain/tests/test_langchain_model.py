@@ -289,7 +289,7 @@ class StatusError(Exception):
         (StatusError(422), errors.RequestRejected),
         (StatusError(500), errors.TransientJudgeError),
         (StatusError(503), errors.TransientJudgeError),
-        (TimeoutError(), errors.TransientJudgeError),
+        (TimeoutError(), errors.NoReplyInTime),
         (ConnectionResetError(), errors.TransientJudgeError),
         (
             TypeError("unexpected keyword argument 'logprobs'"),

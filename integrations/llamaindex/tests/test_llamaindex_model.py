@@ -33,6 +33,7 @@ from pydantic import Field
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeError,
+    NoReplyInTime,
     RateLimited,
     TransientJudgeError,
 )
@@ -292,7 +293,7 @@ class Status(Exception):
     [
         (Status(401), AuthenticationFailed),
         (Status(429), RateLimited),
-        (TimeoutError(), TransientJudgeError),
+        (TimeoutError(), NoReplyInTime),
         (ConnectionResetError(), TransientJudgeError),
         (ZeroDivisionError("an endpoint's words"), JudgeError),
     ],
