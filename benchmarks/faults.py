@@ -129,12 +129,15 @@ def bare(
     bodies: Sequence[bytes],
     path: str = "chat/completions",
     is_whole: Callable[[Body], bool] = is_whole_chat,
+    *,
+    concurrency: int = CONCURRENCY,
+    timeout: float = TIMEOUT,
 ) -> float:
     """Seconds of a loop of posts that repeats each until it is answered in full."""
 
     async def run() -> float:
-        slots = asyncio.Semaphore(CONCURRENCY)
-        limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        slots = asyncio.Semaphore(concurrency)
+        limit = aiohttp.ClientTimeout(total=timeout)
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), timeout=limit
         ) as session:
