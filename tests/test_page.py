@@ -1333,9 +1333,9 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
         browser.wait(f"document.querySelector('{chosen}') !== null")
         if place == 0:  # what the judge says is shown behind the label
             table = browser.find("#table")[0]
-            assert "useful texts first?" in table.text
+            assert "Are useful texts ranked first?" in table.text
             assert "0.90" not in table.text
-            assert "useful" not in table.text.replace("useful texts first", "")
+            assert "useful" not in table.text.replace("useful texts ranked first", "")
         browser.js(f"document.querySelector('{chosen}').click()")
         if place == 0:
             browser.js("document.querySelector('tr.detail > td > button').click()")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 from loopback import LoopbackServer
 
 from ragmetrics_core import Report
+from ragmetrics_core.cli import start
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ProjectSettings, SettingError, project_settings
 from ragmetrics_core.data.trust import digest_of, is_loopback
@@ -33,6 +37,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(start, "PORTS_OF_SERVERS", {})
     Path("rows.jsonl").write_text(ROW * 3)
 
 
@@ -43,6 +48,72 @@ def test_init_writes_a_commented_file_once(capsys: pytest.CaptureFixture[str]) -
     assert main(["init"]) == 2
     assert "stays as it is" in capsys.readouterr().err
     assert FILE.read_text() == written
+
+
+class Models(BaseHTTPRequestHandler):
+    """A server that says which models it has."""
+
+    status, body = 200, ""
+
+    def do_GET(self) -> None:
+        assert self.path == "/v1/models"
+        assert "Authorization" not in self.headers
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(self.body.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def models(*names: str) -> str:
+    return json.dumps({"object": "list", "data": [{"id": name} for name in names]})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "judge"),
+    [
+        (200, models("qwen2.5:7b"), "openai-compatible/qwen2.5:7b"),
+        (
+            200,
+            models("nomic-embed-text", "meta-llama/Llama-3.1-8B-Instruct"),
+            "openai-compatible/meta-llama/Llama-3.1-8B-Instruct",
+        ),
+        (200, models('a"\napi_base = "http://evil.example'), None),
+        (200, models("text-embedding-3"), None),
+        (200, models(), None),
+        (200, "<html>my application</html>", None),
+        (200, "[1]", None),
+        (404, models("qwen2.5:7b"), None),
+        (302, models("qwen2.5:7b"), None),
+    ],
+)
+def test_init_writes_the_server_of_this_machine_that_answers(
+    status: int,
+    body: str,
+    judge: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handler = type("Handler", (Models,), {"status": status, "body": body})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_port
+        monkeypatch.setattr(start, "PORTS_OF_SERVERS", {"nobody": 1, "vLLM": port})
+        assert main(["init"]) == 0
+        server.shutdown()
+    found = project_settings(Path())
+    if judge is None:
+        assert found == ProjectSettings()
+    else:
+        address = f"http://127.0.0.1:{port}/v1"
+        assert found == ProjectSettings(judge=judge, api_base=address)
+        assert f"its judge is {judge} at {address}" in capsys.readouterr().out
+
+
+def test_ollama_needs_no_extra() -> None:
+    main(["init"])
+    assert "litellm" not in FILE.read_text()
 
 
 def test_every_setting_of_the_template_is_one(
