@@ -682,7 +682,7 @@ def test_an_address_opens_its_row_and_says_the_filter(
     browser.wait(f"{opened} >= 0 && {opened} < innerHeight")
     assert browser.find("tr.open td.title")[0].text.startswith("q94")
     assert browser.find("#count")[0].text == "100 of 100 rows"
-    assert browser.find("#chips")[0].text.startswith("Group: no fault found")
+    assert browser.find("#chips")[0].text.startswith("Fault: no fault found")
     assert browser.driver.current_url == address, "what is seen can be passed on"
     browser.find("tr.open button")[0].click()
     assert browser.driver.current_url.endswith("#group=no+fault+found")
@@ -743,7 +743,7 @@ def test_everything_filters_and_stands_in_the_address(
         " one.textContent)"
     )
     # a value for each row is no filter
-    assert names == ["context_utilization", "Group", "tier"]
+    assert names == ["context_utilization", "Fault", "tier"]
     bar = browser.find("figure g[data-value='0.2~0.3']")[0]
     bar.send_keys(Keys.ENTER)
     assert browser.titles() == ["q1", "q2"]  # closed below, open above
