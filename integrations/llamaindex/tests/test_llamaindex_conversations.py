@@ -343,14 +343,18 @@ def test_agents_that_share_a_context_tell_what_their_model_was_shown(
     assert (second.capture.grade == "exact") == is_sure
 
 
-def test_a_passage_that_an_agent_finds_again_is_shown(kit: ModuleType) -> None:
+def test_a_passage_that_an_agent_finds_again_is_shown(
+    kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tool says the same in this turn as in the earlier one."""
+    by_whom = "Who opened the bridge?"
+    monkeypatch.setitem(ABOUT, by_whom, "The mayor of the town did.")
     guide = agent(kit)
 
     async def chat() -> None:
         memory = ChatMemoryBuffer.from_defaults()
-        for _ in range(2):
-            await guide.run(user_msg=QUESTIONS[0], memory=memory)
+        for question in (QUESTIONS[0], by_whom):
+            await guide.run(user_msg=question, memory=memory)
 
     with capture() as captured:
         asyncio.run(chat())
