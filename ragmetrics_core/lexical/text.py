@@ -256,7 +256,7 @@ def is_english(text: str) -> bool | None:
     tells no language.
 
     Examples:
-        >>> is_english("Die Lampe wurde im Jahr 1901 von Anna angezündet, wie alle wissen.")
+        >>> is_english("Die Lampe wurde von Anna angezündet, wie alle wissen, und brannte die ganze Nacht.")
         False
         >>> is_english("Anna lit the lamp in 1901, as all of them know."), is_english("Kiel")
         (True, None)
