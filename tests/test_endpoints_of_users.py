@@ -35,6 +35,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models import compatible_model
+from ragmetrics_core.models.addresses import NAME_A_KEY
 from ragmetrics_core.models.urls import is_on_this_machine, proxy_for
 from ragmetrics_core.reporting.comparison import compare
 
@@ -158,6 +159,12 @@ def test_the_variable_of_langchain_and_llamaindex_names_the_address(
     model = OpenAICompatibleModel.named("gpt-4o-mini")
     assert model.address == "https://gateway.example/v1"
     assert model.api_key_env is None  # OpenAI's key goes to OpenAI alone
+    # what the message names is enough by itself
+    assert "set RAGMETRICS_API_KEY to the key of this one" in NAME_A_KEY
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "of the gateway")
+    named = OpenAICompatibleModel.named("gpt-4o-mini")
+    assert named.address == "https://gateway.example/v1"
+    assert named.api_key_env == "RAGMETRICS_API_KEY"
 
 
 def test_a_server_on_this_machine_is_reached_without_a_proxy(

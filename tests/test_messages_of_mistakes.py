@@ -16,6 +16,8 @@ from ragmetrics_core.data import RagMetricsError, RowError
 GOOD = {"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}
 FILES = {
     "good.jsonl": json.dumps(GOOD),
+    "output_text.jsonl": json.dumps({**GOOD, "answer": None, "output_text": "Anna."}),
+    "plain.jsonl": f"{json.dumps({**GOOD, 'contexts': 'Anna.'})}\n{json.dumps(GOOD)}",
     "declines.jsonl": json.dumps({**GOOD, "answer": "I do not know."}),
     "german.jsonl": json.dumps({"frage": "Wer?", "antwort": "Anna."}),
     "no_contexts.csv": "question,answer,chunks_found\nWho?,Anna.,Anna lit it.",
@@ -63,6 +65,10 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
         "evaluate cut_list.csv",
         ["begins as a list and cannot be read", "write the whole list as JSON"],
     ),
+    "no answer column": (
+        "evaluate output_text.jsonl",
+        ["no answer", "--answer-column output_text"],
+    ),
     "no such column": (
         "evaluate good.jsonl --answer-column reply",
         ["no column 'reply'", "the row has: question, contexts, answer"],
@@ -80,6 +86,10 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "another library's metric": (
         "evaluate good.jsonl --metrics faithfulness",
         ["no metric is named 'faithfulness'", "did you mean 'context_adherence'"],
+    ),
+    "a metric that two of ours may be": (
+        "evaluate good.jsonl --metrics relevance",
+        ["no metric is named 'relevance'", "did you mean 'answer_relevance'"],
     ),
     "a metric without its input": (
         "evaluate good.jsonl --metrics recall",
@@ -143,6 +153,13 @@ def test_a_command_says_what_to_type(
     assert "HTTP 500" not in message
 
 
+def test_one_text_as_contexts_is_one_context(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", "plain.jsonl", "--metrics", "adherence"]) == 0
+    assert "2 of 2" in capsys.readouterr().out
+
+
 def test_no_column_is_asked_for_where_none_is_missing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -156,6 +173,10 @@ CALLS: dict[str, tuple[Any, list[str]]] = {
     "a path for rows": (
         lambda: evaluate("rows.jsonl"),
         ["got one str", "ragmetrics evaluate FILE"],
+    ),
+    "a dict of tables": (
+        lambda: evaluate(type("DatasetDict", (dict,), {})(train=[GOOD], test=[])),
+        ["got one DatasetDict", "choose one of its tables: train, test"],
     ),
     "one row for rows": (lambda: evaluate(GOOD), ["must be several", "got one dict"]),
     "a misspelt argument": (

@@ -19,9 +19,9 @@ ADDRESS_VARIABLE = "RAGMETRICS_API_BASE"
 KEY_VARIABLE = "RAGMETRICS_API_KEY"
 """The key of the address that the environment names."""
 NAME_A_KEY = (
-    "a provider's usual key goes to the provider's own address only, so name the key"
-    f" of this one beside it: --api-key-env with --api-base, {KEY_VARIABLE} with"
-    f" {ADDRESS_VARIABLE}, or api_key= or api_key_env= in Python"
+    "a provider's usual key goes to the provider's own address only: set"
+    f" {KEY_VARIABLE} to the key of this one (beside --api-base: --api-key-env NAME;"
+    " in Python api_key_env=)"
 )
 """What to do where another address than the provider's own wants a key."""
 
