@@ -202,6 +202,7 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
         "<think time=3>70 km?</think>",
         "<seed:think>70 km?</seed:think>\n",
         "[THINK]70 km?[/THINK]",
+        "<|channel|>analysis<|message|>70 km?<|end|><|start|>assistant<|channel|>final<|message|>",
     ],
 )
 @pytest.mark.parametrize("field", ["answer", "reference"])

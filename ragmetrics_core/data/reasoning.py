@@ -23,7 +23,9 @@ _TAG = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
 # The prompt of some models writes the opening tag: then the closing one stands alone.
 _TAGS = re.compile(
     rf"^[ \t]*(?P<opening>[<\[]{_TAG}(?: [^<>\n]{{0,80}})?[>\]])"
-    rf"|(?P<lone>(?:\n[<\[]/{_TAG}[>\]]|(?<!`)[<\[]/{_TAG}[>\]](?=[ \t]*\n)))"
+    rf"|(?P<lone>(?:\n[<\[]/{_TAG}[>\]]|(?<!`)[<\[]/{_TAG}[>\]](?=[ \t]*\n)"
+    # of gpt-oss, behind its channel of analysis
+    r"|<\|channel\|>final<\|message\|>))"
     rf"|(?P<closing>(?<!`)[<\[]/{_TAG}[>\]])",
     re.IGNORECASE | re.MULTILINE,
 )
