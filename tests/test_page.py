@@ -1523,3 +1523,21 @@ def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
             " rect.mass')).fill"
         )
         assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours
+
+
+def test_a_comparison_fits_a_telephone(browser: Browser, tmp_path: Path) -> None:
+    name = "a_metric_with_a_name_that_is_long"
+    result = Scored(metric=name, value=0.2, reason="no " * 40)
+    rows = [
+        row(i, i / 20, f"q{i} of a question " * 4, "It is so.", **{name: result})
+        for i in range(20)
+    ]
+    changed = [row(i, 0.1, f"q{i} of a question " * 4, "Other.") for i in range(20)]
+    compared = Report(rows, RUN).compare(Report(changed, RUN), anyway=True)
+    compared.to_html(tmp_path / "compared.html")
+    with browser.screen(390, False):
+        browser.driver.get((tmp_path / "compared.html").as_uri())
+        browser.js(
+            "document.querySelectorAll('details').forEach(one => one.open = true)"
+        )
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
