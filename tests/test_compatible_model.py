@@ -75,7 +75,9 @@ def test_a_missing_key_names_its_variable(
                 server.base_url, "test", api_key_env="RAGMETRICS_API_KEY"
             )
         )
-    with pytest.raises(AuthenticationFailed, match="--api-key-env with --api-base"):
+    with pytest.raises(
+        AuthenticationFailed, match="set RAGMETRICS_API_KEY to the key of"
+    ):
         once(OpenAICompatibleModel(server.base_url, "test"))
     with pytest.raises(AuthenticationFailed, match="check the key"):
         once(OpenAICompatibleModel(server.base_url, "test", api_key="wrong"))

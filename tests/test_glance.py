@@ -601,6 +601,10 @@ def test_words_are_no_evaluation_and_the_way_to_one_fits_the_machine(
         assert "Only words were compared; this is no evaluation yet." in shown
         assert way in shown
     assert "How sure?" not in in_short
+    assert 'class="stage weak"' not in in_short
+    interval = report.summary().metrics[0].interval
+    assert interval is not None
+    assert f"{interval.low:.3f}–" not in report._repr_html_()
     assert "secret" not in page + screen
 
 

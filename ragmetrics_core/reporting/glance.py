@@ -193,8 +193,11 @@ class Glance(Frozen):
 
     @property
     def weakest(self) -> StageGlance | None:
-        """The stage with clearly the most faults, if any; its rows are looked at first."""
-        return _weakest(self.stages)
+        """The stage with clearly the most faults, if any; its rows are looked at first.
+
+        Words do not tell.
+        """
+        return None if self.by_words else _weakest(self.stages)
 
     @property
     def outcome(self) -> Outcome | None:

@@ -263,7 +263,10 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     worst = table(rows, ("row", "fault", "what shows it")) if rows else ""
     metrics = ""
     if summary.metrics:
-        metrics = table(map(_cells, summary.metrics), _HEADINGS)
+        shown = summary.metrics
+        if glance.by_words:  # of words no range is shown
+            shown = tuple(one.model_copy(update={"interval": None}) for one in shown)
+        metrics = table(map(_cells, shown), _HEADINGS)
     notes = element("p", footnotes(summary, run))
     return f"<div>{verdicts}{headline}{way}{worst}{metrics}{notes}</div>"
 
