@@ -178,7 +178,7 @@ ROWS: dict[str, Row] = {
         "p f w",
     ),
     "the question and the history stand there for another reason": Row(
-        says(found(Document(QUESTION, "q"), P), reads(asked(PORTO)), history=SAID[:1]),
+        says(found(Document(QUESTION, "q"), P), reads(asked(PORTO)), history=SAID),
         [PORTO],
         "q p",
         "short_text",

@@ -86,9 +86,12 @@ class Conversations:
         history = tree.history
         n_questions = sum(message.role == "user" for message in history)
         n_captured = sum(message.role == "user" for message in last_turn.history)
-        # the application may have cut, deleted or summed up its messages; and what a
-        # prompt shows may be its wording of them
-        is_surer = n_captured >= n_questions + (not tree.is_history_of_prompt)
+        # the application may have cut, deleted or summed up its messages, or answered by
+        # a call of a tool; and what a prompt shows may be its wording of them
+        captured = (n_captured, len(last_turn.history))
+        is_surer = captured > (n_questions, len(history)) or (
+            tree.is_history_of_prompt and n_captured == n_questions
+        )
         if is_surer:
             history = last_turn.history
         doubts = tree.doubts

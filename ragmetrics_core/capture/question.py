@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -38,6 +39,12 @@ _UNREAD = (
 )
 _SHOWN = (
     Doubt("history_unread", f"earlier turns stand in a prompt; {CAPTURE_EARLIER}"),
+)
+_UNANSWERED = (
+    Doubt(
+        "history_unread",
+        f"an earlier question has no reply that is read; {CAPTURE_EARLIER}",
+    ),
 )
 _WHOLE_PROMPTS = (
     Doubt(
@@ -276,8 +283,12 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         return _SHOWN  # no earlier turn was captured that tells what was said
     if tree.history:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
-        are_prompts = any(_holds_documents(calls, text) for text in of_user)
-        return _WHOLE_PROMPTS if are_prompts else ()
+        if any(_holds_documents(calls, text) for text in of_user):
+            return _WHOLE_PROMPTS
+        roles = [turn.role for turn in tree.history] + ["user"]
+        # an agent may have answered by a call of a tool, such as a schema's
+        is_unanswered = ("user", "user") in pairwise(roles)
+        return _UNANSWERED if is_unanswered and tree.turn_number is None else ()
     end_of_own_reply: dict[str, float] = {}
     for call, reply in calls.replies.items():
         end_of_own_reply.setdefault(as_one_line(reply.text), end_of(call))
