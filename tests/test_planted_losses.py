@@ -77,7 +77,6 @@ class Expected:
 
 # A plain function of a chain is known by what it was handed and passed on.
 _BY_KEEP = Expected("not_shown", "not_kept", by="keep")
-_INSIDE = Expected("not_retrieved", None)  # a loss of the retriever
 _CUT = Expected("cut", "cut")
 _OUT = Expected("not_shown", "not_shown")
 _NOISE = Expected("not_useful", None, unknown="cited")
@@ -88,8 +87,8 @@ EXPECTED: dict[tuple[str, str], Expected] = {
     ("chain", "cut"): _CUT,
     ("chain", "not shown"): _OUT,
     ("chain", "not useful"): _NOISE,
-    ("compression", "reranked"): _INSIDE,
-    ("compression", "filtered"): _INSIDE,
+    ("compression", "reranked"): _OUT,
+    ("compression", "filtered"): _OUT,
     # what a retriever cuts inside itself is what it returned
     ("compression", "cut"): Expected("cut", "cut", is_hedged=True),
     ("compression", "not shown"): _OUT,

@@ -64,7 +64,6 @@ def _expected(dropped: Expected) -> dict[str, Expected]:
     return {"none": _FINE, "dropped": dropped, "cut": _CUT, "not shown": _OUT}
 
 
-_INSIDE = Expected("not_retrieved", None)  # a loss of the retriever
 _BY_ID = Expected("not_shown", "not_kept", by="QueryFusionRetriever")
 _BY_JOINER = Expected("not_shown", "not_kept", by="joiner")
 _BY_RANKER = Expected("not_shown", "not_kept", by="ranker")
@@ -72,7 +71,7 @@ _BY_RANKER = Expected("not_shown", "not_kept", by="ranker")
 EXPECTED: dict[str, dict[str, Expected]] = {
     "chain": _expected(Expected("not_shown", "not_kept", by="keep")),
     "graph": _expected(Expected("not_shown", "not_kept", by="keep")),
-    "compression": _expected(_INSIDE),
+    "compression": _expected(_UNSEEN),
     "query engine": _expected(
         Expected("not_shown", "not_kept", by="SimilarityPostprocessor")
     ),

@@ -32,7 +32,7 @@ from ragmetrics_core.data.results import SampleResult
 # sentences of our own.
 _SHOWN = """
     anything.name anything.model anything.language anything.judge anything.metric anything.id anything.sample_id
-    anything.document anything.row_key anything.version anything.generator
+    anything.document anything.row_key anything.version anything.generator anything.way
     CaptureNotes.warnings CaptureDoubt.text CaptureDoubt.code
     SampleResult.results SampleResult.problem ErrorInfo.type ErrorInfo.message Turn.role
     Ledger.conversation EvidenceCall.agent
