@@ -21,6 +21,7 @@ from loopback import Fault, LoopbackServer
 from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
+    LiteLLMModel,
     LLMJudge,
     Metric,
     OpenAICompatibleModel,
@@ -209,9 +210,26 @@ def test_a_proxy_that_is_used_stands_beside_the_address(
         [row()], [ContextRecall()], judge=LLMJudge(model), store=False, progress=False
     )
     assert report.scores("context_recall") == [1.0]
-    screen = str(report)
+    screen = " ".join(str(report).split())  # lines are wrapped
     assert f"at http://judge.example/v1 through http://{host}" in screen
     assert "secret-password" not in screen + repr(report.run)
+
+
+def test_litellm_sends_nothing_for_this_machine_to_a_proxy(
+    loopback_server: Serve, without_proxies: pytest.MonkeyPatch
+) -> None:
+    proxy, server = loopback_server(lambda _: GOOD), loopback_server(lambda _: GOOD)
+    without_proxies.setenv("HTTP_PROXY", proxy.base_url.removesuffix("/v1"))
+    model = LiteLLMModel("openai/m", api_base=server.base_url, api_key=KEY)
+    with pytest.raises(JudgeUnavailable, match=r"set NO_PROXY=127\.0\.0\.1"):
+        evaluate(
+            [row()],
+            [ContextRecall()],
+            judge=LLMJudge(model),
+            store=False,
+            progress=False,
+        )
+    assert proxy.requests == server.requests == []
 
 
 @pytest.mark.parametrize("listed", ["judge.example", "judge.example:8000", "*"])
@@ -320,8 +338,11 @@ def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
         released.set()
     (outcome,) = report.results[3].results.values()
     assert "sent no reply within" in outcome.reason
-    last_line = str(report).splitlines()[-1]
-    assert "--timeout (timeout=) or a lower --concurrency: 1 result lost" in last_line
+    screen = " ".join(str(report).split())  # lines are wrapped
+    assert screen.endswith(
+        "set a longer --timeout (timeout=) or a lower --concurrency: 1 result lost to"
+        " time"
+    )
 
 
 def test_an_endpoint_that_never_says_a_word_ends_the_run(

@@ -30,7 +30,7 @@ from ragmetrics_core.models.endpoint_errors import (
     error_of_large_reply,
     error_of_redirect,
 )
-from ragmetrics_core.models.urls import public_address
+from ragmetrics_core.models.urls import is_on_this_machine, proxy_for, public_address
 
 
 @dataclass
@@ -174,9 +174,18 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
     Raises:
         AuthenticationFailed: If a key would go to an address that a variable of the
             environment names.
+        JudgeUnavailable: If what is for this machine would go to a proxy.
     """
     url = str(request.url)
     call.address = public_address(url).removesuffix("/chat/completions")
+    if is_on_this_machine(url) and proxy_for(url, spares_this_machine=False):
+        refusal: errors.JudgeError = errors.JudgeUnavailable(
+            f"{call.model} at {call.address} would be asked through the proxy of the"
+            " environment, though it is on this machine: set"
+            f" NO_PROXY={request.url.host}"
+        )
+        call.refusals.append(refusal)
+        raise refusal
     if call.given_address:
         _remove_keys_of_environment(call, request)
     else:

@@ -286,7 +286,10 @@ def reply_of(
     all_choices = tuple(choices)
     if len(secret_to_leave_out) >= _SHORTEST_SECRET:
         all_choices = tuple(
-            replace(choice, text=choice.text.replace(secret_to_leave_out, "…"))
+            # its pieces stand in the tokens
+            replace(
+                choice, text=choice.text.replace(secret_to_leave_out, "…"), tokens=()
+            )
             if secret_to_leave_out in choice.text
             else choice
             for choice in all_choices

@@ -105,11 +105,16 @@ def is_on_this_machine(address: str) -> bool:
         return False
 
 
-def proxy_for(address: str) -> str | None:
+def proxy_for(address: str, *, spares_this_machine: bool = True) -> str | None:
     """Return the proxy that the environment names for an address; None for none.
 
     ``HTTP_PROXY`` or ``HTTPS_PROXY`` names it, else ``ALL_PROXY``. What ``NO_PROXY``
     lists, and what is sent to this machine, goes through none.
+
+    Args:
+        address: The address; "" for one that is not known.
+        spares_this_machine: False for a client that sends what is for this machine
+            through a proxy, too.
 
     Raises:
         SettingError: If the proxy is none that speaks HTTP.
@@ -119,7 +124,8 @@ def proxy_for(address: str) -> str | None:
     parts = read_address(address)
     host = f"[{parts.host}]" if ":" in parts.host else parts.host
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    if is_on_this_machine(address) or proxy_bypass(f"{host}:{port}"):
+    is_spared = spares_this_machine and is_on_this_machine(address)
+    if is_spared or proxy_bypass(f"{host}:{port}"):
         return None
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
