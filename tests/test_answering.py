@@ -842,7 +842,7 @@ def test_both_are_off_unless_they_are_named() -> None:
         ("answer_relevancy", "answer_relevance"),
         ("AnswerRelevancyMetric", "answer_relevance"),
         ("retrieval_sufficiency", "context_sufficiency"),
-        ("relevance", "context_utilization"),
+        ("relevance", "answer_relevance"),
     ],
 )
 def test_names_of_other_libraries_are_refused_with_the_nearest(
