@@ -144,3 +144,14 @@ def test_contexts_that_the_user_named_are_whole() -> None:
         "context_adherence"
     )
     assert value < 0.5
+
+
+@pytest.mark.parametrize(("fact", "status"), [(TEXT, "scored"), (ANSWER, "undefined")])
+def test_a_fact_that_was_not_found_may_stand_in_what_was_not_recorded(
+    fact: str, status: str
+) -> None:
+    with langchain_ragmetrics.capture(reference=fact) as captured:
+        langchain(True)
+    (row,) = captured.evaluate(["accuracy"], judge="lexical")
+    (result,) = row.results.values()
+    assert result.status == status, result

@@ -250,7 +250,7 @@ class Metric(SilentData, Settings, ABC):
                 "other",
             )
         judges_answer = any("answer" in group for group in self.needs)
-        unread = _why_contexts_are_not_whole(sample) if judges_answer else ""
+        unread = why_contexts_are_not_whole(sample) if judges_answer else ""
         for group in self.needs:
             if unread and "contexts" in group:
                 return self.undefined(unread)
@@ -681,7 +681,7 @@ def _rebuild_metric(
     return _class_of(function, version, requires)(**settings)
 
 
-def _why_contexts_are_not_whole(sample: Sample) -> str:
+def why_contexts_are_not_whole(sample: Sample) -> str:
     """Say what the model may have been shown that was not recorded; "" for nothing known.
 
     Example: an image in the question. Its words are neither question nor contexts, so

@@ -28,7 +28,12 @@ from ragmetrics_core.data.asking import (
 from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
-from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
+from ragmetrics_core.metrics.metric import (
+    Metric,
+    Plan,
+    error_of_unanswered,
+    why_contexts_are_not_whole,
+)
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 Calls = Literal["per_fact", "per_context"]
@@ -49,7 +54,7 @@ class RetrievalAccuracy(Metric):
 
     Undefined when:
         Contexts, or both reference and facts, are missing; nothing was retrieved; the
-        reference states no fact.
+        reference states no fact; a fact was not found and texts were not recorded.
 
     Raises:
         SettingError: If a template lacks a placeholder.
@@ -170,6 +175,10 @@ class RetrievalAccuracy(Metric):
             return self.failed(error, evidence)
         evidence = _with_gain_of_each_search(sample, evidence)
         value = _value_over_all_contexts(evidence)
+        # a fact that was not found may stand in what was not recorded
+        unread = why_contexts_are_not_whole(sample)
+        if unread and not all(map(_is_covered, evidence.cells)):
+            return self.undefined(unread, evidence=evidence)
         return self.scored(value, self._reason(evidence), evidence)
 
     def _facts_of_sample(
