@@ -184,6 +184,8 @@ class _Reading:
                 text = _without_marked(document.text, marks)
                 document = replace(document, text=text)
             found_documents.append(document)
+            if letters in self._found_whole and not document.forms:
+                continue  # most lists hold what an earlier one held
             self._found_whole.add(letters)
             self._written.discard(letters)
             for text in document.own_texts:
