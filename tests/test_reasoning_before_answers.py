@@ -150,7 +150,9 @@ TOLD = "the answer held a model's reasoning"
 
 
 @given(
-    block=st.sampled_from([*BLOCKS[:-1], "{}\n</think>\n\n", "[THINK]{}[/THINK]"]),
+    block=st.sampled_from(
+        [*BLOCKS, "{}\n</think>\n\n", "{}</think>", "[THINK]{}[/THINK]", "{}[/THINK]"]
+    ),
     thoughts=st.sampled_from([*THOUGHTS, "Perhaps 70 km?\nNo.", "```\n7 km\n"]),
     again=st.booleans(),
 )
@@ -202,7 +204,11 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
         "<think time=3>70 km?</think>",
         "<seed:think>70 km?</seed:think>\n",
         "[THINK]70 km?[/THINK]",
+        "◁think▷70 km?◁/think▷",
+        "70 km?◁/think▷",
         "<|channel|>analysis<|message|>70 km?<|end|><|start|>assistant<|channel|>final<|message|>",
+        "70 km?<|end|><|start|>assistant<|channel|>final <|constrain|>text<|message|>",
+        "analysis70 km?assistantfinal",
     ],
 )
 @pytest.mark.parametrize("field", ["answer", "reference"])
@@ -222,7 +228,14 @@ def test_other_forms_of_reasoning_and_references_of_models(
 
 
 def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
-    for answer in ("<think>It may be 90 km", "\n<thinking>\nIs it?", "<think></think>"):
+    for answer in (
+        "<think>It may be 90 km",
+        "\n<thinking>\nIs it?",
+        "<think></think>",
+        "◁think▷90",
+        "[THINK]90",
+        "<|channel|>analysis<|message|>90",
+    ):
         report = evaluate([{**ROW, "answer": answer}], ["adherence"], judge="lexical")
         (result,) = report.results
         assert result.sample is not None
@@ -232,7 +245,7 @@ def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [*SAID_OF_TAGS, "Models write </think> first.", "Put <think>x</think> in."],
+    [*SAID_OF_TAGS, "Models write `</think>` first.", "Put <think>x</think> in."],
 )
 def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]

@@ -1,7 +1,8 @@
 """A model's reasoning in an answer, ``<think>…</think>``: nobody judges it as answered.
 
-A server without a parser for its model's reasoning hands it on with the answer. The tag
-in the middle of a line, or in backticks, is one that the answer speaks of.
+A server without a parser for its model's reasoning hands it on with the answer. Tags
+that open in the middle of a line, or stand in backticks, are ones that the answer speaks
+of.
 """
 
 import re
@@ -18,15 +19,17 @@ _NOTE = (
     "the {} held a model's reasoning, such as <think>…</think>, which was left out and"
     " not judged; let the server parse it"
 )
-# "<think>", "[THINK]", "<seed:think>"
-_TAG = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
-# The prompt of some models writes the opening tag: then the closing one stands alone.
+# "<think>", "[THINK]", "<seed:think>", "◁think▷"
+_NAME = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
+_OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
+_CLOSING = rf"(?<!`)[<\[◁]/{_NAME}[>\]▷]"
 _TAGS = re.compile(
-    rf"^[ \t]*(?P<opening>[<\[]{_TAG}(?: [^<>\n]{{0,80}})?[>\]])"
-    rf"|(?P<lone>(?:\n[<\[]/{_TAG}[>\]]|(?<!`)[<\[]/{_TAG}[>\]](?=[ \t]*\n)"
-    # of gpt-oss, behind its channel of analysis
-    r"|<\|channel\|>final<\|message\|>))"
-    rf"|(?P<closing>(?<!`)[<\[]/{_TAG}[>\]])",
+    rf"^[ \t]*(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b)"
+    rf"|(?P<spoken_of>(?<!`){_OPENING})"
+    # alone at the end of a line, and the final channel of gpt-oss, with and without signs
+    rf"|(?P<certain>\n{_CLOSING}|{_CLOSING}(?=[ \t]*\n)"
+    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S))"
+    rf"|(?P<closing>{_CLOSING})",
     re.IGNORECASE | re.MULTILINE,
 )
 _BLANKS = re.compile(r"\s*")
@@ -92,22 +95,27 @@ def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
     """Return where reasoning begins and what follows it, with the blanks between.
 
     Reasoning with which a text begins, and that is never closed, was cut off: all of the
-    text is reasoning. What stands before a second closing tag is reasoning, too: its
-    opening tag stood within a line.
+    text is reasoning. The prompt of some models writes the opening tag: what stands
+    before a closing tag alone is reasoning, unless a tag before it opens within a line.
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
+    is_spoken_of = False
     for tag in _TAGS.finditer(text):
         if tag["opening"] is not None:
             start = tag.start() if start is None else start
             continue
-        if start is None and tag["lone"] is None:
+        if tag["spoken_of"] is not None:
+            is_spoken_of = True
+            continue
+        if start is None and is_spoken_of and tag["certain"] is None:
+            is_spoken_of = False
             continue
         if start is None:
             start = spans[-1][1] if spans else 0
         blanks = _BLANKS.match(text, tag.end())
         spans.append((start, len(text) if blanks is None else blanks.end()))
-        start = None
-    if start is not None and text[: start + 1].strip() in ("", "<"):
+        start, is_spoken_of = None, False
+    if start is not None and text[: start + 1].strip() in ("", "<", "[", "◁"):
         spans.append((start, len(text)))
     return spans
