@@ -305,6 +305,35 @@ def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(
             Sample.from_row({"question": "Who?", field: cell})
 
 
+@pytest.mark.parametrize("cell", ["[k7]", "[k7 k9]", "(k7)", "{k7}", "[k7"])
+def test_ids_in_brackets_that_are_no_list_are_a_bad_row(cell: str) -> None:
+    row = {"question": "Who?", "retrieved": [{"id": "k7", "text": "Anna."}]}
+    with pytest.raises(RowError, match="expected_ids: begins as a list"):
+        Sample.from_row({**row, "expected_ids": cell})
+    assert Sample.from_row({**row, "expected_ids": "k7"}).expected_ids == ("k7",)
+
+
+@pytest.mark.parametrize("field", ["retrieved", "contexts"])
+@pytest.mark.parametrize("cell", ["k7、k9", "k7 k9", "k7/k9", "k7 & k9", " k9/ k8"])
+def test_a_text_whose_pieces_are_retrieved_ids_is_a_bad_row(
+    cell: str, field: str
+) -> None:
+    """As one id, which no passage has, it would score 0."""
+    passages = [{"id": each, "text": f"Anna {each}."} for each in ("k7", "k9")]
+    row = {"question": "Who?", field: passages}
+    with pytest.raises(RowError, match=r"expected_ids: .* JSON list"):
+        Sample.from_row({**row, "expected_ids": cell})
+    passages_so_named = {**row, field: [*passages, {"id": cell, "text": "Ben."}]}
+    for known, expected in (
+        (row, [cell]),
+        (row, json.dumps([cell])),
+        (row, "doc-k7"),
+        (passages_so_named, cell),
+    ):
+        sample = Sample.from_row({**known, "expected_ids": expected})
+        assert len(sample.expected_ids or ()) == 1
+
+
 def golden_and_predicted(number: int) -> dict[str, Any]:
     context = f"Lamp {number} was lit by keeper {number}."
     return {

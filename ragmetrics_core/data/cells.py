@@ -287,9 +287,13 @@ def _is_unquoted_list(text: str) -> bool:
 def as_list_unbroken(value: Any, field: str) -> list[Any]:
     """Return several things as a list, as ``as_list`` does.
 
-    Raises ``RowError`` for a text that looks like a list but cannot be read as one.
+    Raises ``RowError`` for a text that looks like a list but cannot be read as one; an id
+    does if it begins with a bracket.
     """
-    if not looks_like_list(value) or not isinstance(data_in(value), str):
+    is_list = looks_like_list(value) or (
+        field == "expected_ids" and str(value).lstrip()[:1] in ("[", "{", "(")
+    )
+    if not is_list or not isinstance(data_in(value), str):
         return as_list(value)
     raise RowError(
         f"{field}: begins as a list and cannot be read as one; perhaps it was cut off,"

@@ -4,6 +4,7 @@ The field's usual column names are found, so none needs to be configured.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -150,9 +151,30 @@ def _sample(row: Row, found_by_field: _Found) -> Sample:
         sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
+    _refuse_ids_in_one_text(sample, found_by_field)
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)
+
+
+def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
+    """Refuse a text taken for one id whose pieces are ids of what was retrieved.
+
+    Nobody can say of "k7 k9" alone whether it is one id.
+
+    Raises ``RowError``.
+    """
+    cell = data_in(found_by_field.get("expected_ids", _NO_VALUE).value)
+    retrieved = sample.known_contexts if sample.retrieved is None else sample.retrieved
+    ids = {context.id.strip() for context in retrieved if context.id is not None}
+    if not isinstance(cell, str):
+        return
+    pieces = [piece for piece in _BETWEEN_IDS.split(cell) if piece]
+    if cell.strip() not in ids and len(pieces) > 1 and ids.intersection(pieces):
+        raise RowError(
+            "expected_ids: a text that is no id of what was retrieved, and its pieces"
+            ' are; write ids as a JSON list (["one", "two"]; a single one as ["one"])'
+        )
 
 
 def _values_by_field(found_by_field: _Found) -> dict[str, Any]:
@@ -311,6 +333,8 @@ def _citations_or_numbering(value: Any) -> Any:
     )
 
 
+# Signs other than those are part of an id: "doc-7", "a.b:c#3".
+_BETWEEN_IDS = re.compile(r"[^\w.:#@-]+")
 # How fields are read from what a column holds; the others are taken as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
     "contexts": lambda value: cells.read_contexts(value, "contexts"),
