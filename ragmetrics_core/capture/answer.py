@@ -349,16 +349,18 @@ def _authors_read_by(calls: Calls, origins: Origins, reader: Node) -> Iterator[N
 def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
     """Yield the earlier calls with a short reply that is an entry of a call's prompt.
 
-    A line that the earlier call was shown itself, such as "Else say NO_ANSWER.", repeats
-    no reply.
+    A line that was shown before any call replied so, such as "Else say NO_ANSWER.",
+    repeats no reply.
     """
     lines = _lines_of_prompt(reader)
-    for call in _earlier(calls, reader):
+    first_to_say: dict[str, Node] = {}
+    for call in sorted(_earlier(calls, reader), key=end_of):
         reply = calls.replies[call]
         is_short = 0 < len(letters_of(reply.answer)) < SHORTEST
         if is_short and not reply.is_verdict:
-            new_lines = lines.keys() - _lines_of_prompt(call).keys()
-            if shows([line for line in lines if line in new_lines], reply.answer):
+            first = first_to_say.setdefault(letters_of(reply.answer), call)
+            known = _lines_of_prompt(first)
+            if shows([line for line in lines if line not in known], reply.answer):
                 yield call
 
 
