@@ -253,6 +253,21 @@ def test_what_earlier_calls_of_the_chain_were_shown_are_contexts() -> None:
     assert texts(only(tree(*calls, answers=(joined,)))) == [BRIDGE, FERRY]
 
 
+def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for() -> None:
+    """A first try of the same prompt, and what wrote another answer of the run, are."""
+    held = documents(BRIDGE, FERRY)
+    other = "The ferry goes hourly, all summer long."
+    beside, wrote = reads(asked(FERRY), other), reads(asked(BRIDGE))
+    first_try = reads(asked(BRIDGE), "It was opened by a king, or so I think.")
+    assert codes(only(says(found(*held), beside, wrote))) == {"further_call"}
+    retried = only(says(found(*held), first_try, wrote))
+    assert (texts(retried), codes(retried)) == ([BRIDGE], set())
+    both = (Answer(other, "output"), Answer(ANSWER, "output"))
+    samples = samples_of(tree(found(*held), beside, wrote, answers=both))
+    assert [texts(sample) for sample in samples] == [[FERRY], [BRIDGE]]
+    assert [codes(sample) for sample in samples] == [set(), set()]
+
+
 @pytest.mark.parametrize(
     "verdict",
     ["yes", '{"score": 0.8}', "Who built it?\nWhere is it?", '{"binary_score": "yes"}'],

@@ -505,6 +505,15 @@ def an_agent_that_does_not_search(is_followed: bool) -> Sample:
     return agent(LAMP, context_tools={"look_up"}, calls_it=False)
 
 
+@no_way(
+    "no_search",
+    "say contexts_from=; else the application did not search, and nothing can be done",
+)
+def an_agent_that_searches_in_no_turn(is_followed: bool) -> Sample:
+    settings = {"context_tools": {"look_up"}, "conversation": "no search"}
+    return agent(LAMP, calls_it=False, **settings)
+
+
 @no_way("no_search", "Finder failed; mend that")
 def a_search_that_fails(is_followed: bool) -> Sample:
     def app(question: str) -> str:

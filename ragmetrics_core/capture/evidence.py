@@ -567,17 +567,27 @@ class _Reading:
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.
 
-        Their texts may stand in the answer in other words.
+        Their texts may stand in the answer in other words. A call that wrote another
+        answer of the run is accounted for; of one that was shown nothing but what the
+        chain was shown, such as a first try, the contexts are those of the chain.
         """
         writer = self._found_answer.writer
         if writer is None:
             return
         chain = (*self._found_answer.chain, *self._found_answer.perhaps_read)
+        shown_to_chain = set(_messages_of(self._found_answer.chain))
+        own_letters = letters_of(self._found_answer.text)
+        other_answers = {letters_of(each.text) for each in self._turn.tree.answers}
+        other_answers -= {own_letters}
         for call in self._calls.models:
             is_earlier = end_of(call) <= writer.began
             if call in chain or not is_earlier or call in self._calls.query_writers:
                 continue
             if self._calls.reply_forms[call] < STRUCTURED:
+                continue
+            if letters_of(self._calls.replies[call].text) in other_answers:
+                continue
+            if shown_to_chain.issuperset(_messages_of([call])):
                 continue
             if self._is_shown_a_passage(call):
                 self._doubts.append(_FURTHER_CALL)

@@ -42,9 +42,11 @@ _NO_ANSWER = (
 )
 _FAILED = "{} failed; mend that, else there is nothing to judge the answer by"
 _NOT_SEARCHED = (
-    "if one ran where the framework reports nothing, say contexts_from=; if an earlier"
-    " turn found what counts, name both turns by conversation=; else the application did"
-    " not search"
+    "if one ran where the framework reports nothing, say contexts_from=;{} else the"
+    " application did not search, and nothing can be done"
+)
+_FOUND_EARLIER = (
+    " if an earlier turn found what counts, name both turns by conversation=;"
 )
 _TOOL_TEXT = (
     "{} returned text without documents; name what searches by context_tools={{{}}}, or"
@@ -188,8 +190,9 @@ def _doubts(
     )
     if is_unknown and not is_unrecorded and not has_evidence:
         failed = [call.name for call in turn.calls.searches if call.error]
-        words = _FAILED.format(failed[0]) if failed else _NOT_SEARCHED
-        yield Doubt("no_search", words)
+        is_by_itself = tree.conversation_id is None
+        words = _NOT_SEARCHED.format(_FOUND_EARLIER if is_by_itself else "")
+        yield Doubt("no_search", _FAILED.format(failed[0]) if failed else words)
 
 
 def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:

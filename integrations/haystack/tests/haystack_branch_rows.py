@@ -113,7 +113,7 @@ def two_models() -> Row:
         inputs,
         [
             Expected(bm25(), "It was 1856."),
-            Expected(bm25(), "In 1856.", doubts=("further_call",)),
+            Expected(bm25(), "In 1856."),
         ],
         runs_models_beside_each_other=True,
     )
