@@ -54,11 +54,13 @@ def row(number: int = 0) -> dict[str, str]:
     }
 
 
-def judged(server: LoopbackServer, rows: int = 1) -> Report:
+def judged(
+    server: LoopbackServer, rows: int = 1, metric: Metric | None = None
+) -> Report:
     model = OpenAICompatibleModel(server.base_url, "local", api_key=KEY)
     return evaluate(
-        [row(number) for number in range(rows)],
-        [ContextRecall()],
+        [{**row(number), "contexts": ["Ida Voss keeps it."]} for number in range(rows)],
+        [metric or ContextRecall()],
         judge=LLMJudge(model),
         store=False,
         progress=False,
@@ -101,13 +103,23 @@ def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -
     assert error.raw in error.message
 
 
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (400, "System role not supported"),
+        (500, "Conversation roles must alternate user/assistant/user/assistant/..."),
+        (422, "Only user and assistant roles are supported!"),
+        (200, "Only user and assistant roles are supported!"),
+        (400, "'messages[0].role' does not support 'system' with this model."),
+    ],
+)
 def test_a_model_without_a_system_role_gets_the_instructions_with_the_texts(
-    loopback_server: Serve,
+    loopback_server: Serve, status: int, sentence: str
 ) -> None:
     def faults(number: int) -> Fault | None:
         messages = server.requests[number].body["messages"]
         has_system = any(message["role"] == "system" for message in messages)
-        return refusal(400, "System role not supported") if has_system else None
+        return refusal(status, sentence) if has_system else None
 
     server = loopback_server(lambda _: GOOD, faults=faults)
     report = judged(server, 3)
@@ -116,6 +128,59 @@ def test_a_model_without_a_system_role_gets_the_instructions_with_the_texts(
     first, *others = [request.body["messages"] for request in server.requests]
     (text,) = {message["content"].partition("\n<")[0] for (message,) in others}
     assert text.strip() == first[0]["content"].strip()
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (400, "Only n=1 supported"),
+        (422, "n > 1 is not supported"),
+        (500, "This model does not support n > 1"),
+        (400, "Unrecognized request argument supplied: n"),
+    ],
+)
+def test_several_replies_are_asked_for_one_by_one_in_whatever_words_n_is_refused(
+    loopback_server: Serve, status: int, sentence: str
+) -> None:
+    def faults(number: int) -> Fault | None:
+        several = server.requests[number].body.get("n", 1) > 1
+        return refusal(status, sentence) if several else None
+
+    adherent = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
+    server = loopback_server(lambda _: adherent, faults=faults, logprobs=False)
+    report = judged(server, 3, ContextAdherence(polls=3, cause=False))
+    assert report.summary()["context_adherence"].count == 3
+    assert len(server.requests) == 1 + 3 * 3
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 503])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "model not loaded",
+        {"error": "model not loaded"},
+        {"detail": "model not loaded"},
+        {"detail": [{"msg": "model not loaded", "loc": ["body"]}]},
+        {"object": "error", "message": "model not loaded"},
+        [{"error": {"message": "model not loaded"}}],
+        {"errors": ["model not loaded"]},
+        {"errors": [{"message": "model not loaded"}]},
+    ],
+    ids=str,
+)
+def test_the_endpoints_sentence_is_told_in_whatever_form_it_comes(
+    loopback_server: Serve, status: int, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
+    text = body if isinstance(body, str) else json.dumps(body)
+    if status == 200 and body == text:
+        return  # no JSON: perhaps a login page
+    server = loopback_server(faults=lambda _: Fault(status, body=text))
+    try:
+        said = judged(server).results[0].results["context_recall"].reason
+    except JudgeUnavailable as error:
+        said = str(error)
+    assert 'it says: "model not loaded"' in said
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ exceeded, or a passing fault. A refusal that names a feature of requests says so
 ``topics``, whatever its status.
 
 Of what the endpoint wrote, messages repeat a code and, once ``public_sentence`` has taken
-keys and texts of the sample out, the sentence of a refusal.
+keys and texts of the sample out, its sentence.
 """
 
 import json
@@ -101,6 +101,8 @@ _BROKEN = frozenset(
         "RemoteProtocolError",
     }
 )
+# How deep lists and objects of an error's body hold its message.
+_DEEPEST_DETAIL = 6
 # Most exceptions that are looked at in a chain of causes.
 _MOST_CAUSES = 8
 
@@ -140,7 +142,7 @@ class Fault:
         """
         exceptions = _with_causes(error)
         bodies = [getattr(exception, "body", None) for exception in exceptions]
-        body = next((body for body in bodies if isinstance(body, dict)), {})
+        body = next((body for body in bodies if body), None)
         class_names: set[str] = set()
         holders: list[object] = []  # of status and headers
         for exception in exceptions:
@@ -160,7 +162,7 @@ class Fault:
             retry_after=_retry_after_in(holders),
             text="\n".join(words)[:_MOST_SEARCHED],
             class_names=frozenset(class_names),
-            sentence=_message_in(body),
+            sentence=message_in(body),
             tls_problem=next((str(words) for words in tls_words if words), ""),
         )
 
@@ -179,12 +181,10 @@ class Fault:
         try:
             body = json.loads(text)
         except (ValueError, RecursionError):
-            body = None
-        if not isinstance(body, dict):
-            body = {}
+            body = text
         # A batch service may write anything in place of a status.
         known_status = status if type(status) is int else None
-        sentence = _message_in(body)
+        sentence = message_in(body)
         words = f"{_parameter_in(body)}\n{sentence}\n{text}"[:_MOST_SEARCHED]
         return cls(known_status, _codes(body), retry_after, words, sentence=sentence)
 
@@ -253,16 +253,19 @@ def judge_error(
         return _error_of_key(fault, where, advice_on_key)
     if fault.is_connection_lost:
         return _error_of_connection(fault, where)
-    if not fault.is_rejection:
-        return errors.TransientJudgeError(
+    if fault.is_rejection:
+        error = _error_of_rejection(fault, where, advice_on_key, advice_on_model)
+    else:
+        error = errors.TransientJudgeError(
             f"{where} failed or sent no valid reply{fault.details}: run again later or"
             " check the endpoint",
             retry_after=fault.retry_after,
         )
-    error = _error_of_rejection(fault, where, advice_on_key, advice_on_model)
     error.raw = fault.sentence
-    if fault.status not in _NO_REFUSALS:
+    if fault.is_rejection and fault.status not in _NO_REFUSALS:
         error.topics = topics_of(fault.text)
+    elif fault.status == 500:  # of templates and servers that check nothing themselves
+        error.topics = topics_of(fault.sentence)
     return error
 
 
@@ -405,11 +408,11 @@ def error_of_large_reply(where: str, most: int = MOST_BYTES) -> errors.UnusableR
 
 
 def add_sentence(error: errors.JudgeError, request: ChatRequest) -> None:
-    """Add the endpoint's own sentence to the message of its refusal, where it may stand.
+    """Add the endpoint's own sentence to the message of its error, where it may stand.
 
     Args:
         error: The error; its ``raw`` is the sentence, and is made public, too.
-        request: What was refused.
+        request: What was asked.
     """
     if not error.raw or isinstance(error, errors.UnusableReply):
         return
@@ -554,13 +557,28 @@ def _words_of(value: object) -> str:
         return ""
 
 
-def _detail_in(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of an error's body that holds its code and message."""
-    nested = body.get("error")
-    return nested if isinstance(nested, dict) else body
+def _detail_in(body: object) -> Mapping[str, Any]:
+    """Return the part of an error's body that holds its code and message.
+
+    Examples: of ``[{"error": {"message": "Busy"}}]`` and ``{"detail": "Busy"}`` it is
+    ``{"message": "Busy"}``, perhaps with what stands beside it.
+    """
+    detail: Mapping[str, Any] = {}
+    for _ in range(_DEEPEST_DETAIL):
+        if isinstance(body, Mapping):
+            detail = body
+            holders = (detail.get(name) for name in ("error", "errors", "detail"))
+            body = next((each for each in holders if each), None)
+        elif isinstance(body, list):
+            body = body[0] if body else None
+        elif isinstance(body, str) and not body.lstrip().startswith("<"):
+            return {**detail, "message": body}
+        else:
+            break
+    return detail
 
 
-def _codes(body: Mapping[str, Any]) -> tuple[str, ...]:
+def _codes(body: object) -> tuple[str, ...]:
     """Return the codes in an error reply that look like codes, without repeats."""
     detail = _detail_in(body)
     named = [detail.get(name) for name in ("code", "type", "status", "param")]
@@ -568,15 +586,15 @@ def _codes(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(codes))
 
 
-def _parameter_in(body: Mapping[str, Any]) -> str:
+def _parameter_in(body: object) -> str:
     """Return words that name the parameter that an error is about; "" without one."""
     parameter = _detail_in(body).get("param")
     return f"parameter {parameter}" if isinstance(parameter, str) else ""
 
 
-def _message_in(body: Mapping[str, Any]) -> str:
+def message_in(body: object) -> str:
     """Return the first line of an error's message; "" without one."""
-    error = body.get("error")
-    message = error if isinstance(error, str) else _detail_in(body).get("message")
-    first_line = message.partition("\n")[0] if isinstance(message, str) else ""
+    detail = _detail_in(body)
+    message = detail.get("message") or detail.get("msg")
+    first_line = message.strip().partition("\n")[0] if isinstance(message, str) else ""
     return first_line[:_MOST_SEARCHED]

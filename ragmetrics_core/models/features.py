@@ -1,7 +1,7 @@
 """What requests may ask of an endpoint beyond a plain reply, and how it is left out.
 
 An endpoint refuses what it does not know. Its refusal names the feature, whatever the
-status: 400, 403, 404, 422 or 501. The feature is then dropped, for this endpoint and
+status: 400, 403, 404, 422, 500 or 501. The feature is then dropped, for this endpoint and
 model, once for all requests. Several replies are then asked for by several calls,
 log-probabilities not at all (the judge polls instead), a schema as JSON mode and then by
 the prompt alone. A refusal that names no feature of its request is that request's own
@@ -127,15 +127,14 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
 
 _TOPICS = re.compile(
     r"(?P<logprobs>log[ _-]?prob)"
-    r"|(?P<n>['\"`]n['\"`]|\bparam(?:eter)? n\b|\bn must\b|\bn: Extra inputs"
-    r"|candidate_?count"
+    r"|(?P<n>(?<![\\\w])n\b(?!['’]\w)|candidate_?count"
     r"|multiple (?:candidates|choices|completions))"
     r"|(?P<schema>response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)"
     r"|structured[ _]output|guided[ _]decoding|\btool(?:s|_choice)?\b|function[ _]call)"
     r"|(?P<temperature>temperature)"
     r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)"
-    r"|(?P<system>system[ _](?:role|message|prompt|instruction)"
-    r"|(?:role|message)\W{1,3}system\b|developer[ _]instruction)",
+    r"|(?P<system>\broles?\b|system[ _](?:role|message|prompt|instruction)"
+    r"|developer[ _]instruction)",
     re.IGNORECASE,
 )
 # The limit of a reply's length is so many times higher for a model that reasons.

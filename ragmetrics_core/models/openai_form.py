@@ -23,6 +23,8 @@ from ragmetrics_core.models.chat import (
     Finish,
     TokenAlternatives,
 )
+from ragmetrics_core.models.endpoint_errors import LEFT_OUT, message_in
+from ragmetrics_core.models.features import topics_of
 
 # Why a reply ended: the words of OpenAI, and of others that frameworks hand on.
 _FINISH: dict[str, Finish] = {
@@ -214,10 +216,14 @@ def chat_reply(
     """
     listed_choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed_choices, list) or not listed_choices:
-        raise errors.TransientJudgeError(
+        error = errors.TransientJudgeError(
             f"{model} sent a body without any reply; check the endpoint",
             is_unreadable=True,
         )
+        sentence = message_in(body)
+        error.raw = sentence.replace(key, LEFT_OUT) if key else sentence
+        error.topics = topics_of(error.raw)
+        raise error
     choices = [_choice(model, choice) for choice in listed_choices]
     reply = reply_of(
         model,
