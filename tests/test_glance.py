@@ -292,7 +292,7 @@ def test_a_judge_of_words_matches_nothing() -> None:
     for text in texts:
         assert "match" not in text
         assert "the expected answer?" not in text
-        assert "Does it hold the expected words?" in text
+        assert "Are the expected words in the answer?" in text
 
 
 KINDS = ("scored", "failed", "declined", "missing")
@@ -508,6 +508,7 @@ def test_with_gates_the_verdict_comes_first_then_the_rows_that_failed_it(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1 of 2 gates passed, 1 failed: exit 1")
     assert lines[1].startswith("failed: context_adherence misses 0.8")
+    assert lines[3].startswith("by words alone, passed: "), lines
     assert any("x  made up" in line and "Bo sank." in line for line in lines)
     assert main([*command, "--explain"]) == 0
     assert "scored/" in capsys.readouterr().out
@@ -567,7 +568,7 @@ def test_without_references_wrong_answers_cannot_be_seen() -> None:
         ("OPENAI_API_KEY", True, '--judge gpt-4o-mini (in Python judge="gpt-4o-mini")'),
         ("MISTRAL_API_KEY", False, "--judge mistral/mistral-small-latest (in Python"),
         (None, True, '--judge ollama/llama3.1 (in Python judge="ollama/llama3.1")'),
-        (None, False, "(key in OPENAI_API_KEY), or on this machine --judge ollama/"),
+        (None, False, "(key in OPENAI_API_KEY), or on this machine ollama/"),
     ],
 )
 def test_words_are_no_evaluation_and_the_way_to_one_fits_the_machine(
@@ -639,4 +640,4 @@ def test_rows_ranked_low_have_their_word() -> None:
     report = judged({"no fault", "ranked low"}, reference=True)
     n_ranked_low = report.glance().ranked_low
     assert n_ranked_low >= 5
-    assert f"answered · {n_ranked_low} ranked low" in str(report)
+    assert f"answered · {n_ranked_low} rows ranked low" in str(report)

@@ -72,8 +72,8 @@ def way_to_a_judge() -> str:
     if judge:
         return f'For real scores: --judge {judge} (in Python judge="{judge}").'
     return (
-        "For real scores: --judge gpt-4o-mini (key in OPENAI_API_KEY), or on this"
-        f" machine --judge {OLLAMA_MODEL} (Ollama); in Python judge=."
+        'For real scores: --judge gpt-4o-mini or judge="gpt-4o-mini" (key in'
+        f" OPENAI_API_KEY), or on this machine {OLLAMA_MODEL} (Ollama)."
     )
 
 

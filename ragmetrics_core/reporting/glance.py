@@ -86,7 +86,7 @@ _QUESTIONS = {
 _QUESTIONS_OF_WORDS = {
     "retrieval_accuracy": "Are the expected words in the text?",
     "context_adherence": "Are the answer's words in the text?",
-    "context_recall": "Does it hold the expected words?",
+    "context_recall": "Are the expected words in the answer?",
 }
 """What a judge of words can say; it cannot see more."""
 

@@ -108,7 +108,9 @@ def _verdict(glance: Glance, exit_code: int | None) -> Iterator[_Line]:
     if sentence:
         yield _Line(0, sentence)
     for decision in glance.decisions:
-        yield _Line(2, one_line(str(decision), _LONGEST_REASON))
+        is_by_words = glance.by_words and decision.outcome == "passed"
+        words = f"by words alone, {decision}" if is_by_words else str(decision)
+        yield _Line(2, one_line(words, _LONGEST_REASON))
 
 
 def _title(glance: Glance) -> str:
@@ -176,7 +178,7 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     if glance.answers is not None:
         facts.append(f"{glance.answered:,} of {glance.answers:,} answered")
     if glance.ranked_low:
-        facts.append(f"{glance.ranked_low:,} ranked low")
+        facts.append(f"{count_in_words(glance.ranked_low, 'row')} ranked low")
     if facts:
         yield _Line(3, f"  {' · '.join(facts)}")
 
