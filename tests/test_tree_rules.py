@@ -59,6 +59,7 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
+from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
 
@@ -1219,6 +1220,76 @@ def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field: str) -
     )
     assert sample.capture is not None
     assert any(f"{field}_from='nowhere'" in text for text in sample.capture.warnings)
+
+
+@pytest.mark.parametrize(
+    "place", ["inputs.mail.body", "mail.body", "outputs.said.about", "said.about"]
+)
+def test_a_place_may_name_inputs_and_outputs_and_lead_through_an_object(
+    place: str,
+) -> None:
+    @dataclass
+    class Held:
+        body: str = NOTE
+        about: str = NOTE
+
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: plain(each) for key, each in value.items()}
+        return vars(value) if isinstance(value, Held) else value
+
+    run = says(
+        found(*DOCS),
+        reads(asked(PORTO)),
+        lookup_inputs=({"mail": Held()},),
+        lookup_outputs=({"said": Held()},),
+        to_plain_value=plain,
+    )
+    (sample,) = samples_of(run, Overrides(question_from=place))
+    assert sample.question == NOTE
+
+
+def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named() -> None:
+    made = says(found(*DOCS), reads(asked(PORTO)))
+
+    def finder(run: object) -> None:
+        return None
+
+    def broken(run: object) -> None:
+        raise TypeError(PORTO)
+
+    (sample,) = samples_of(made, Overrides(answer_from=finder))
+    assert sample.answer == ANSWER
+    assert sample.capture is not None
+    assert "answer_from=finder returned None" in " ".join(sample.capture.warnings)
+    with pytest.raises(SettingError, match="answer_from=broken raised TypeError") as it:
+        samples_of(made, Overrides(answer_from=broken))
+    assert PORTO not in str(it.value)
+
+
+@pytest.mark.parametrize(
+    ("replied", "is_sure"),
+    [
+        ({"joke": NOTE}, True),  # the default of a field is filled in
+        ({"joke": NOTE, "mood": "dry"}, True),
+        ({"joke": NOTE, "mood": "wet"}, False),
+        ({"mood": "dry"}, False),  # somebody else wrote the joke
+    ],
+)
+def test_an_answer_object_is_of_the_reply_whose_fields_it_has(
+    replied: dict[str, str], is_sure: bool
+) -> None:
+    answered = {"joke": NOTE, "mood": "dry", "rating": None}
+    reply = Message("assistant", "", (ToolCall("Schema", replied, "1"),))
+    run = tree(
+        found(*DOCS),
+        reads(asked(PORTO), reply),
+        answers=(Answer(json.dumps(answered), "output"),),
+        output={"structured_response": answered},
+    )
+    (sample,) = samples_of(run)
+    assert sample.capture is not None
+    assert set(sample.capture.doubts) == (set() if is_sure else {"further_call"})
 
 
 # What an earlier answer says in a later prompt: no history, and no doubt

@@ -202,9 +202,23 @@ def _writer_by_text(calls: Calls, answer: Answer) -> Node | None:
         reply = calls.replies[call]
         if not lines.isdisjoint(map(as_one_line, reply.texts)):
             return call
-        if structure is not None and structure in reply.values:
+        if any(_becomes(value, structure) for value in reply.values):
             return call
     return _writer_by_letters(calls, answer.text or "")
+
+
+def _becomes(value: object, structure: object) -> bool:
+    """Whether a reply's structure is an answer's, but for fields that a default fills in.
+
+    Example: ``{"joke": "…"}`` becomes ``{"joke": "…", "note": null}``. What holds more than
+    a word or two was written by somebody.
+    """
+    if not isinstance(value, Mapping) or not isinstance(structure, Mapping):
+        return structure is not None and value == structure
+    added = {key: structure[key] for key in structure.keys() - value.keys()}
+    is_filled_in = all(len(letters_of(each)) < SHORTEST for each in texts_in(added))
+    kept = {key: structure[key] for key in value.keys() & structure.keys()}
+    return bool(value) and kept == value and is_filled_in
 
 
 def _writer_by_letters(calls: Calls, text: str) -> Node | None:

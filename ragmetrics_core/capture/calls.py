@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.plain_values import answer_text
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     answer_of_structure,
@@ -514,6 +515,8 @@ class Turn:
     def calls_it_answer(self, text: str | None) -> bool:
         """Whether the run returned a text under a name that no verdict has."""
         output = self.tree.output if isinstance(self.tree.output, Mapping) else {}
+        if text and answer_text(output.get("structured_response")) == text:
+            return True  # an agent's answer object
         values = [
             output.get(name)
             for name in ("answer", "final_answer", "response", "generation")

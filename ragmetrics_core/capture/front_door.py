@@ -102,7 +102,8 @@ class FrontDoor(Generic[Run]):
                 searches and tool calls, then holds those of the earlier blocks as well.
             question_from: Where the question is: a key or dotted path such as
                 ``"inputs.query"``, as the adapter's documentation says, or a callable
-                that gets the run.
+                that gets the run. Where it leads to nothing, the sample's warnings say
+                it, and the rules are used.
             contexts_from: Where the contexts are, in the same way.
             answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return

@@ -92,13 +92,24 @@ class Overrides:
 
         Returns:
             Whether something was found, and what. Nothing is found where the user did
-            not say where the field is.
+            not say where the field is, or where a callable returned None.
+
+        Raises:
+            SettingError: If a callable of the user raises. Its words are left out, since
+                they may hold texts of the application.
         """
         source = getattr(self, f"{field}_from")
         if source is None:
             return False, None
         if callable(source):
-            return True, source(run)
+            try:
+                value = source(run)
+            except Exception as error:
+                raise SettingError(
+                    f"{field}_from={name_of(source)} raised {type(error).__name__}; it"
+                    f" was given the run, a {type(run).__name__}"
+                ) from error
+            return value is not None, value
         # a key may itself hold dots
         paths = ([source], source.split("."))
         for mapping in mappings:
@@ -107,6 +118,13 @@ class Overrides:
                 if is_found:
                     return True, value
         return False, None
+
+
+def name_of(source: Source) -> str:
+    """Return how a message names a place of the user: a path in quotes, a callable by name."""
+    if isinstance(source, str):
+        return repr(source)
+    return getattr(source, "__name__", type(source).__name__)
 
 
 def documents_in(value: object) -> Iterator[Document]:

@@ -20,6 +20,7 @@ from ragmetrics_core.capture.plain_values import (
     USERS,
     Overrides,
     last_words_of_user,
+    name_of,
     names_a_history,
     question_in,
 )
@@ -88,8 +89,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
         if is_there:
             named[field] = value
         elif place is not None:
+            fault = "returned None" if callable(place) else "is not in this run"
             warnings.append(
-                f"{field}_from={place!r} is not in this run; the rules were used"
+                f"{field}_from={name_of(place)} {fault}; the rules were used"
             )
     question, doubts = _question(calls, named)
     return Turn(
@@ -168,15 +170,22 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
     """Look up a field where the user said that it is: whether it is there, and its value.
 
     The question is looked up among the inputs of the run first, other fields among its
-    outputs: inputs may hold an empty ``chunks`` that the run fills.
+    outputs: inputs may hold an empty ``chunks`` that the run fills. A path may begin with
+    "inputs" or "outputs", and may lead through an object with fields.
     """
-    mappings = (*tree.lookup_outputs, *tree.lookup_inputs)
-    if field == "question":
-        mappings = (*tree.lookup_inputs, *tree.lookup_outputs)
+    inputs, outputs, plain = (
+        tree.lookup_inputs,
+        tree.lookup_outputs,
+        tree.to_plain_value,
+    )
+    mappings = (*inputs, *outputs) if field == "question" else (*outputs, *inputs)
     is_there, value = overrides.find(field, tree.native_run, *mappings)
-    if not is_there:
-        return False, None
-    return True, tree.to_plain_value(value)
+    if not is_there and isinstance(getattr(overrides, f"{field}_from"), str):
+        plain_mappings = [plain(each) for each in mappings]
+        plain_mappings += [{"inputs": plain(each)} for each in inputs]
+        plain_mappings += [{"outputs": plain(each)} for each in outputs]
+        is_there, value = overrides.find(field, tree.native_run, *plain_mappings)
+    return (True, plain(value)) if is_there else (False, None)
 
 
 # The question

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import pytest
@@ -160,3 +161,53 @@ class State(TypedDict, total=False):
     question: str
     notes: str
     report: str
+
+
+@pytest.mark.parametrize("place", [None, "structured_response.joke"])
+def test_an_agents_answer_object_is_its_answer(place: str | None) -> None:
+    """Also where a field that the model left out has a default, and nothing was searched."""
+    from langchain.agents.structured_output import ToolStrategy
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    @dataclass
+    class Told:
+        """What is told."""
+
+        joke: str
+        mood: str | None = None
+
+    said = [{"joke": ANSWER, "mood": "dry"}, {"joke": "You are welcome, dear keeper."}]
+    calls = [
+        {"name": "Told", "args": each, "id": str(n)} for n, each in enumerate(said)
+    ]
+    agent = create_agent(
+        Scripted(
+            messages=iter(
+                [
+                    AIMessage("", tool_calls=[{"name": "now", "args": {}, "id": "t"}]),
+                    *(AIMessage("", tool_calls=[call]) for call in calls),
+                ]
+            )
+        ),
+        [now],
+        response_format=ToolStrategy(Told),
+        checkpointer=InMemorySaver(),
+    )
+    with capture(answer_from=place, context_tools=set()) as captured:
+        for asked in (QUESTION, "Thank you!"):
+            agent.invoke(
+                {"messages": [("user", asked)]}, {"configurable": {"thread_id": "t"}}
+            )
+    full = [{"mood": None, **each} for each in said]
+    for sample, told in zip(captured.samples, full, strict=True):
+        assert sample.answer is not None
+        held = sample.answer if place else json.loads(sample.answer)
+        assert held == (told["joke"] if place else told)
+        assert sample.capture is not None
+        assert (sample.capture.grade, dict(sample.capture.doubts)) == ("exact", {})
+
+
+@tool
+def now() -> str:
+    """Tell the time."""
+    return "It is noon at the lighthouse."

@@ -158,6 +158,28 @@ def test_overrides() -> None:
     assert context.text == "workflow"
 
 
+@pytest.mark.parametrize("path", ["result.response", "response.message.content"])
+def test_a_models_response_that_a_workflow_returns_is_its_answer(
+    path: str, kit: ModuleType
+) -> None:
+    class Returning(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            llm = kit.ScriptedLLM()
+            return StopEvent(result={"response": await llm.achat(ev.talk)})
+
+    async def run() -> None:
+        await Returning().run(talk=[ChatMessage(role="user", content="Who?")])
+
+    with capture(answer_from=path, contexts_from=lambda run: ["Rome."]) as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.answer
+    assert not [each for each in sample.capture.warnings if "answer_from" in each]
+    assert "answer_guessed" not in sample.capture.doubts
+
+
 # LlamaIndex's own, of pydantic
 
 

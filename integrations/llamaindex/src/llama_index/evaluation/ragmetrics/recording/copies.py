@@ -710,6 +710,9 @@ def plain(value: object, depth: int = 6) -> Any:
         return value.query_str
     if isinstance(value, ChatMessage):
         return message_of(value)
+    if isinstance(value, ChatResponse):
+        text = message_of(value.message).text
+        return {"response": text, "message": {"content": text}}
     if isinstance(value, NodeWithScore):
         return document_of(value)
     if isinstance(value, Returned):
