@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import answer_text
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     answer_of_structure,
@@ -515,8 +514,9 @@ class Turn:
     def calls_it_answer(self, text: str | None) -> bool:
         """Whether the run returned a text under a name that no verdict has."""
         output = self.tree.output if isinstance(self.tree.output, Mapping) else {}
-        if text and answer_text(output.get("structured_response")) == text:
-            return True  # an agent's answer object
+        answer_object = output.get("structured_response")  # of an agent
+        if isinstance(answer_object, Mapping):
+            return answer_of_structure(answer_object) == text
         values = [
             output.get(name)
             for name in ("answer", "final_answer", "response", "generation")
