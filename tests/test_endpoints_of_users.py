@@ -459,6 +459,8 @@ def test_the_time_of_a_call_is_an_option(
         {"reasoning_content": f"They match.\n{GOOD}"},
         {"reasoning": GOOD},
         {"tool_calls": [{"function": {"name": "reply", "arguments": GOOD}}]},
+        {"tool_calls": [{"function": {"arguments": json.loads(GOOD)}}]},
+        {"function_call": {"name": "reply", "arguments": GOOD}},
     ],
 )
 def test_a_verdict_is_read_where_the_server_puts_it(

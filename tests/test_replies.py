@@ -308,6 +308,20 @@ def test_the_form_of_a_reply_is_no_verdict() -> None:
     assert (result.status, len(model.requests)) == ("failed", 2)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{"reason": "<what matches, what is missing or wrong>", "score": 0.5}',
+        '{"reason": "<your reasoning>", "score": <number from 0 to 1>}',
+    ],
+)
+def test_a_form_that_is_copied_before_the_verdict_is_passed_over(form: str) -> None:
+    result, model = score("recall", f"{form}\n{json.dumps(good('recall'))}")
+    assert (result.value, len(model.requests)) == (1.0, 1)
+    result, model = score("recall", form)
+    assert (result.status, len(model.requests)) == ("failed", 2)
+
+
 @settings(max_examples=examples(100))
 @given(st.text(max_size=200))
 def test_any_text_is_scored_or_failed_and_never_raises(text: str) -> None:

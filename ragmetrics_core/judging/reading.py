@@ -39,6 +39,7 @@ _END_OF_THINKING = re.compile(
 )
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
+_FORM = re.compile(r":\s*<[^<>\n]{3,120}>")
 # What may stand beside an object on its line: fences, tags, marks of chat templates,
 # emphasis, signs without a shape, brackets of a list.
 _BESIDE_OBJECT = re.compile(
@@ -103,6 +104,10 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         _fail(
             choice, f"it holds no JSON object with the field {_verdict_field(names)!r}"
         )
+    template = question.instructions.template
+    replies = [found for found in replies if not _repeats_form(found.fields, template)]
+    if not replies:
+        _fail(choice, "it repeats the form instead of filling it")
     if all(_may_be_quotation(choice.text, found) for found in replies):
         _fail(
             choice,
@@ -235,11 +240,14 @@ def _scan(
 def _refuse_broken(
     choice: Choice, start: int | None, end: int, names: Mapping[str, None]
 ) -> None:
-    """Raise the error of a text between two indices that begins a reply and is none."""
+    """Raise the error of a text between two indices that begins a reply and is none.
+
+    The form of a reply, with placeholders such as ``<1 or 0>``, begins none.
+    """
     if start is None:
         return
     words = choice.text[start:end].casefold()
-    if any(name in words for name in names):
+    if not _FORM.search(words) and any(name in words for name in names):
         _fail(choice, "its JSON object is not well-formed")
 
 
@@ -285,19 +293,22 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
     return not (is_led_to and is_last)
 
 
+def _repeats_form(fields: Mapping[str, Any], template: str) -> bool:
+    """Tell whether an object holds a placeholder of the prompt's form."""
+    texts = [
+        text
+        for value in fields.values()
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str)
+    ]
+    return any(_PLACEHOLDER.fullmatch(text) and text in template for text in texts)
+
+
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
     Raises ``UnusableReply``, which names the field that is wrong.
     """
-    template = question.instructions.template
-    for value in fields.values():
-        for text in value if isinstance(value, list) else [value]:
-            is_placeholder = isinstance(text, str) and _PLACEHOLDER.fullmatch(text)
-            if is_placeholder and text in template:
-                raise UnusableReply(
-                    "it repeats the form instead of filling it", raw=choice.text
-                )
     try:
         named = _with_names_of_fields(fields, question.Reply)
         return question.read(_without_what_names_nothing(choice, named, question))
@@ -334,14 +345,14 @@ def _without_what_names_nothing(
             if not part or part not in question.parts:
                 continue
             kept = texts_sharing_words(listed, question[part])
+            is_quoted = mark.part is not None  # else the words are the judge's own
+            is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
             if listed and not kept and verdicts in ([], [None]):
                 raise UnusableReply(
                     f"the field {name!r}: it names nothing of the {part}; [] if there is"
                     " nothing to name",
                     raw=choice.text,
                 )
-            is_quoted = mark.part is not None  # else the words are the judge's own
-            is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
             if is_quoted or is_yes:
                 fields = {**fields, name: list(kept)}
     return fields

@@ -373,13 +373,21 @@ def _object_elsewhere(message: Mapping[str, Any]) -> str:
 
     Servers put it into the call of a tool, or take all for reasoning.
     """
-    texts: list[object] = [message.get("reasoning_content"), message.get("reasoning")]
     calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            texts.insert(0, function.get("arguments"))
+    functions = [
+        call.get("function")
+        for call in (calls if isinstance(calls, list) else ())
+        if isinstance(call, dict)
+    ]
+    texts = [
+        function.get("arguments")
+        for function in (*reversed(functions), message.get("function_call"))
+        if isinstance(function, dict)
+    ]
+    texts += [message.get("reasoning_content"), message.get("reasoning")]
     for text in texts:
+        if isinstance(text, dict):  # arguments that the server has parsed
+            return json.dumps(text, ensure_ascii=False)
         if isinstance(text, str) and text.rstrip().endswith("}"):
             return text
     return ""
