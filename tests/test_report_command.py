@@ -123,6 +123,24 @@ def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(
     assert "no result has the signature 'judge:nobody'" in capsys.readouterr().err
 
 
+def test_no_gate_holds_over_a_judge_at_two_addresses(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_two_ways()
+    for name in ("one", "two"):
+        report = Report.from_jsonl(f"{name}.jsonl")
+        addresses = {
+            "lexical": (f"http://{name}.example through http://proxy.example",)
+        }
+        run = report.run.model_copy(update={"addresses": addresses})
+        Report(report.results, run=run).to_jsonl(f"{name}.jsonl")
+    arguments = ["report", "one.jsonl", "two.jsonl", "--fail-under", "adherence=0.1"]
+    assert main(arguments) == 3
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "20 by address:http://one.example, 20 by address:http://two" in screen
+    assert main([*arguments, "--signature", "address:http://one.example"]) == 0
+
+
 def test_a_file_of_two_judges_is_compared_with_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -473,11 +473,7 @@ def _differing_addresses(before: Report, after: Report) -> Iterator[str]:
     for judge, addresses_before in before.run.addresses.items():
         addresses_after = after.run.addresses.get(judge, ())
         are_known = bool(addresses_before) and bool(addresses_after)
-        hosts_before, hosts_after = (
-            {address.partition(" through ")[0] for address in addresses}
-            for addresses in (addresses_before, addresses_after)
-        )
-        if are_known and hosts_before != hosts_after:
+        if are_known and before.run.endpoints(judge) != after.run.endpoints(judge):
             yield (
                 f"judge {judge} at {', '.join(addresses_before)} against"
                 f" {', '.join(addresses_after)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -38,13 +38,39 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         reports: The runs, at least one.
         names: What each is called in a message, e.g. its file.
     """
-    all_rows = chain.from_iterable(report.results for report in reports)
+    runs = [report.run for report in reports]
+    judges = _drop_repeats(tuple(run.addresses) for run in runs)
+    elsewhere = {
+        judge
+        for judge in judges
+        if len({run.endpoints(judge) for run in runs} - {()}) > 1
+    }
+    all_rows = chain.from_iterable(
+        _with_addresses(report, elsewhere) for report in reports
+    )
     rows = tuple(
         row.model_copy(update={"index": new_index})
         for new_index, row in enumerate(all_rows)
     )
-    run = _join_facts([report.run for report in reports], names)
+    run = _join_facts(runs, names)
     return Joined(run, rows, tuple(_repeated_questions(reports, names)))
+
+
+def _with_addresses(report: Report, judges: Container[str]) -> Iterator[SampleResult]:
+    """Name in the signatures of some judges where they were asked.
+
+    Another model may answer at another address, under the same name.
+    """
+    for row in report.results:
+        results = {}
+        for name, result in row.results.items():
+            signature = result.signature
+            if signature is not None and signature.judge in judges:
+                endpoints = ", ".join(report.run.endpoints(signature.judge))
+                details = {**signature.details, "address": endpoints}
+                signature = signature.with_judge(signature.judge, details)
+            results[name] = result.model_copy(update={"signature": signature})
+        yield row.model_copy(update={"results": results}) if judges else row
 
 
 def _repeated_questions(

@@ -143,6 +143,14 @@ class RunFacts(Frozen):
         description="what else the reader should know, e.g. that a metric was left out",
     )
 
+    def endpoints(self, judge: str) -> tuple[str, ...]:
+        """Return the addresses that a judge was asked at, without a proxy on the way.
+
+        Sorted; empty where none is known.
+        """
+        addresses = self.addresses.get(judge, ())
+        return tuple(sorted({each.partition(" through ")[0] for each in addresses}))
+
     @property
     def key(self) -> str:
         """What tells the run from others: when it began, and the digests of its inputs."""
