@@ -260,6 +260,9 @@ def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for() -> Non
     beside, wrote = reads(asked(FERRY), other), reads(asked(BRIDGE))
     first_try = reads(asked(BRIDGE), "It was opened by a king, or so I think.")
     assert codes(only(says(found(*held), beside, wrote))) == {"further_call"}
+    # of the same words no other answer is made
+    alike = only(says(found(*held), reads(asked(FERRY)), wrote))
+    assert codes(alike) == {"further_call"}
     retried = only(says(found(*held), first_try, wrote))
     assert (texts(retried), codes(retried)) == ([BRIDGE], set())
     both = (Answer(other, "output"), Answer(ANSWER, "output"))
