@@ -523,7 +523,9 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     # on a busy machine a deadline may come before the first call
     if limits is None or limits.deadline is None:
         assert model.calls >= 4
-    assert report.usage.calls == model.calls
+    # one that is given up before its thread took it was counted as sent
+    n_calls = report.usage.calls
+    assert model.calls <= n_calls <= model.calls + (report.run.stopped != "")
     # a call that is given up has no reply to say what it cost
     most_given_up = 0 if at_the_fourth is nothing else 1
     n_told = report.usage.prompt_tokens // 7
@@ -532,7 +534,7 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     assert report.usage.cost == 0.5 * n_told
     if "reached" in report.run.stopped:  # it counts what it counts
         money = f" and ${0.5 * n_told:.4f}" if n_told else ""
-        assert report.run.stopped.endswith(f", after {model.calls} calls{money}")
+        assert report.run.stopped.endswith(f", after {n_calls} calls{money}")
     last = progress[-1] if progress else Progress(None)
     assert (last.calls, last.cost) == (report.usage.calls, report.usage.cost)
     report.to_jsonl(tmp_path / "r.jsonl")
