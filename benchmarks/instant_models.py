@@ -22,7 +22,7 @@ from ragmetrics_core.models.openai_form import decision_prices
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from loopback import tokens
-from plausible import plausible_reply  # the tests' endpoint replies the same
+from plausible import fenced, plausible_reply
 
 
 class Instant(ChatModel):
@@ -97,7 +97,7 @@ class Recording(ChatModel):
             if request.schema
             else {}
         )
-        text = self._reply(plausible_reply({"messages": messages, **schema}))
+        text = self._reply(prompt, plausible_reply({"messages": messages, **schema}))
         usage = Usage(
             calls=1,
             prompt_tokens=len(prompt) // 4,
@@ -109,7 +109,7 @@ class Recording(ChatModel):
             usage,
         )
 
-    def _reply(self, text: str) -> str:
+    def _reply(self, prompt: str, text: str) -> str:
         """The reply, with the verdict that was asked for.
 
         Each sentence claims something, and each chunk is useful.
@@ -125,7 +125,8 @@ class Recording(ChatModel):
         if "unsupported" in reply:
             is_low = self._verdict == "no"
             reply["supported"] = int(not is_low)
-            reply["unsupported"] = ["A claim by digest."] if is_low else []
+            claims = [text for _, text in fenced(prompt, "Answer")]
+            reply["unsupported"] = claims if is_low else []
         return json.dumps(reply)
 
 

@@ -85,11 +85,12 @@ def _facts(prompt: str) -> object:
 
 def _adherent(prompt: str) -> object:
     supported = _bit(prompt)
+    answers = [text for _, text in fenced(prompt, "Answer")] or ["A claim by digest."]
     return {
         "reason": "By digest.",
         "supported": supported,
         "claims": 1,
-        "unsupported": [] if supported else ["A claim by digest."],
+        "unsupported": [] if supported else answers,
     }
 
 

@@ -281,6 +281,13 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
         without = {key: value for key, value in good(name).items() if key != bit}
         result, model = score(name, json.dumps({**without, field: [item]}))
         assert (result.status, len(model.requests)) == ("failed", 2)
+    # a no contradicts such a list; what is missing is told in the judge's own words
+    no = {**good("adherence"), "unsupported": [item], "supported": 0}
+    result, model = score("adherence", json.dumps(no))
+    assert (result.status, len(model.requests)) == ("failed", 2)
+    assert (
+        score("adherence", json.dumps(no), json.dumps(good("adherence")))[0].value == 1
+    )
 
 
 @pytest.mark.parametrize(

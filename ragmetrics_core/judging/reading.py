@@ -327,10 +327,10 @@ def _without_what_names_nothing(
     """Return an object without texts such as "N/A" in a list that speaks against.
 
     Such a text shares no word with what is judged; claims that the contexts make, and
-    not the answer, do neither. Where there are no others, the verdict beside the list
-    counts.
+    not the answer, do neither. Where there are no others, a yes beside the list counts.
 
-    Raises ``UnusableReply`` if there is no verdict beside such a list.
+    Raises ``UnusableReply`` if there is none: a no has to name what it is about, unless
+    that is told in the judge's own words.
     """
     form: type[BaseModel] = question.Reply
     verdicts = [fields.get(name) for name in overall_fields(form)]
@@ -347,7 +347,10 @@ def _without_what_names_nothing(
             kept = texts_sharing_words(listed, question[part])
             is_quoted = mark.part is not None  # else the words are the judge's own
             is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
-            if listed and not kept and verdicts in ([], [None]):
+            is_quoted = mark.part is not None  # else the words are the judge's own
+            is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
+            is_undecided = verdicts in ([], [None]) or (is_quoted and not is_yes)
+            if listed and not kept and is_undecided:
                 raise UnusableReply(
                     f"the field {name!r}: it names nothing of the {part}; [] if there is"
                     " nothing to name",
