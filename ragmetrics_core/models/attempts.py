@@ -137,10 +137,10 @@ class Attempts:
         """Return the error of a request after its last attempt.
 
         If the endpoint never answered and cannot be reached, this begins an outage, so
-        that other requests need not find out again; and so do several requests that
-        were given up, e.g. after a 503 at each attempt.
+        that other requests need not find out again; and so do several requests that it
+        never answered in time.
         """
-        if isinstance(error, errors.TransientJudgeError):
+        if isinstance(error, errors.NoReplyInTime):
             self.endpoint.note_no_reply(error)
         is_unreachable = (
             isinstance(error, errors.TransientJudgeError) and not error.is_sent
