@@ -281,13 +281,15 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
         without = {key: value for key, value in good(name).items() if key != bit}
         result, model = score(name, json.dumps({**without, field: [item]}))
         assert (result.status, len(model.requests)) == ("failed", 2)
-    # a no contradicts such a list; what is missing is told in the judge's own words
+    # a no that names nothing is asked again; a longer text may be a claim in other words
     no = {**good("adherence"), "unsupported": [item], "supported": 0}
     result, model = score("adherence", json.dumps(no))
-    assert (result.status, len(model.requests)) == ("failed", 2)
-    assert (
-        score("adherence", json.dumps(no), json.dumps(good("adherence")))[0].value == 1
+    is_long = len(item) > 16
+    assert (result.status, len(model.requests)) == (
+        ("scored", 1) if is_long else ("failed", 2)
     )
+    replies = (json.dumps(no), json.dumps(good("adherence")))
+    assert score("adherence", *replies)[0].value == (0 if is_long else 1)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ VERDICTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "declined": ({"declined": 0}, {"declined": 0}),
     "unsupported": (
         {"reason": "r", "supported": 1, "claims": 1, "unsupported": []},
-        {"reason": "r", "supported": 0, "claims": 1, "unsupported": ["x"]},
+        {"reason": "r", "supported": 0, "claims": 1, "unsupported": ["Anna lit"]},
     ),
     "missing": (
         {"reason": "r", "sufficient": 1, "missing": []},

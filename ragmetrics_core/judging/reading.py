@@ -50,6 +50,7 @@ _BESIDE_OBJECT = re.compile(
 _MOST_BROKEN_OBJECTS = 50
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at
 # Behind its thinking no reply of any form is so long: 64,000 tokens.
+_SHORTEST_CLAIM = 16  # characters
 _MOST_CHARACTERS = 2**18
 _STRING = re.compile(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _VALUE = re.compile(r"\s*+:\s*+\"?\s*+")
@@ -329,8 +330,8 @@ def _without_what_names_nothing(
     Such a text shares no word with what is judged; claims that the contexts make, and
     not the answer, do neither. Where there are no others, a yes beside the list counts.
 
-    Raises ``UnusableReply`` if there is none: a no has to name what it is about, unless
-    that is told in the judge's own words.
+    Raises ``UnusableReply`` if there is no verdict, or a no that names nothing but such
+    as "N/A", unless what is named is told in the judge's own words.
     """
     form: type[BaseModel] = question.Reply
     verdicts = [fields.get(name) for name in overall_fields(form)]
@@ -347,9 +348,10 @@ def _without_what_names_nothing(
             kept = texts_sharing_words(listed, question[part])
             is_quoted = mark.part is not None  # else the words are the judge's own
             is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
-            is_quoted = mark.part is not None  # else the words are the judge's own
-            is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
-            is_undecided = verdicts in ([], [None]) or (is_quoted and not is_yes)
+            # a longer text may be a claim in other words, or in another language
+            is_nothing = all(len(text) < _SHORTEST_CLAIM for text in listed)
+            contradicts_no = is_quoted and is_nothing and not is_yes
+            is_undecided = verdicts in ([], [None]) or contradicts_no
             if listed and not kept and is_undecided:
                 raise UnusableReply(
                     f"the field {name!r}: it names nothing of the {part}; [] if there is"
