@@ -44,6 +44,7 @@ _IMPORT = re.compile(
 # Modules that are slow although they import nothing of that kind, each with the reason.
 SLOW_MODULES = {
     "tests/test_action.py": "runs the command once or more for each test",
+    "tests/test_endpoints_of_users.py": "one of its tests loads LiteLLM",
     "tests/test_every_module.py": "imports every adapter, and so every framework",
     "tests/test_examples.py": (
         "runs the examples, which build applications of every framework"

@@ -172,25 +172,22 @@ class Recording:
         for tag in tags:
             if tag.startswith((STEP, STORE_SEARCH)):
                 telling_tag = sys.intern(tag)  # runs repeat their few tags
-        is_item = (
-            around is not None
-            and around.run is not None
-            and around.name.startswith(EACH)
-        )
-        talk = {} if around is None or is_item else around.talk
+        batch = None
+        if around is not None and around.name.startswith(EACH):
+            batch = around.run
+        talk = {} if around is None or batch is not None else around.talk
         agent = metadata.get("lc_agent_name")
         call = Call(run_type, name, began, telling_tag, agent, talk)
         if run_type in MODELS:
             model = metadata.get("ls_model_name")
             call.fields = {"model": model if isinstance(model, str) else None}
-        if around is None or is_item:
-            call.run = Run(call, metadata, self._task_or_thread, talk)
         if around is None:
-            self.run = call.run
+            call.run = self.run = Run(call, metadata, self._task_or_thread, talk)
         else:
             around.inside.append(call)
-            if is_item:
-                around.run.items.append(call.run)
+        if batch is not None:
+            call.run = Run(call, metadata, self._task_or_thread, talk)
+            batch.items.append(call.run)
         self.ids.append(key)
         return call
 
