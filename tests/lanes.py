@@ -53,6 +53,7 @@ SLOW_MODULES = {
     "tests/test_killed.py": "kills a run again and again",
     "tests/test_leaving.py": "waits for an endpoint after each way of leaving a run",
     "tests/test_nightly.py": "runs a script of many processes for each test",
+    "tests/test_published_calls.py": "some models of its tests are LiteLLM's",
     "tests/test_pytest_plugin.py": "runs pytest inside pytest",
     "tests/test_readme.py": (
         "runs the examples of all pages, which build applications of every framework"
