@@ -389,7 +389,8 @@ def _calling(kit: ModuleType) -> Any:
 A_KEPT_MEMORY: dict[str, Any] = {}
 if Version(PYDANTIC) < Version("2.14"):
     A_KEPT_MEMORY["history"] = [("user", Q), ("assistant", A)]
-    A_KEPT_MEMORY["doubts"] = ["which_turn"]  # what a tool returned before is shown
+    # what a tool returned before is shown
+    A_KEPT_MEMORY["doubts"] = ["history_unread", "which_turn"]
 
 
 @app(
