@@ -36,6 +36,24 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     node.sorts_documents = sorts_documents(returned)
 
 
+def note_what_was_left_out(node: Node) -> None:
+    """Make a retriever that left out what retrievers inside it found a reranker.
+
+    Example: a ``ContextualCompressionRetriever`` returns one of five documents. The
+    search is the one that found five.
+    """
+    inside = [inner for child in node.children for inner in child.walk()]
+    found = [
+        document
+        for inner in inside
+        if inner.kind == "retriever"
+        for document in inner.documents or ()
+    ]
+    kept = node.documents or ()
+    if any(document not in kept for document in found):
+        node.kind = "reranker"
+
+
 def _drops_all(given: Mapping[Any, object], returned: Mapping[Any, object]) -> bool:
     """Whether an empty list stands where a step was given documents."""
     names_of_empty_lists = {

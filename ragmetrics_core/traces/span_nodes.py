@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in, question_in, texts_in
-from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.step_documents import (
+    note_documents_of_step,
+    note_what_was_left_out,
+)
 from ragmetrics_core.capture.structures import compact, find_instances
 from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
@@ -60,6 +63,8 @@ def node_of(call: Call, reading: Reading) -> Node:
         node.documents = None
         node.reply = None
         node.text = None
+    if node.kind == "retriever" and node.documents is not None:
+        note_what_was_left_out(node)
     return node
 
 

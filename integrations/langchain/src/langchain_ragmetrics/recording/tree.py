@@ -24,7 +24,10 @@ from ragmetrics_core.capture.plain_values import (
     question_in,
 )
 from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
-from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.step_documents import (
+    note_documents_of_step,
+    note_what_was_left_out,
+)
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Turn
 
@@ -122,7 +125,7 @@ def _node(call: Call, began: float) -> Node:
         node.query = call.given
         if call.returned is not None:
             node.documents = tuple(documents_in(call.returned))
-            _note_what_was_left_out(node, node.documents)
+            note_what_was_left_out(node)
     elif kind == "model":
         if call.given is not None:
             call.given.add_to(node)
@@ -135,23 +138,6 @@ def _node(call: Call, began: float) -> Node:
         if call.returned is not None:
             note_documents_of_step(node, call.given, call.returned)
     return node
-
-
-def _note_what_was_left_out(node: Node, kept: tuple[Document, ...]) -> None:
-    """Make a retriever that left out what retrievers inside it found a reranker.
-
-    Example: a ``ContextualCompressionRetriever`` returns one of five documents. The
-    search is the one that found five.
-    """
-    inside = [inner for child in node.children for inner in child.walk()]
-    found = [
-        document
-        for inner in inside
-        if inner.kind == "retriever"
-        for document in inner.documents or ()
-    ]
-    if any(document not in kept for document in found):
-        node.kind = "reranker"
 
 
 def _examples_in(call: Call) -> Iterator[str]:
