@@ -367,15 +367,17 @@ def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
     repeats no reply.
     """
     lines = _lines_of_prompt(reader)
-    first_to_say: dict[str, Node] = {}
+    lines_before: dict[str, dict[str, None]] = {}  # by the letters of a reply
     for call in sorted(_earlier(calls, reader), key=end_of):
         reply = calls.replies[call]
-        is_short = 0 < len(letters_of(reply.answer)) < SHORTEST
-        if is_short and not reply.is_verdict:
-            first = first_to_say.setdefault(letters_of(reply.answer), call)
-            known = _lines_of_prompt(first)
-            if shows([line for line in lines if line not in known], reply.answer):
-                yield call
+        letters = letters_of(reply.answer)
+        if reply.is_verdict or not 0 < len(letters) < SHORTEST:
+            continue
+        if letters not in lines_before:
+            lines_before[letters] = _lines_of_prompt(call)
+        known = lines_before[letters]
+        if shows([line for line in lines if line not in known], reply.answer):
+            yield call
 
 
 def _lines_of_prompt(call: Node) -> dict[str, None]:

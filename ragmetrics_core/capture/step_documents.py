@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
-from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 # under which recorders put the value that a step was given, or returned
 _WRAPPERS = ("outputs", "output", "inputs", "input")
@@ -43,15 +43,16 @@ def note_what_was_left_out(node: Node) -> None:
     search is the one that found five.
     """
     inside = [inner for child in node.children for inner in child.walk()]
-    found = [
-        document
-        for inner in inside
-        if inner.kind == "retriever"
-        for document in inner.documents or ()
-    ]
-    kept = node.documents or ()
-    if any(document not in kept for document in found):
-        node.kind = "reranker"
+    searches = [inner for inner in inside if inner.kind == "retriever"]
+    if not searches:
+        return
+    kept_by_key: dict[DocumentKey, list[Document]] = {}
+    for document in node.documents or ():
+        kept_by_key.setdefault(document.key, []).append(document)
+    for search in searches:
+        for document in search.documents or ():
+            if document not in kept_by_key.get(document.key, ()):
+                node.kind = "reranker"
 
 
 def _drops_all(given: Mapping[Any, object], returned: Mapping[Any, object]) -> bool:

@@ -46,7 +46,8 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         if len({run.endpoints(judge) for run in runs} - {()}) > 1
     }
     all_rows = chain.from_iterable(
-        _with_addresses(report, elsewhere) for report in reports
+        _with_addresses(report, elsewhere) if elsewhere else report.results
+        for report in reports
     )
     rows = tuple(
         row.model_copy(update={"index": new_index})
@@ -62,15 +63,16 @@ def _with_addresses(report: Report, judges: Container[str]) -> Iterator[SampleRe
     Another model may answer at another address, under the same name.
     """
     for row in report.results:
-        results = {}
+        results = dict(row.results)
         for name, result in row.results.items():
             signature = result.signature
-            if signature is not None and signature.judge in judges:
-                endpoints = ", ".join(report.run.endpoints(signature.judge))
-                details = {**signature.details, "address": endpoints}
-                signature = signature.with_judge(signature.judge, details)
+            if signature is None or signature.judge not in judges:
+                continue
+            endpoints = ", ".join(report.run.endpoints(signature.judge))
+            details = {**signature.details, "address": endpoints}
+            signature = signature.with_judge(signature.judge, details)
             results[name] = result.model_copy(update={"signature": signature})
-        yield row.model_copy(update={"results": results}) if judges else row
+        yield row.model_copy(update={"results": results})
 
 
 def _repeated_questions(
