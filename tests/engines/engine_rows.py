@@ -42,7 +42,7 @@ def rows_of(count: int) -> list[dict[str, Any]]:
     draw = random.Random(7)
 
     def text(length: int) -> str:
-        return " ".join(draw.choices(_WORDS, k=length)).capitalize() + "."
+        return f"There is the {' and the '.join(draw.choices(_WORDS, k=length))}."
 
     return [
         {
