@@ -176,7 +176,7 @@ def test_a_failed_gate_fails_the_job_after_the_comment(tmp_path: Path) -> None:
     assert runner.run_all() == 1, runner.log
     assert "**failed**: context_adherence" in runner.comment
     assert re.search(
-        r"^\| row \d+ \(q\d+\) \| made up \| ", runner.comment, re.MULTILINE
+        r"^\| row \d+ \(q\d+\) \| made up\? \| ", runner.comment, re.MULTILINE
     )
     assert "Carl Voss" not in runner.comment  # no text of a sample
 

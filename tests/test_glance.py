@@ -603,10 +603,42 @@ def test_words_are_no_evaluation_and_the_way_to_one_fits_the_machine(
         assert way in shown
     assert "How sure?" not in in_short
     assert 'class="stage weak"' not in in_short
-    interval = report.summary().metrics[0].interval
-    assert interval is not None
-    assert f"{interval.low:.3f}–" not in report._repr_html_()
     assert "secret" not in page + screen
+
+
+def test_a_comparison_of_words_shows_no_interval_and_only_supposes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row for row in planted_rows() if row["fault"] == "made up"]
+    rows.append({**rows[0], "retrieved": [], "contexts": []})
+    for judge, is_by_words in (("lexical", True), (RightJudge().judge(), False)):
+        report = evaluate(map(sample_of, rows), judge=judge, progress=False)
+        assert all(numbers.interval for numbers in report.summary().metrics)
+        report.to_jsonl(tmp_path / "results.jsonl")
+        page = tmp_path / "page.html"
+        command = ["report", str(tmp_path / "results.jsonl"), "--explain"]
+        assert main([*command, "--report", str(page)]) == 0
+        shown = [capsys.readouterr().out, page.read_text("utf-8")]
+        for text in (*shown, report.table(), report._repr_html_()):
+            assert bool(re.search("95 %|nterval.?:", text)) != is_by_words, text
+        names = {fault.name for fault in report.faults if fault.kind == "fault"}
+        assert "nothing retrieved" in names  # it is on record, whoever judges
+        supposed = {name for name in names if name.endswith("?")}
+        assert supposed == (names - {"nothing retrieved"} if is_by_words else set())
+        assert {"made up", "made up?"} & names
+        for name in names:
+            assert f'data-value="{name}"' in shown[1]
+            assert name in shown[0]
+
+
+def test_a_stage_without_a_metric_or_a_fault_has_no_box(tmp_path: Path) -> None:
+    for faults, stages in (
+        ({"made up"}, ["search", "answer"]),
+        ({"made up", "dropped before the prompt"}, ["search", "prompt", "answer"]),
+    ):
+        judged(faults, reference=True).to_html(tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text("utf-8")
+        assert re.findall(r'aria-labelledby="stage-(\w+)"', page) == stages
 
 
 @pytest.mark.parametrize(

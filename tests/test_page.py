@@ -271,7 +271,7 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
     assert "https://" not in page
 
 
-def test_how_judged_names_judge_version_prompts_and_formula(tmp_path: Path) -> None:
+def test_a_metric_names_judge_version_prompts_and_formula(tmp_path: Path) -> None:
     @metric(name="short", version="7")
     def short(sample: Sample) -> bool:
         return len(sample.answer or "") < 99
@@ -279,16 +279,17 @@ def test_how_judged_names_judge_version_prompts_and_formula(tmp_path: Path) -> N
     rows = [{"question": "q", "contexts": ["Anna."], "answer": "Anna."}]
     report = evaluate(rows, ["adherence", "utilization", short], judge="lexical")
     page = unescape(page_of(report, tmp_path))
-    (section,) = re.findall(r'<section id="judge".*?</section>', page, re.DOTALL)
-    lines = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", section)
-    assert [name for name, _ in lines] == [*report.run.metrics]
-    for name, line in lines[:2]:
+    by_metric = dict(
+        re.findall(r"<h3>(\w+)</h3>(.*?)</article>", page, flags=re.DOTALL)
+    )
+    assert list(by_metric) == [*report.run.metrics]
+    for name in ("context_adherence", "context_utilization"):
         signature = report.run.metrics[name]
         told = (
             f"Judge: lexical. Version {signature.version}, prompts {signature.prompt}."
         )
-        assert line == f"{told}<br>{FORMULAS[name]}"
-    assert lines[2] == ("short", "Judge: none. Version 7.")
+        assert f"{FORMULAS[name]} {told}" in by_metric[name]
+    assert ">Judge: none. Version 7.<" in by_metric["short"]
 
 
 def test_every_metric_that_ships_has_its_sentence_and_its_formula() -> None:
@@ -306,6 +307,14 @@ def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(
         [{"contexts": ["Anna."], "answer": "Anna."}], "utilization", judge="lexical"
     )
     assert "wrong, rejects" not in page_of(other, tmp_path)
+
+
+def test_a_link_has_the_name_of_the_section_that_it_opens(tmp_path: Path) -> None:
+    page = page_of(Report([row(0, 0.25, "q")], RUN), tmp_path)
+    links = re.findall(r'<a href="#(\w+)">([^<]*)</a>', page)
+    assert len(links) == 3
+    for section, name in links:
+        assert f'<h2 id="{section}-title">{name}</h2>' in page
 
 
 def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
@@ -533,11 +542,10 @@ def test_stages_and_the_worst_rows_stand_above_the_fold(
     page_of(Report(rows, RUN), tmp_path)
     with browser.screen(1200, dark=False):
         browser.open(tmp_path / "report.html")
-        search, prompt, answer = browser.find(".stages .stage")
+        search, answer = browser.find(".stages .stage")
         assert search.text.startswith(
             "SEARCH\nno fault known\n0.90 context_utilization"
         )
-        assert prompt.text == "PROMPT\nno fault known"
         assert answer.text.startswith("ANSWER\nno fault known\n0.20 context_adherence")
         assert "0 of 4" in answer.text
         shown = browser.find("#answer")[0].text

@@ -95,7 +95,7 @@ def test_gates_decide_and_the_terminal_says_what_was_measured(
         "Judge: lexical (compares words; misses subtle failures, and some gross ones)"
         in summary
     )
-    why = "row 1: made up: context_adherence 0.0"
+    why = "row 1: made up?: context_adherence 0.0"
     assert why in told.partition("short test summary")[0]
     assert "test_without" not in summary.partition("short test summary")[0]
     assert "Bert" not in summary.partition("short test summary")[0]

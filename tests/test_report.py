@@ -36,7 +36,7 @@ from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 SECRET = "Zanzibar"
 RUN = RunFacts(
     version="0.1.0",
-    judges=("lexical",),
+    judges=("gpt-4o-mini",),
     metrics={"context_recall": "recall|v1"},
     started="2025-01-01T00:00:00Z",
     seconds=1.5,
@@ -249,7 +249,7 @@ def test_a_table_says_what_became_of_each_row() -> None:
     assert frame["metadata"][1] == '{"user": "Zoë", "n": 2}'
     report = told_rows()
     assert frame["fault"].tolist() == [fault.name for fault in report.faults]
-    assert frame["fault"][1] == "made up"
+    assert frame["fault"][1] == "made up?"
     assert frame["stage"][1] == "answer"
     assert frame["stage"].isna().tolist()[0]
 
@@ -281,10 +281,10 @@ def test_the_worst_rows_come_with_and_without_a_metric() -> None:
 
 def test_rows_are_called_by_their_ids_too() -> None:
     shown = str(told_rows())
-    assert '  row 2 (q-1)  x  made up            "' in shown
+    assert '  row 2 (q-1)  x  made up?           "' in shown
     row_lines = [line for line in shown.splitlines() if line.startswith("  row ")]
     assert max(map(len, row_lines)) <= 80
-    assert "<th>2 (q-1)</th>" in told_rows()._repr_html_()
+    assert ">2 (q-1)</th>" in told_rows()._repr_html_()
 
 
 def test_to_pandas_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:

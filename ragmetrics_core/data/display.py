@@ -145,11 +145,11 @@ def element(tag: str, texts: Iterable[Shown]) -> str:
 
 def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
     """Return a table whose first column names what stands in the others."""
-    head = f"<thead><tr>{element('th', headings)}</tr></thead>" if headings else ""
-    # notebooks put cells to the right, as for numbers
-    cell = "td" if headings else f"td {_LEFT}"
+    # notebooks put cells to the right
+    name, cell = f"th {_LEFT}", f"td {_LEFT}"
+    head = f"<thead><tr>{element(name, headings)}</tr></thead>" if headings else ""
     body = "".join(
-        f"<tr>{element('th', row[:1])}{element(cell, row[1:])}</tr>" for row in rows
+        f"<tr>{element(name, row[:1])}{element(cell, row[1:])}</tr>" for row in rows
     )
     return f"<table>{head}<tbody>{body}</tbody></table>"
 

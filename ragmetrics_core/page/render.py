@@ -137,6 +137,8 @@ def page_data(
     packed_details = pack_lines(
         detail_lines((rows[place], diagnoses[place]) for place in order)
     )
+    faults = {diagnosis.name for diagnosis in diagnoses if diagnosis.kind == "fault"}
+    at_weakest = list(glance.weakest.faults) if glance.weakest else []
     script_data = {
         "metrics": metrics,
         # A person may label rows on the page. The browser keeps these labels under this
@@ -144,7 +146,7 @@ def page_data(
         "digest": _name_for_kept_labels(packed_details, table_entries),
         "groups": list(glance.groups),
         # in the order in which people look at their rows: the weakest stage first
-        "faults": _faults_in_order(glance),
+        "faults": [at_weakest, sorted(faults.difference(at_weakest))],
         # of these rows nobody can say whether something is wrong: they come next
         "open": [rule.name for rule in RULES if rule.kind == "unjudged"],
         "facets": _facets(rows, drawn),
@@ -175,18 +177,13 @@ def page_data(
         "what_if": what_if_known(rows),
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
-        "how_judged": _how_judged(rows, run),
+        "has_interval": any(numbers.interval for numbers in summary.shown),
+        "formulas": FORMULAS,
+        "judges_by_metric": _judges_by_metric(rows),
         "columns": script_data,  # what the page's script reads
         "index": table_entries,
         "details": packed_details,
     }
-
-
-def _faults_in_order(glance: Glance) -> list[list[str]]:
-    """The names of the faults at the weakest stage, then those of all others."""
-    names = {rule.name for rule in RULES if rule.kind == "fault"}
-    first = list(glance.weakest.faults) if glance.weakest else []
-    return [first, sorted(names.difference(first))]
 
 
 def _facets(rows: Sequence[SampleResult], drawn: Sequence[bool]) -> dict[str, Any]:
@@ -221,25 +218,14 @@ def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
     return sorted(range(len(index)), key=lowest_scores.__getitem__)
 
 
-def _how_judged(rows: Sequence[SampleResult], run: RunFacts) -> list[dict[str, Any]]:
-    """Say by metric who judged, with which version and prompts, and the formula.
-
-    The formula holds for every kind of judge; a user's own metric states none.
-    """
+def _judges_by_metric(rows: Sequence[SampleResult]) -> dict[str, dict[str, None]]:
+    """The names of those who judged each metric, as the keys."""
     judges_by_metric: dict[str, dict[str, None]] = {}
     for row in rows:
         for metric, result in row.results.items():
             if result.judge:
                 judges_by_metric.setdefault(metric, {})[result.judge] = None
-    return [
-        {
-            "metric": metric,
-            "judges": list(judges_by_metric.get(metric, ())),
-            "signature": signature,
-            "formula": FORMULAS.get(metric, ""),
-        }
-        for metric, signature in run.metrics.items()
-    ]
+    return judges_by_metric
 
 
 def _figures_on_adherence(run: RunFacts) -> list[tuple[str, Any]]:

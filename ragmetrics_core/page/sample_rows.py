@@ -15,7 +15,7 @@ from zlib import compressobj
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.data.display import one_line
 from ragmetrics_core.reporting.diagnosis import Diagnosis
-from ragmetrics_core.reporting.glance import RowGlance, row_glance
+from ragmetrics_core.reporting.glance import row_glance
 from ragmetrics_core.reporting.journey import (
     LOSS_IN_WORDS,
     FactOnItsWay,
@@ -85,7 +85,7 @@ def entry_of(
         _title_of(row),
         [_outcome_of(row.results.get(metric)) for metric in metrics],
         glance.name,
-        _words_shown(row, glance),
+        one_line(glance.answer, _EXCERPT),
         capture_notes.grade if capture_notes else None,
     ]
     # the record of the conversation: what the application called, and in which turn
@@ -93,16 +93,6 @@ def entry_of(
     if ledger is not None:
         entry += [cut(ledger.conversation or ""), ledger.turn]
     return entry
-
-
-def _words_shown(row: SampleResult, glance: RowGlance) -> str:
-    """Return what the judge found wrong in a row, else how its answer begins."""
-    sample = row.sample
-    if sample is None:
-        return ""
-    is_question = glance.quote == one_line(sample.question or "", len(glance.quote))
-    words = sample.answer or "" if is_question else glance.quote
-    return one_line(words, _EXCERPT)
 
 
 def _title_of(row: SampleResult) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ragmetrics_core.data import (
+    EMBEDDED,
     FactMatrix,
     Failed,
     JudgedChunks,
@@ -47,18 +48,25 @@ class Diagnosis(NamedTuple):
     """What became of a row.
 
     Attributes:
-        name: In a word or three, e.g. "made up".
+        rule: The rule that holds, in a word or three, e.g. "made up".
         stage: Where it went wrong; None where nothing did, or where nobody can say.
         kind: Whether it is a fault.
         advice: What to look at; "" where there is nothing to mend.
         ranked_low: Whether useful texts stand below useless ones.
+        by_words: Whether it is a fault by a comparison of words alone.
     """
 
-    name: str
+    rule: str
     stage: Stage | None
     kind: Kind
     advice: str = ""
     ranked_low: bool = False
+    by_words: bool = False
+
+    @property
+    def name(self) -> str:
+        """The rule as people read it: "made up", and by words alone "made up?"."""
+        return f"{self.rule}?" if self.by_words else self.rule
 
 
 class Judged(NamedTuple):
@@ -81,6 +89,7 @@ class Judged(NamedTuple):
         low: The first metric whose score is a no; "" if none is.
         unsure: Whether the judge calls any of its scores uncertain, or decides nothing
             in the row's language.
+        by_words: Whether all scores come from a comparison of words.
     """
 
     searched: bool | None
@@ -97,6 +106,7 @@ class Judged(NamedTuple):
     ranked_low: bool
     low: str
     unsure: bool
+    by_words: bool
 
     @property
     def is_good(self) -> bool:
@@ -131,6 +141,7 @@ class Rule(NamedTuple):
         kind: Whether it is a fault.
         is_stage_known: Whether the verdicts leave no other stage.
         advice_without_stage: What would tell the stage.
+        is_judged: Whether it rests on a judge's verdicts, and not on the record alone.
     """
 
     name: str
@@ -140,15 +151,18 @@ class Rule(NamedTuple):
     kind: Kind = "fault"
     is_stage_known: Callable[[Judged], bool] = lambda _: True
     advice_without_stage: str = ""
+    is_judged: bool = True
 
     def diagnosis(self, row: Judged) -> Diagnosis:
         """Say what became of a row for which the rule holds."""
-        if self.is_stage_known(row):
-            return Diagnosis(
-                self.name, self.stage, self.kind, self.advice, row.ranked_low
-            )
+        is_stage_known = self.is_stage_known(row)
         return Diagnosis(
-            self.name, None, self.kind, self.advice_without_stage, row.ranked_low
+            self.name,
+            self.stage if is_stage_known else None,
+            self.kind,
+            self.advice if is_stage_known else self.advice_without_stage,
+            row.ranked_low,
+            by_words=row.by_words and self.is_judged and self.kind == "fault",
         )
 
 
@@ -175,12 +189,14 @@ RULES: tuple[Rule, ...] = (
         lambda row: row.searched is False and row.declined is not True,
         "Let the application search before it answers.",
         "search",
+        is_judged=False,
     ),
     Rule(
         "nothing retrieved",
         lambda row: row.found is False,
         "Look for filters or thresholds that empty the list.",
         "search",
+        is_judged=False,
     ),
     Rule(
         "dropped",
@@ -351,6 +367,7 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
     texts_hold = _what_texts_hold(sample, row, by_kind)
     recall = by_kind.get("context_recall")
     expected = _verdict(recall)
+    scored = [one for one in row.results.values() if isinstance(one, Scored)]
     return Judged(
         searched=False if _did_not_search(sample) else None,
         found=_was_anything_found(sample),
@@ -365,11 +382,8 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         on_question=_verdict(by_kind.get("answer_relevance")),
         ranked_low=not is_unread and _is_ranked_low(row),
         low="" if is_unread else _first_low(row),
-        unsure=is_unread
-        or any(
-            isinstance(result, Scored) and result.uncertain
-            for result in row.results.values()
-        ),
+        unsure=is_unread or any(one.uncertain for one in scored),
+        by_words={one.judge for one in scored} - {""} == {EMBEDDED},
     )
 
 

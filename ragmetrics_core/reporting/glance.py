@@ -112,10 +112,16 @@ class RowGlance(Frozen):
         default="fault", description="whether something is wrong, or nobody can say"
     )
     score: float | None = Field(default=None, description="its lowest score")
+    question: str = Field(default="", repr=False, description="its question")
+    answer: str = Field(
+        default="",
+        repr=False,
+        description="what the judge found wrong in its answer, else how that begins",
+    )
     quote: str = Field(
         default="",
         repr=False,
-        description="what the judge found wrong, else the question or the answer",
+        description="which of the two shows the fault",
     )
     expected: str = Field(
         default="", repr=False, description="the expected answer, where that matters"
@@ -310,7 +316,7 @@ class GlanceTally:
                     stage=_STAGE_BY_METRIC.get(numbers.metric),
                     asks=question_of(numbers.metric, run.questions, by_words=by_words),
                 )
-                for numbers in summary.metrics
+                for numbers in summary.shown
             ),
             answered=summary.answered,
             answers=summary.asked or None,
@@ -474,7 +480,11 @@ class GlanceTally:
         if not self._has_references:
             would_tell = "an expected answer"
         if n_unknown > max(n_by_stage.values()):
-            n_unclear = _names(self._of_kind("fault"))["unclear"]
+            n_unclear = sum(
+                group.n_rows
+                for group in self._of_kind("fault")
+                if group.diagnosis.rule == "unclear"
+            )
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
                 return f"{n_unclear:,} of {rows} score low, and nothing tells why."
@@ -612,18 +622,18 @@ def row_glance(
     lowest = min(scored, key=lambda result: result.value, default=None)
     score = None if lowest is None else lowest.value
     sample = row.sample or Sample()
-    is_of_answer = diagnosis.name in _OF_ANSWERS
-    quote = sample.question or sample.answer or ""
-    expected = ""
+    question = one_line(sample.question or "", _LONGEST_TEXT)
+    is_of_answer = diagnosis.rule in _OF_ANSWERS
     name = diagnosis.name
     if metric is not None and diagnosis.kind != "fault":
         # it counts against a gate, whether or not a rule finds a fault in it
         name = f"scores {score:.2f}"
         is_of_answer = True
-    if is_of_answer:
-        quote = _quoted(row) or sample.answer or quote
-        if diagnosis.name in ("partial", "not as expected") and sample.reference:
-            expected = sample.reference[0]
+    words = is_of_answer and _quoted(row)
+    answer = one_line(words or sample.answer or "", _LONGEST_TEXT)
+    expected = ""
+    if diagnosis.rule in ("partial", "not as expected") and sample.reference:
+        expected = sample.reference[0]
     return RowGlance(
         row=row.number,
         label=row.label,
@@ -631,7 +641,9 @@ def row_glance(
         stage=diagnosis.stage,
         kind=diagnosis.kind,
         score=score,
-        quote=one_line(quote, _LONGEST_TEXT),
+        question=question,
+        answer=answer,
+        quote=(answer or question) if is_of_answer else (question or answer),
         expected=one_line(expected, _LONGEST_TEXT),
         reason=_reason_of(lowest),
     )
@@ -700,7 +712,7 @@ def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
 def _sentence_on(weakest: StageGlance, n_rows: int) -> str:
     """Say of the weakest stage how many rows show it."""
     is_wrong = "is wrong"
-    if "declined wrongly" in weakest.faults:
+    if any(name.startswith("declined wrongly") for name in weakest.faults):
         is_wrong += ", or declines,"
     subject, what = _WEAKEST[weakest.stage]
     rows = f"{weakest.n_faults:,} of {n_rows:,} rows"

@@ -302,6 +302,15 @@ class Summary(Frozen):
         ]
 
     @property
+    def shown(self) -> tuple[MetricSummary, ...]:
+        """The metrics as screens show them: of a judge of words without an interval."""
+        if set(self.judges) != {EMBEDDED}:
+            return self.metrics
+        return tuple(
+            numbers.model_copy(update={"interval": None}) for numbers in self.metrics
+        )
+
+    @property
     def answered_share(self) -> float | None:
         """Share of the judged samples that were answered; None if nobody asked.
 

@@ -81,6 +81,18 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
     )
 
 
+def _rows(summary: Summary) -> list[Sequence[str]]:
+    """The headings, then a row of cells for each metric.
+
+    Without any interval there is no column of intervals.
+    """
+    rows = [_HEADINGS, *map(_cells, summary.shown)]
+    if any(numbers.interval for numbers in summary.shown):
+        return [*rows]
+    column = _HEADINGS.index("95 % interval")
+    return [(*row[:column], *row[column + 1 :]) for row in rows]
+
+
 def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     """Return what must stand under a table of these numbers.
 
@@ -104,7 +116,7 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
     """
     interval_by_metric = {
         numbers.metric: numbers.interval
-        for numbers in summary.metrics
+        for numbers in summary.shown
         if numbers.interval is not None
     }
     if interval_by_metric:
@@ -189,7 +201,7 @@ def text_grid(summary: Summary) -> str:
     Example: two metrics: a line of headings, a rule, and two lines of numbers. A long
     name has a line of its own.
     """
-    rows = [_HEADINGS, *map(_cells, summary.metrics)]
+    rows = _rows(summary)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     width_of_name = min(widths[0], _LONGEST_NAME)
     lines: list[str] = []
@@ -226,13 +238,9 @@ def markdown(
         f"- **{decision.outcome}**: {markdown_text(decision.sentence)}"
         for decision in decisions
     ]
-    lines += [
-        "",
-        _markdown_row(_HEADINGS),
-        _markdown_row(["---"] * len(_HEADINGS)),
-    ]
-    lines += [_markdown_row(_cells(numbers)) for numbers in summary.metrics]
-    lines.append("")
+    headings, *numbers = _rows(summary)
+    rule = ["---"] * len(headings)
+    lines += ["", *map(_markdown_row, (headings, rule, *numbers)), ""]
     lines += [f"- Take care: {markdown_text(sign)}" for sign in summary.signs]
     rows = glance.worst[:_MOST_ROWS]
     if rows:
@@ -257,16 +265,12 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     headline = element("h4", [glance.headline])
     way = element("p", [glance.way] if glance.way else [])
     rows = [
-        (row.label.removeprefix("row "), row.name, row.quote)
+        (row.label.removeprefix("row "), row.name, row.question, row.answer)
         for row in glance.worst[:_MOST_ROWS]
     ]
-    worst = table(rows, ("row", "fault", "what shows it")) if rows else ""
-    metrics = ""
-    if summary.metrics:
-        shown = summary.metrics
-        if glance.by_words:  # of words no range is shown
-            shown = tuple(one.model_copy(update={"interval": None}) for one in shown)
-        metrics = table(map(_cells, shown), _HEADINGS)
+    worst = table(rows, ("row", "fault", "question", "what shows it")) if rows else ""
+    headings, *numbers = _rows(summary)
+    metrics = table(numbers, headings) if numbers else ""
     notes = element("p", footnotes(summary, run))
     return f"<div>{verdicts}{headline}{way}{worst}{metrics}{notes}</div>"
 
