@@ -7,10 +7,10 @@ of one half.
 """
 
 from dataclasses import dataclass
-
-from ragmetrics_core.statistics.log_odds import probability
+from math import exp
 
 Features = tuple[float, ...]
+_LARGEST = 700.0  # exp() overflows a little above
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Weights:
         logit = self.intercept + sum(
             slope * value for slope, value in zip(self.slopes, features, strict=True)
         )
-        return probability(logit)
+        bounded = max(-_LARGEST, min(_LARGEST, logit))
+        return 1 / (1 + exp(-bounded))
 
     @property
     def highest(self) -> float:

@@ -11,11 +11,8 @@ from typing import Any, Literal
 
 from ragmetrics_core.data import NotAnswered, Sample
 from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
-from ragmetrics_core.metrics.answer_relevance import RelevanceGrade, question_on_answer
-from ragmetrics_core.metrics.context_sufficiency import (
-    SufficientReply,
-    question_on_contexts,
-)
+from ragmetrics_core.metrics.answer_relevance import question_on_answer
+from ragmetrics_core.metrics.context_sufficiency import question_on_contexts
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
@@ -80,16 +77,12 @@ def find_cause(
         if isinstance(reply, NotAnswered):
             return {"cause_note": f"no cause was determined: {reply.error}"}
     sufficiency, relevance = (reply.reply for reply in replies)
-    cause, note = _likely_cause(sufficiency, relevance)
-    return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": note}
-
-
-def _likely_cause(
-    sufficiency: SufficientReply, relevance: RelevanceGrade
-) -> tuple[Cause, str]:
-    """Return the cause of a low score that both replies point to, with the reason."""
+    cause: Cause = "insufficient_context"
+    note = sufficiency.reason or "; ".join(sufficiency.missing)
     if relevance.grade < _ADDRESSES_A_PART:
-        return "misread_question", relevance.reason
-    if sufficiency.is_sufficient:
-        return "reasoning_error", sufficiency.reason
-    return "insufficient_context", sufficiency.reason or "; ".join(sufficiency.missing)
+        cause = "misread_question"
+        note = relevance.reason
+    elif sufficiency.is_sufficient:
+        cause = "reasoning_error"
+        note = sufficiency.reason
+    return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": note}

@@ -75,7 +75,11 @@ class AdherenceEvidence(Polled, extra="ignore"):
     def verdicts(self) -> list[str]:
         """Return how the polls went, or how sure a deterministic judge is."""
         if self.probability is not None:
-            return [self._probable_verdict(self.probability)]
+            verdict = "supported" if self.yes else "not supported"
+            if self.sentences:  # of the embedded judge
+                score = f"score of words {self.probability:.2f} (no probability)"
+                return [f"{verdict}, {score}"]
+            return [f"{verdict}, probability {self.probability:.2f}"]
         counts = {
             "yes": self.yes,
             "no": self.no,
@@ -87,13 +91,6 @@ class AdherenceEvidence(Polled, extra="ignore"):
             for verdict, count in counts.items()
             if count
         ]
-
-    def _probable_verdict(self, probability: float) -> str:
-        """The verdict of a judge that gives a probability, or a score of words."""
-        verdict = "supported" if self.yes else "not supported"
-        if self.sentences:  # of the embedded judge
-            return f"{verdict}, score of words {probability:.2f} (no probability)"
-        return f"{verdict}, probability {probability:.2f}"
 
 
 def polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
@@ -122,76 +119,48 @@ def evidence_of_polls(
     is_majority_yes = len(yes_polls) > len(no_polls)
     majority = yes_polls if is_majority_yes else no_polls
     minority = no_polls if is_majority_yes else yes_polls
+    unsupported: dict[str, None] = {}  # each claim once
+    for poll in no_polls:
+        unsupported.update(dict.fromkeys(poll.unsupported))
+
+    # one deterministic poll may come with its probability, several have an interval
+    probability = None
+    repeatability = None
+    if n_decided and polls.asked > 1:
+        repeatability = wilson(len(yes_polls), n_decided)
+    elif n_decided and polls.weights:
+        probability = polls.weights[0].p
+
+    # Sentences and claims stand in the evidence itself, and in no poll of it. The judge
+    # counts ranks among the contexts that it was shown.
+    sentences: list[SentenceSupport] = []
+    claims: list[ClaimSupport] = []
+    for poll in polls.replies:
+        claims += poll.encoder_claims
+        for sentence in poll.sentences:
+            rank = None
+            if sentence.rank is not None:
+                rank = rank_of_each_text[sentence.rank - 1]
+            sentences.append(sentence.model_copy(update={"rank": rank}))
+    without_support = {"sentences": (), "encoder_claims": ()}
     return AdherenceEvidence(
         asked=polls.asked,
         # contexts too long for one prompt were judged in so many windows (pieces)
-        windows=_n_windows(polls),
+        windows=polls.windows[0] if polls.windows else None,
         yes=len(yes_polls),
         no=len(no_polls),
         abstained=len(polls.replies) - n_decided,
         missing=len(polls.failures),
-        polls=tuple(_without_support(poll) for poll in polls.replies),
-        probability=_probability_of_single_poll(polls, n_decided),
-        repeatability=_repeatability(polls, len(yes_polls), n_decided),
+        polls=tuple(poll.model_copy(update=without_support) for poll in polls.replies),
+        probability=probability,
+        repeatability=repeatability,
         explanation=_strongest_explanation(majority),
         dissent=_strongest_explanation(minority),
-        unsupported=_unsupported_claims(no_polls),
-        sentences=_sentences(polls.replies, rank_of_each_text),
-        claims=_verdicts_on_claims(polls.replies),
+        unsupported=tuple(unsupported),
+        sentences=tuple(sentences),
+        claims=tuple(claims),
         ledger=grounds,
     )
-
-
-def _n_windows(polls: Asked[Poll]) -> int | None:
-    """In how many windows (pieces) too long contexts were judged; None: as a whole.
-
-    ``polls.windows`` has a number for each verdict of a reply. A poll is one verdict,
-    on the answer, so that there is one number at most.
-    """
-    return polls.windows[0] if polls.windows else None
-
-
-def _verdicts_on_claims(polls: Sequence[Poll]) -> tuple[ClaimSupport, ...]:
-    """Return the verdicts claim by claim, which encoders give, and no language model."""
-    claims: list[ClaimSupport] = []
-    for poll in polls:
-        claims += poll.encoder_claims
-    return tuple(claims)
-
-
-def _without_support(poll: Poll) -> Poll:
-    """Drop sentences and claims from a poll, which evidence holds elsewhere."""
-    return poll.model_copy(update={"sentences": (), "encoder_claims": ()})
-
-
-def _probability_of_single_poll(polls: Asked[Poll], n_decided: int) -> float | None:
-    """Return the probability of yes that one deterministic poll came with.
-
-    None for several polls, for a poll that abstains, and without a probability.
-    """
-    if polls.asked > 1 or n_decided == 0 or not polls.weights:
-        return None
-    return polls.weights[0].p
-
-
-def _repeatability(
-    polls: Asked[Poll], n_yes: int, n_decided: int
-) -> tuple[float, float] | None:
-    """Return the interval of the share of yes over polls.
-
-    Returns None for one poll, or none decided.
-    """
-    if polls.asked == 1 or n_decided == 0:
-        return None
-    return wilson(n_yes, n_decided)
-
-
-def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
-    """Return the claims that polls against the answer name, each once."""
-    claims: dict[str, None] = {}
-    for poll in no_polls:
-        claims.update(dict.fromkeys(poll.unsupported))
-    return tuple(claims)
 
 
 def _strongest_explanation(polls: Sequence[Poll]) -> str:
@@ -203,20 +172,3 @@ def _strongest_explanation(polls: Sequence[Poll]) -> str:
         return ""
     strongest = max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason)))
     return strongest.reason
-
-
-def _sentences(
-    polls: Sequence[Poll], rank_of_each_text: Sequence[int]
-) -> tuple[SentenceSupport, ...]:
-    """Return the support of each sentence, with ranks among all contexts.
-
-    The judge counts among the contexts that it was shown.
-    """
-    sentences: list[SentenceSupport] = []
-    for poll in polls:
-        for sentence in poll.sentences:
-            rank = None
-            if sentence.rank is not None:
-                rank = rank_of_each_text[sentence.rank - 1]
-            sentences.append(sentence.model_copy(update={"rank": rank}))
-    return tuple(sentences)

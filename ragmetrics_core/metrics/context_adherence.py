@@ -61,7 +61,6 @@ from ragmetrics_core.metrics.polls import (
     AdherenceAlone,
     AdherenceReply,
     Adherent,
-    LabelledPoll,
     Poll,
     polls_of,
     question_what_claims_rest_on,
@@ -214,7 +213,13 @@ class ContextAdherence(Metric):
             # what a model of the application wrote may stand among contexts: no evidence
             if sample.contexts is None or sample.context_texts:
                 return self.undefined("no contexts")
-            return (yield from self._outcome_without_context(sample))
+            # an answer that rests on nothing scores 0, unless it declines
+            outcome = self.scored(
+                0.0,
+                "The answer rests on no context.",
+                AdherenceEvidence(asked=0, yes=0, no=0),
+            )
+            return (yield from undefined_if_declined(outcome, sample, self.language))
         # contexts, question and answer, by these names
         parts = parts_of_turn(sample, shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
@@ -229,52 +234,20 @@ class ContextAdherence(Metric):
         # that: "the sources do not say" is a claim that needs no support.
         if isinstance(outcome, Undefined) or are_texts_too_long:
             outcome = yield from undefined_if_declined(outcome, sample, self.language)
-        if not (self.cause and _is_low(outcome)):
+        is_low = isinstance(outcome, Scored) and not is_yes(outcome.value)
+        if outcome.evidence is None or not (self.cause and is_low):
             return outcome
-        outcome_with_cause = yield from self._add_cause(
-            outcome, sample, shown_texts, are_texts_too_long=are_texts_too_long
-        )
-        return outcome_with_cause
-
-    def _outcome_without_context(
-        self, sample: Sample
-    ) -> Generator[Batch, Replies, Outcome]:
-        """Return 0 for an answer that rests on nothing, unless it declines."""
-        evidence = AdherenceEvidence(asked=0, yes=0, no=0)
-        reason = "The answer rests on no context."
-        outcome = self.scored(0.0, reason, evidence)
-        return (yield from undefined_if_declined(outcome, sample, self.language))
-
-    def _add_cause(
-        self,
-        outcome: Outcome,
-        sample: Sample,
-        texts: Sequence[str],
-        *,
-        are_texts_too_long: bool,
-    ) -> Generator[Batch, Replies, Outcome]:
-        """Ask the judge why the score is low, and add its answer to the evidence.
-
-        Args:
-            outcome: The score with its evidence.
-            sample: The sample.
-            texts: What the answer may rest on.
-            are_texts_too_long: Whether they are too long for one prompt.
-        """
-        evidence = outcome.evidence
-        if evidence is None:
-            return outcome
+        # why is the score low? the judge's answer is added to the evidence
         on_contexts, on_answer = self.instructions()[3:5]
         fields_of_cause = yield from find_cause(
             sample,
-            texts,
+            shown_texts,
             on_contexts,
             on_answer,
             are_texts_too_long=are_texts_too_long,
         )
-        return outcome.model_copy(
-            update={"evidence": evidence.model_copy(update=fields_of_cause)}
-        )
+        evidence = outcome.evidence.model_copy(update=fields_of_cause)
+        return outcome.model_copy(update={"evidence": evidence})
 
     def _poll(
         self, groups: Groups, parts: Mapping[str, Part]
@@ -314,9 +287,14 @@ class ContextAdherence(Metric):
         # a prompt or examples of the user's own show replies with a verdict
         is_usual = self.template is None and not self.examples
         if is_usual and self.method == "polls":
-            labelled = yield from self._poll_for_labels(question_of_verdict, groups)
+            question_of_labels = question_what_claims_rest_on(
+                groups, question_of_verdict, self.language
+            )
+            labelled = yield from self._poll_or_judge_claims(question_of_labels)
             if isinstance(labelled, Asked):
-                return polls_of(labelled), _grounds_of_labels(labelled, groups)
+                claims = [reply.claims for reply in labelled.replies]
+                grounds = Grounds.of(claims, groups.n_earlier_shown_and_known)
+                return polls_of(labelled), grounds
             if not isinstance(
                 labelled.error, (QuestionNotSupported, ContextWindowExceeded)
             ):  # such as a refused key
@@ -348,23 +326,19 @@ class ContextAdherence(Metric):
             example=EXAMPLE,
         )
 
-    def _poll_for_labels(
-        self, question_of_verdict: Adherent, groups: Groups
-    ) -> Generator[Batch, Replies, Asked[LabelledPoll] | NotAnswered]:
-        """Ask what each claim rests on, in as many polls as for a verdict."""
-        question_of_labels = question_what_claims_rest_on(
-            groups, question_of_verdict, self.language
-        )
-        return (yield from self._poll_or_judge_claims(question_of_labels))
-
     def _poll_or_judge_claims(
         self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls. If the texts are too long for the judge, claim by claim."""
         polls = yield from self._poll_in_rounds(question)
-        if failed_with(polls, ContextWindowExceeded):
-            return (yield from self._claim_by_claim(question, polls))
-        return polls
+        # only the question for a verdict can be asked claim by claim
+        is_too_long = failed_with(polls, ContextWindowExceeded)
+        if not (is_too_long and isinstance(question, Adherent)):
+            return polls
+        on_claims, on_support = self.instructions()[1:3]
+        by_claims = yield from poll_by_claims(question, on_claims, on_support)
+        # a judge that cannot list claims: the texts were too long for it
+        return polls if failed_with(by_claims, QuestionNotSupported) else by_claims
 
     def _poll_in_rounds(
         self, question: Question[Any]
@@ -382,72 +356,37 @@ class ContextAdherence(Metric):
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
-            new_polls = yield from self._ask_round(
-                question, n_polls, polls_so_far.asked
-            )
+            # A store keeps each poll under its number. So the polls of a later round
+            # have the numbers behind those of earlier rounds, and the judge answers anew.
+            first_poll = polls_so_far.asked if self.early_stop else None
+            round_question = replace(question, polls=n_polls, first_poll=first_poll)
+            (new_polls,) = yield from ask([round_question])
             if isinstance(new_polls, NotAnswered):
                 is_first_round = not polls_so_far.replies
                 if is_first_round or isinstance(new_polls.error, LimitReached):
                     return new_polls
                 new_polls = Asked((), failures=(new_polls.error,) * n_polls)
-            polls_so_far = _add_polls(polls_so_far, new_polls)
+            polls_so_far = Asked(
+                replies=polls_so_far.replies + new_polls.replies,
+                failures=polls_so_far.failures + new_polls.failures,
+                weights=new_polls.weights,  # those of the last round
+                windows=new_polls.windows,
+                together=polls_so_far.together or new_polls.together,
+            )
             # A judge that computes probabilities gives one reply, however many polls
             # it is asked for. Other judges reply or fail ``n_polls`` times.
             if len(new_polls.replies) + len(new_polls.failures) < n_polls:
                 break
-            n_polls = self._polls_of_next_round(polls_so_far)
+            n_polls = self.polls - polls_so_far.asked
+            # if one request brings all polls, stopping early would save nothing
+            if self.early_stop and not polls_so_far.together:
+                n_polls = min(n_polls, self._fewest_polls_to_decision(polls_so_far))
         return polls_so_far
-
-    def _ask_round(
-        self, question: Question[Any], n_polls: int, n_asked_before: int
-    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Ask for so many polls, failed ones included, after those asked before.
-
-        A store keeps each poll under its number. So the polls of a later round have the
-        numbers behind those of earlier rounds, and the judge answers anew.
-        """
-        first_poll = n_asked_before if self.early_stop else None
-        round_question = replace(question, polls=n_polls, first_poll=first_poll)
-        (reply,) = yield from ask([round_question])
-        return reply
-
-    def _claim_by_claim(
-        self, question: Question[Any], too_long_reply: NotAnswered
-    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Make polls on the answer from polls on its claims; the texts were too long.
-
-        Only the question for a verdict can be asked so. For the question what claims
-        rest on, and for a judge that cannot list claims, ``too_long_reply`` is returned.
-
-        Args:
-            question: The question that was too long.
-            too_long_reply: The judge's reply to it: that it was too long.
-        """
-        if not isinstance(question, Adherent):
-            return too_long_reply
-        on_claims, on_support = self.instructions()[1:3]
-        polls = yield from poll_by_claims(question, on_claims, on_support)
-        if failed_with(polls, QuestionNotSupported):
-            return too_long_reply
-        return polls
 
     @property
     def _decisive_yes(self) -> int:
         """How many times yes decide the majority: 3 of 5, and 3 of 4."""
         return self.polls // 2 + 1
-
-    @property
-    def _decisive_no(self) -> int:
-        """How many times no decide that no majority says yes: 3 of 5, and 2 of 4."""
-        return (self.polls + 1) // 2
-
-    def _polls_of_next_round(self, polls_so_far: Asked[Any]) -> int:
-        """How many polls to ask next; 0 or less if all were asked or they are decided."""
-        n_not_asked = self.polls - polls_so_far.asked
-        # if one request brings all polls, stopping early would save nothing
-        if polls_so_far.together or not self.early_stop:
-            return n_not_asked
-        return min(n_not_asked, self._fewest_polls_to_decision(polls_so_far))
 
     def _fewest_polls_to_decision(self, polls: Asked[Any]) -> int:
         """How many more polls could decide the majority; 0 or less if it is decided.
@@ -455,7 +394,8 @@ class ContextAdherence(Metric):
         Example: of 5 polls 3 yes or 3 no decide. After 2 yes and 1 no it is 1.
         """
         n_yes_to_decision = self._decisive_yes - len(polls_saying("yes", polls))
-        n_no_to_decision = self._decisive_no - len(polls_saying("no", polls))
+        decisive_no = (self.polls + 1) // 2  # that no majority says yes: 2 of 4
+        n_no_to_decision = decisive_no - len(polls_saying("no", polls))
         return min(n_yes_to_decision, n_no_to_decision)
 
     def _conclude(
@@ -481,82 +421,35 @@ class ContextAdherence(Metric):
         evidence = evidence_of_polls(polls, rank_of_each_text, grounds)
         if error := error_without_majority(polls):
             return self.failed(error, evidence)
+
         n_decided = evidence.yes + evidence.no
         do_most_abstain = 2 * evidence.abstained > n_answered
         if do_most_abstain or n_decided == 0:
-            return self.undefined(_reason_without_claim(evidence), "no_claim", evidence)
-        if self._has_stopped_early(polls):
-            evidence = evidence.model_copy(update={"early_stopped": True})
-        if evidence.missing:  # failed polls: the lowest and highest score with them
-            bounds = _bounds_with_missing_polls(evidence)
-            evidence = evidence.model_copy(update={"bounds": bounds})
-        return self.scored(self._score(evidence), _reason(evidence), evidence)
+            reason = (
+                f"{evidence.abstained} of {evidence.asked - evidence.missing} polls"
+                " found that the answer makes no claim"
+            )
+            if evidence.ledger is not None and any(evidence.ledger.claims):
+                reason += " beyond the user's own words"
+            return self.undefined(reason, "no_claim", evidence)
 
-    def _score(self, evidence: AdherenceEvidence) -> float:
-        """Return the score: the share of yes, 3 of 4 are .75, with two exceptions."""
-        if evidence.early_stopped:
-            # Three times yes, and two polls were not asked. Not all five need say yes.
-            return self._estimate_after_early_stop(evidence)
+        if evidence.missing:  # failed polls: the lowest and highest score with them
+            n_polls = n_decided + evidence.missing
+            bounds = evidence.yes / n_polls, (evidence.yes + evidence.missing) / n_polls
+            evidence = evidence.model_copy(update={"bounds": bounds})
+        score = evidence.yes / n_decided
         if evidence.probability is not None:
             # A single reply that came with the probability of "yes": .83 scores .83.
-            return evidence.probability
-        return evidence.yes / (evidence.yes + evidence.no)
-
-    def _has_stopped_early(self, polls: Asked[Any]) -> bool:
-        """Tell whether polling ended at a decided majority.
-
-        It never does where one request gives all polls.
-        """
-        if not self.early_stop or polls.together:
-            return False
-        return self._fewest_polls_to_decision(polls) <= 0
-
-    def _estimate_after_early_stop(self, evidence: AdherenceEvidence) -> float:
-        """Estimate the share of yes of all polls: the bare share would be biased."""
-        verdicts = [True] * evidence.yes + [False] * evidence.no
-        return stopped_estimate(verdicts, self.polls)
-
-
-def _is_low(outcome: Outcome) -> bool:
-    """Whether a score is so low that its cause is looked for."""
-    return isinstance(outcome, Scored) and not is_yes(outcome.value)
-
-
-def _grounds_of_labels(labelled: Asked[LabelledPoll], groups: Groups) -> Grounds:
-    """Return what the claims rest on, by the labels of all polls."""
-    claims = [reply.claims for reply in labelled.replies]
-    return Grounds.of(claims, groups.n_earlier_shown_and_known)
-
-
-def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:
-    """Return the polls of all rounds.
-
-    Weights and windows are those of the last round.
-    """
-    return Asked(
-        replies=earlier_polls.replies + new_polls.replies,
-        failures=earlier_polls.failures + new_polls.failures,
-        weights=new_polls.weights,
-        windows=new_polls.windows,
-        together=earlier_polls.together or new_polls.together,
-    )
-
-
-def _reason_without_claim(evidence: AdherenceEvidence) -> str:
-    """Say why the score is undefined where most polls abstain."""
-    n_answered = evidence.asked - evidence.missing
-    reason = (
-        f"{evidence.abstained} of {n_answered} polls found that the answer makes no"
-        " claim"
-    )
-    has_labels = evidence.ledger is not None and any(evidence.ledger.claims)
-    return f"{reason} beyond the user's own words" if has_labels else reason
-
-
-def _bounds_with_missing_polls(evidence: AdherenceEvidence) -> tuple[float, float]:
-    """Return the shares of yes that missing polls could have led to."""
-    n_polls = evidence.yes + evidence.no + evidence.missing
-    return evidence.yes / n_polls, (evidence.yes + evidence.missing) / n_polls
+            score = evidence.probability
+        # where one request gives all polls, none was left out
+        may_stop_early = self.early_stop and not polls.together
+        if may_stop_early and self._fewest_polls_to_decision(polls) <= 0:
+            # Three times yes, and two polls were not asked. Not all five need say yes:
+            # the bare share would be biased.
+            evidence = evidence.model_copy(update={"early_stopped": True})
+            verdicts = [True] * evidence.yes + [False] * evidence.no
+            score = stopped_estimate(verdicts, self.polls)
+        return self.scored(score, _reason(evidence), evidence)
 
 
 def _reason(evidence: AdherenceEvidence) -> str:

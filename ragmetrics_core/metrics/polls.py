@@ -132,19 +132,17 @@ def adherence_reply(
             or "None", the reason stands for it.
         **evidence: ``sentences`` of the embedded judge, or ``encoder_claims``.
     """
-    claims = [text for text in unsupported if _can_be_listed(text)]
+    claims = []
+    for text in unsupported:
+        has_words = any(character.isalnum() for character in text)
+        if has_words and plain_label(text) != "none":
+            claims.append(text)
     return AdherenceReply(
         reason=reason,
         unsupported=(claims or [reason]) if verdict == "no" else [],
         claims=verdict != "abstains",
         **evidence,
     )
-
-
-def _can_be_listed(text: str) -> bool:
-    """Tell whether a claim is a text in a list: "?!" and "None" are not."""
-    has_words = any(character.isalnum() for character in text)
-    return has_words and plain_label(text) != "none"
 
 
 class Poll(SilentData, extra="ignore"):

@@ -109,7 +109,11 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     scores = _as_floats(scores)
     unlabelled = _as_floats(unlabelled)
     n_unlabelled = len(unlabelled.values)
-    if _has_too_few_yes_or_too_few_no(labels) or _are_clusters_few(unlabelled):
+    n_yes = sum(bool(label) for label in labels)
+    are_labels_few = min(n_yes, len(labels) - n_yes) < FEWEST
+    # a variance is estimated from two clusters at least
+    sums, _ = sum_clusters(unlabelled.values, unlabelled.cluster_numbers)
+    if are_labels_few or len(sums) < 2:
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
     label_values = [float(label) for label in labels]
     # From 0 to 1: how much the scores say about the labels. It is estimated for each
@@ -117,9 +121,12 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     weight_for_each_label = _weights(label_values, scores, unlabelled)
     # label − weight · (score − mean score of the unlabelled samples): the label of a
     # sample that scores higher than the unlabelled ones is lowered
-    corrected_labels = _correct_labels(
-        label_values, scores.values, weight_for_each_label, fmean(unlabelled.values)
-    )
+    unlabelled_mean = fmean(unlabelled.values)
+    corrected_labels = []
+    for label, weight, score in zip(
+        label_values, weight_for_each_label, scores.values, strict=True
+    ):
+        corrected_labels.append(label - weight * (score - unlabelled_mean))
     mean = min(1.0, max(0.0, fmean(corrected_labels)))
     mean_weight = fmean(weight_for_each_label)
     corrected = Scores(corrected_labels, scores.cluster_numbers)
@@ -130,19 +137,6 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         labelled=len(labels),
         unlabelled=n_unlabelled,
     )
-
-
-def _has_too_few_yes_or_too_few_no(labels: Sequence[bool]) -> bool:
-    """Whether fewer than five labels are yes, or fewer than five are no."""
-    n_positive = sum(bool(label) for label in labels)
-    n_negative = len(labels) - n_positive
-    return min(n_positive, n_negative) < FEWEST
-
-
-def _are_clusters_few(scores: Scores) -> bool:
-    """Whether fewer than two clusters have scores: too few to estimate a variance."""
-    sums, _ = sum_clusters(scores.values, scores.cluster_numbers)
-    return len(sums) < 2
 
 
 def _interval(
@@ -172,27 +166,6 @@ def _interval(
     high = max(mean, labelled_mean.mean + half_width)
     method = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
     return Interval(max(0.0, low), min(1.0, high), method)
-
-
-def _correct_labels(
-    labels: Sequence[float],
-    scores: Sequence[float],
-    weights: Sequence[float],
-    unlabelled_mean: float,
-) -> list[float]:
-    """Subtract from each label how far its score exceeds the mean, times its weight.
-
-    Args:
-        labels: The labels, 1 or 0.
-        scores: Their scores.
-        weights: The weight of the correction of each label.
-        unlabelled_mean: The mean score of the samples without a label.
-    """
-    corrected = []
-    for label, weight, score in zip(labels, weights, scores, strict=True):
-        excess = score - unlabelled_mean
-        corrected.append(label - weight * excess)
-    return corrected
 
 
 class _MeanWithError(NamedTuple):

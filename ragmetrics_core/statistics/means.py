@@ -198,7 +198,8 @@ def padded_t_interval(
     # the interval holds the mean itself, too, although padding pulls its centre inwards
     low = max(lowest, min(mean_value, padded_mean - half_width))
     high = min(highest, max(mean_value, padded_mean + half_width))
-    padding = _padding_in_words(ends, added)
+    padding = f"{added} added at {lowest:g} and {added} at {highest:g}"
+    padding = padding.replace("-", "−")  # the typographic minus
     if max(sizes) == 1:
         return Interval(low, high, f"t with {padding}")
     return Interval(
@@ -208,13 +209,6 @@ def padded_t_interval(
         clusters=len(sums),
         design_effect=_design_effect(values, error),
     )
-
-
-def _padding_in_words(ends: tuple[float, float], added: int) -> str:
-    """For example "1 added at −1 and 1 at 1", with the typographic minus."""
-    lowest, highest = ends
-    padding = f"{added} added at {lowest:g} and {added} at {highest:g}"
-    return padding.replace("-", "−")
 
 
 def _design_effect(values: Sequence[float], error: float) -> float | None:
@@ -242,7 +236,7 @@ def sum_clusters(
     unclustered = array("d")
     # in parts, so that no dictionary holds all clusters: that would take much memory
     for part_values, part_numbers in _parts_by_cluster(values, cluster_numbers):
-        cluster_by_number: dict[int, array[float]] = defaultdict(_no_values)
+        cluster_by_number: dict[int, array[float]] = defaultdict(lambda: array("d"))
         for value, cluster_number in zip(part_values, part_numbers, strict=True):
             if cluster_number < 0:
                 unclustered.append(value)
@@ -254,10 +248,6 @@ def sum_clusters(
     sums.extend(unclustered)
     sizes.extend(_ones(len(unclustered)))
     return sums, sizes
-
-
-def _no_values() -> "array[float]":
-    return array("d")
 
 
 def _ones(count: int) -> "array[float]":
@@ -362,26 +352,18 @@ def _share_within(t: float, freedom: int) -> float:
     """
     theta = atan2(t, sqrt(freedom))
     is_even = freedom % 2 == 0
-    sum_of_powers = _sum_of_powers(
-        cos(theta), first_power=0 if is_even else 1, freedom=freedom
-    )
+    # Every second power of cos θ, up to the power ν − 2. Each term is the one before it,
+    # times cos² θ, times (power − 1) / power.
+    first_power = 0 if is_even else 1
+    sum_of_powers = 0.0
+    term = cos(theta) ** first_power
+    for power in range(first_power, freedom - 1, 2):
+        sum_of_powers += term
+        next_power = power + 2
+        term *= (next_power - 1) / next_power * cos(theta) ** 2
     if is_even:
         return sin(theta) * sum_of_powers
     return (2 / pi) * (theta + sin(theta) * sum_of_powers)
-
-
-def _sum_of_powers(cos_theta: float, *, first_power: int, freedom: int) -> float:
-    """The sum of every second power of cos θ, up to the power ν − 2.
-
-    Each term is the term before it, times cos² θ, times (power − 1) / power.
-    """
-    sum_of_terms = 0.0
-    term = cos_theta**first_power
-    for power in range(first_power, freedom - 1, 2):
-        sum_of_terms += term
-        next_power = power + 2
-        term *= (next_power - 1) / next_power * cos_theta**2
-    return sum_of_terms
 
 
 def n_repeats(numbers: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ from ragmetrics_core.statistics.calibration import (
     slope_and_intercept,
 )
 
-Row = TypeVar("Row")
+Item = TypeVar("Item")
 Bounds = tuple[float, float]
 Numbers = Sequence[tuple[float, float]]
 Verdicts = Sequence[tuple[bool, bool]]
@@ -191,8 +191,8 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 
 
 def bootstrap(
-    sources: Sequence[Sequence[Row]],
-    statistic: Callable[[Sequence[Row]], float | None],
+    sources: Sequence[Sequence[Item]],
+    statistic: Callable[[Sequence[Item]], float | None],
     *,
     draws: int,
     seed: int = 0,
@@ -216,8 +216,8 @@ def bootstrap(
 
 
 def _values_of_resamples(
-    rows: Sequence[Row],
-    statistics: Mapping[str, Callable[[Sequence[Row]], float | None]],
+    rows: Sequence[Item],
+    statistics: Mapping[str, Callable[[Sequence[Item]], float | None]],
     draws: int,
     seed: int = 0,
 ) -> dict[str, list[float]]:
@@ -334,24 +334,9 @@ def _scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
     return [(row.score, row.is_labelled_yes) for row in rows]
 
 
-def _has_both_labels(rows: Sequence[Labelled]) -> bool:
-    return len({row.is_labelled_yes for row in rows}) > 1
-
-
-def _slope(rows: Sequence[Labelled]) -> float | None:
+def _slope_or_intercept(index: int, rows: Sequence[Labelled]) -> float | None:
     fitted = slope_and_intercept(tuple(_scores(rows)))
-    if fitted is None:
-        return None
-    slope, _ = fitted
-    return slope
-
-
-def _intercept(rows: Sequence[Labelled]) -> float | None:
-    fitted = slope_and_intercept(tuple(_scores(rows)))
-    if fitted is None:
-        return None
-    _, intercept = fitted
-    return intercept
+    return None if fitted is None else fitted[index]
 
 
 def _verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
@@ -360,7 +345,8 @@ def _verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
 
 
 def _judge_kappa(rows: Sequence[Labelled]) -> float | None:
-    return kappa(_verdicts(rows)) if _has_both_labels(rows) else None
+    labels = {row.is_labelled_yes for row in rows}
+    return kappa(_verdicts(rows)) if len(labels) > 1 else None
 
 
 def _judge_matthews(rows: Sequence[Labelled]) -> float | None:
@@ -382,8 +368,8 @@ MEASURES: dict[str, Statistic] = {
     "kappa": _judge_kappa,
     "MCC": _judge_matthews,
     "Brier": lambda rows: brier(_scores(rows)),
-    "slope": _slope,
-    "intercept": _intercept,
+    "slope": partial(_slope_or_intercept, 0),
+    "intercept": partial(_slope_or_intercept, 1),
     "calibration error": lambda rows: calibration_error(_scores(rows)),
     "prevalence": lambda rows: fmean(row.is_labelled_yes for row in rows),
 }
@@ -438,7 +424,10 @@ def measure_all(
     for name, measure_of_rows in statistics.items():
         measures_by_name[name] = partial(_of_groups, measure_of_rows)
     sources = []
-    for source_name, groups_of_source in _by_source(groups).items():
+    groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
+    for group in groups:
+        groups_by_source.setdefault(group[0].source, []).append(group)
+    for source_name, groups_of_source in groups_by_source.items():
         resampled = _values_of_resamples(groups_of_source, measures_by_name, draws)
         sources.append(_Source(source_name, groups_of_source, resampled))
     measured: list[Measured] = []
@@ -461,16 +450,6 @@ class _Source:
     name: str
     groups: Sequence[Sequence[Labelled]]
     resampled_values: Mapping[str, Sequence[float]]
-
-
-def _by_source(
-    groups: Sequence[Sequence[Labelled]],
-) -> dict[str, list[Sequence[Labelled]]]:
-    """The groups of rows by their source, which is the same for all rows of a group."""
-    groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
-    for group in groups:
-        groups_by_source.setdefault(group[0].source, []).append(group)
-    return groups_by_source
 
 
 def _on_source(name: str, measure: _MeasureOfGroups, source: _Source) -> Measured:
