@@ -3,6 +3,8 @@
 Recall and precision of citations as ALCE defines them, and their harmonic mean.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,11 +32,9 @@ from ragmetrics_core.data.answered import (
 from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
-    Citation,
     CitationsRead,
     CitedStatement,
     Numbering,
-    NumberingRead,
     Place,
     cited_statements,
     numbering_of_texts,
@@ -45,12 +45,11 @@ from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
     CitedSupport,
-    Support,
     SupportOfStatement,
     ask_for_claims,
 )
 from ragmetrics_core.metrics.declined import standalone_question_part
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 FORMULA = (
@@ -59,7 +58,278 @@ FORMULA = (
 )
 """The formula of the score, in words."""
 
+
 _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
+
+
+class CitationQuality(Metric):
+    """Do the citations of the answer hold?
+
+    The score is the harmonic mean of two shares, which stand in the evidence. Recall
+    is the share of the sentences with a claim that are supported by all they cite,
+    taken together. Precision is the share of all citations whose sentence is supported,
+    and that support it alone, or without which the others do not support it.
+
+    Returns:
+        A score in [0, 1], higher is better. It is 0 where nothing is cited and the
+        prompt numbered its sources, which is known where ``Sample.citations`` is ``()`` or
+        the contexts have numbers, or where citations are ``required``.
+
+    Undefined when:
+        The answer is missing; it is not known what it cites or what was shown; it
+        cites nothing (``no_citations``); or it makes no claim (``no_claim``).
+
+    Raises:
+        SettingError: If a template lacks a placeholder.
+
+    Source:
+        ALCE: Gao et al. (2023), arXiv 2305.14627, section 3. Their harmonic mean is
+        ours. Departures: sentences without a claim are left out; a dangling citation
+        counts against precision only; all citations of a sentence count, not three;
+        precision is undefined without citations; a sentence that one cited context
+        supports alone is supported, also where another contradicts it.
+
+    Examples:
+        >>> from ragmetrics_core import Sample, ScriptedJudge
+        >>> from ragmetrics_core.data.citations import citations_of_marks
+        >>> from ragmetrics_core.metrics.citation_support import Supports
+        >>> answer = "Anna lit it [1]. It was in May [1][2]."
+        >>> sample = Sample(
+        ...     contexts=["Anna lit it.", "It was in May."], answer=answer,
+        ...     citations=citations_of_marks(answer, {"1": 0, "2": 1}),
+        ... )
+        >>> def by_last_word(asked):
+        ...     last_word = asked["statement"].split()[-1]
+        ...     return {"supported": int(last_word in asked["passages"][0])}
+        >>> judge = ScriptedJudge({Supports: by_last_word})
+        >>> result = CitationQuality().score(sample, judge=judge)
+        >>> round(result.value, 3), result.evidence.recall, round(result.evidence.precision, 3)
+        (0.8, 1.0, 0.667)
+    """
+
+    version: ClassVar[str] = "11"
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
+
+    name: str = Field(default="citation_quality", min_length=1)
+    required: bool = Field(
+        default=False,
+        description=(
+            "Whether answers have to cite: one that cites nothing scores 0. Else it is"
+            " undefined, unless the prompt numbered its sources."
+        ),
+    )
+    numbered_from: Place | None = Field(
+        default=None,
+        description=(
+            "Number under which the prompt showed the first context, the next ones"
+            " following in order. It counts where the sample does not tell what is"
+            " cited. None: marks of such samples mean nothing."
+        ),
+    )
+    polls: int = Field(
+        default=3, ge=1, description="Judgements where no token gives the probability."
+    )
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
+    )
+    template: str | None = Field(
+        default=None,
+        description=(
+            "Replaces the prompt on support; must hold ``{statement}`` and"
+            " ``{passages}``."
+        ),
+    )
+
+    def instructions(self) -> tuple[Instructions, ...]:
+        """Return the instructions: for support and for claims."""
+        return (
+            instructions_for_judge(
+                "supports",
+                self.template,
+                "statement passages",
+                "question before",
+                self.examples,
+                self.language,
+            ),
+            instructions_for_judge(
+                "makes_claim", None, "question sentences", language=self.language
+            ),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Settings that change scores."""
+        settings = {"fallback": str(self.polls)}
+        if self.required:
+            settings["required"] = "yes"
+        if self.numbered_from is not None:
+            settings["numbered_from"] = str(self.numbered_from)
+        return settings
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """Say why the metric is undefined for a sample; None if it is not."""
+        gap = super().gap(sample)
+        if gap is not None:
+            return gap
+        citations_read = self._citations_of(sample)
+        if citations_read.why_unknown:
+            return self.undefined(citations_read.why_unknown)
+        if citations_read.citations is None and not self.required:
+            return self.undefined(
+                f"{sample.citations_unknown}; where answers have to cite, set"
+                " required=True",
+                "no_citations",
+            )
+        why = why_contexts_are_unknown(sample)
+        # Of an answer that cites nothing no context is judged. But where its capture
+        # broke, a part of it with citations may be lost.
+        may_cite_contexts = bool(citations_read.citations) or is_captured_in_part(
+            sample
+        )
+        if why and may_cite_contexts:
+            return self.undefined(why)
+        return None
+
+    def _citations_of(self, sample: Sample) -> CitationsRead:
+        """Read what a sample's answer cites, or say why that is not known.
+
+        The citations of the sample count first. Else the numbers in the answer are
+        read, such as "[1]". Which context has the number 1 is told by the contexts' own
+        texts, such as "[1] …"; else by the setting ``numbered_from=1``.
+        """
+        answer = sample.answer or ""
+        if sample.citations is not None:
+            # none, but signs of citing: these are in a form that is not read
+            is_unread = not sample.citations and may_cite(answer)
+            return CitationsRead(sample.citations, UNREAD_FORM if is_unread else "")
+
+        # Capturing a run has looked for numbers in the contexts, and in the prompt.
+        why_unknown = ""
+        numbering: Numbering | None = None
+        if sample.capture is not None and sample.capture.grade is not None:
+            if sample.capture.citations_unknown:
+                return CitationsRead(None, sample.capture.citations_unknown)
+        else:
+            texts = [context.text for context in sample.known_contexts]
+            in_contexts = numbering_of_texts(texts)
+            why_unknown = in_contexts.why_unknown
+            numbering = in_contexts.numbering or None
+        if numbering is None and self.numbered_from is not None:
+            indices = range(len(sample.known_contexts))
+            numbering = {str(index + self.numbered_from): index for index in indices}
+        if numbering is not None:
+            return read_citations(answer, numbering)
+
+        # Nobody knows which context has the number 1. "It is old." has no sign of citing.
+        if not may_cite(answer):
+            return CitationsRead(None)
+        why_unknown = why_unknown or sample.citations_unknown
+        if marks_in(answer):
+            why_unknown += ", or set numbered_from=1 where the prompt numbered the contexts in order"
+        return CitationsRead(None, why_unknown)
+
+    def plan(self, sample: Sample) -> Plan:
+        """Judge all sentences side by side, and compute the outcome.
+
+        Example: "It is old [1]. It fell." One plan asks whether context 1 supports the
+        first sentence, another whether the second makes a claim.
+        """
+        citations = self._citations_of(sample).citations or ()
+        answer = _Answer(sample, cited_statements(sample.answer, citations))
+        # one plan for all sentences that cite nothing, and one for each that cites
+        plans = [self._judge_uncited(answer)]
+        plans += [
+            self._judge_cited(answer, index)
+            for index in answer.indices_of_citing_sentences
+        ]
+        outcomes = yield from ask_side_by_side(plans)
+        judged: _StatementsByIndex = {}
+        for outcome in outcomes:
+            if isinstance(outcome, NotAnswered):
+                return self.failed(outcome.error)
+            judged.update(outcome)
+        statements = [judged[index] for index in sorted(judged)]
+        if not any(statement.claims for statement in statements):
+            return self.undefined("the answer makes no claim", "no_claim")
+        evidence = _evidence(statements)
+        recall = Fraction(evidence.supported, evidence.claims)
+        precision = Fraction(0)
+        if evidence.citations:
+            precision = Fraction(evidence.precise, evidence.citations)
+        score = harmonic_mean(recall, precision)
+        return self.scored(float(score), _reason(evidence), evidence)
+
+    def _judge_uncited(
+        self, answer: _Answer
+    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
+        """Judge which of the sentences that cite nothing make a claim.
+
+        "It fell in 1755." is a claim without a source; "I hope this helps." is none.
+
+        Returns:
+            Each such sentence by its index, with the fault "uncited" if it makes a
+            claim; ``NotAnswered`` if the judge did not answer.
+        """
+        statements = answer.statements
+        indices = [
+            index
+            for index in range(len(statements))
+            if index not in answer.indices_of_citing_sentences
+        ]
+        _, instructions_on_claims = self.instructions()
+        claims = yield from ask_for_claims(
+            [statements[index].text for index in indices],
+            standalone_question_part(answer.sample),
+            instructions_on_claims,
+        )
+        if isinstance(claims, NotAnswered):
+            return claims
+        judged: _StatementsByIndex = {}
+        for index in indices:
+            text = statements[index].text
+            is_claim = text in claims
+            fault: Fault | None = "uncited" if is_claim else None
+            judged[index] = JudgedStatement(text=text, claims=is_claim, fault=fault)
+        return judged
+
+    def _judge_cited(
+        self, answer: _Answer, index: int
+    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
+        """Judge a sentence that cites: do the cited contexts support it?
+
+        "It fell [1]." and context 1 says nothing of it: the fault is "unsupported".
+
+        Returns:
+            The judged sentence, by its index; ``NotAnswered`` if the judge gave no
+            verdict on the cited contexts.
+        """
+        statement = answer.statements[index]
+        cited_indices = answer.not_blank(statement.contexts)
+        cited_texts = answer.texts_at(cited_indices)
+        first_before = max(0, index - _SENTENCES_BEFORE)
+        before = [sentence.text for sentence in answer.statements[first_before:index]]
+        instructions, _ = self.instructions()
+        support = SupportOfStatement(
+            statement.text,
+            before=before,
+            question=standalone_question_part(answer.sample),
+            instructions=instructions,
+            polls=self.polls,
+        )
+        cited = yield from support.of_cited(cited_texts)
+        if isinstance(cited, NotAnswered):
+            return cited
+        judged = JudgedStatement(
+            text=statement.text,
+            claims=True,  # who cites makes a claim
+            supported=cited.supported,
+            citations=_judged_citations(answer, statement, cited),
+            dangling=statement.dangling,  # "[9]" where there are 3 contexts
+            together=cited.together,  # the probability that all cited texts support it
+            fault=None if cited.supported else "unsupported",
+        )
+        return {index: judged}
+
 
 _StatementsByIndex = dict[int, "JudgedStatement"]
 
@@ -194,25 +464,14 @@ class CitationEvidence(Evidence, extra="ignore"):
                 " precise citations / citations"
             )
         for number, statement in enumerate(self.statements, start=1):
-            lines += [f"sentence {number}: {fault}" for fault in _faults(statement)]
+            faults: list[str] = [statement.fault] if statement.fault is not None else []
+            for citation in statement.citations:
+                if citation.irrelevant:
+                    faults.append(f"context {citation.rank} is irrelevant")
+            if statement.dangling:
+                faults.append(f"dangling {', '.join(statement.dangling)}")
+            lines += [f"sentence {number}: {fault}" for fault in faults]
         return lines
-
-
-def _faults(statement: JudgedStatement) -> list[str]:
-    """Return what is wrong with a sentence and its citations, a line each.
-
-    Example: "unsupported", "context 1 is irrelevant", "dangling 9", where no context 9
-    was shown.
-    """
-    faults: list[str] = [statement.fault] if statement.fault is not None else []
-    faults += [
-        f"context {citation.rank} is irrelevant"
-        for citation in statement.citations
-        if citation.irrelevant
-    ]
-    if statement.dangling:
-        faults.append(f"dangling {', '.join(statement.dangling)}")
-    return faults
 
 
 def harmonic_mean(recall: Fraction, precision: Fraction) -> Fraction:
@@ -255,332 +514,6 @@ class _Answer:
     def texts_at(self, indices: Iterable[int]) -> list[str]:
         """Return the texts of these contexts."""
         return [self.contexts[index].text for index in indices]
-
-
-class CitationQuality(Metric):
-    """Do the citations of the answer hold?
-
-    The score is the harmonic mean of two shares, which stand in the evidence. Recall
-    is the share of the sentences with a claim that are supported by all they cite,
-    taken together. Precision is the share of all citations whose sentence is supported,
-    and that support it alone, or without which the others do not support it.
-
-    Returns:
-        A score in [0, 1], higher is better. It is 0 where nothing is cited and the
-        prompt numbered its sources, which is known where ``Sample.citations`` is ``()`` or
-        the contexts have numbers, or where citations are ``required``.
-
-    Undefined when:
-        The answer is missing; it is not known what it cites or what was shown; it
-        cites nothing (``no_citations``); or it makes no claim (``no_claim``).
-
-    Raises:
-        SettingError: If a template lacks a placeholder.
-
-    Source:
-        ALCE: Gao et al. (2023), arXiv 2305.14627, section 3. Their harmonic mean is
-        ours. Departures: sentences without a claim are left out; a dangling citation
-        counts against precision only; all citations of a sentence count, not three;
-        precision is undefined without citations; a sentence that one cited context
-        supports alone is supported, also where another contradicts it.
-
-    Examples:
-        >>> from ragmetrics_core import Sample, ScriptedJudge
-        >>> from ragmetrics_core.data.citations import citations_of_marks
-        >>> from ragmetrics_core.metrics.citation_support import Supports
-        >>> answer = "Anna lit it [1]. It was in May [1][2]."
-        >>> sample = Sample(
-        ...     contexts=["Anna lit it.", "It was in May."], answer=answer,
-        ...     citations=citations_of_marks(answer, {"1": 0, "2": 1}),
-        ... )
-        >>> def by_last_word(asked):
-        ...     last_word = asked["statement"].split()[-1]
-        ...     return {"supported": int(last_word in asked["passages"][0])}
-        >>> judge = ScriptedJudge({Supports: by_last_word})
-        >>> result = CitationQuality().score(sample, judge=judge)
-        >>> round(result.value, 3), result.evidence.recall, round(result.evidence.precision, 3)
-        (0.8, 1.0, 0.667)
-    """
-
-    version: ClassVar[str] = "11"
-    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
-
-    name: str = Field(default="citation_quality", min_length=1)
-    required: bool = Field(
-        default=False,
-        description=(
-            "Whether answers have to cite: one that cites nothing scores 0. Else it is"
-            " undefined, unless the prompt numbered its sources."
-        ),
-    )
-    numbered_from: Place | None = Field(
-        default=None,
-        description=(
-            "Number under which the prompt showed the first context, the next ones"
-            " following in order. It counts where the sample does not tell what is"
-            " cited. None: marks of such samples mean nothing."
-        ),
-    )
-    polls: int = Field(
-        default=3, ge=1, description="Judgements where no token gives the probability."
-    )
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description=(
-            "Replaces the prompt on support; must hold ``{statement}`` and"
-            " ``{passages}``."
-        ),
-    )
-
-    def instructions(self) -> tuple[Instructions, ...]:
-        """Return the instructions: for support and for claims."""
-        return (
-            instructions_for_judge(
-                "supports",
-                self.template,
-                "statement passages",
-                "question before",
-                self.examples,
-                self.language,
-            ),
-            instructions_for_judge(
-                "makes_claim", None, "question sentences", language=self.language
-            ),
-        )
-
-    def settings(self) -> dict[str, str]:
-        """Settings that change scores."""
-        settings = {"fallback": str(self.polls)}
-        if self.required:
-            settings["required"] = "yes"
-        if self.numbered_from is not None:
-            settings["numbered_from"] = str(self.numbered_from)
-        return settings
-
-    def gap(self, sample: Sample) -> Undefined | None:
-        """Say why the metric is undefined for a sample; None if it is not."""
-        gap = super().gap(sample)
-        if gap is not None:
-            return gap
-        citations_read = self._citations_of(sample)
-        if citations_read.why_unknown:
-            return self.undefined(citations_read.why_unknown)
-        if citations_read.citations is None and not self.required:
-            return self.undefined(
-                f"{sample.citations_unknown}; where answers have to cite, set"
-                " required=True",
-                "no_citations",
-            )
-        why = why_contexts_are_unknown(sample)
-        if why and _needs_contexts(sample, citations_read):
-            return self.undefined(why)
-        return None
-
-    def _citations_of(self, sample: Sample) -> CitationsRead:
-        """Read what a sample's answer cites, or say why that is not known.
-
-        The citations of the sample count first. Else the numbers in the answer are
-        read, such as "[1]". Which context has the number 1 is told by the contexts' own
-        texts, such as "[1] …"; else by the setting ``numbered_from=1``.
-        """
-        answer = sample.answer or ""
-        if sample.citations is not None:
-            return _citations_in_sample(answer, sample.citations)
-        why_capture_cannot_tell = _why_capture_cannot_tell(sample)
-        if why_capture_cannot_tell:
-            return CitationsRead(None, why_capture_cannot_tell)
-        in_contexts = _numbering_in_contexts(sample)
-        numbering = in_contexts.numbering or self._numbering_of_setting(sample)
-        if numbering is not None:
-            return read_citations(answer, numbering)
-        why_unknown = in_contexts.why_unknown or sample.citations_unknown
-        return _citations_without_numbering(answer, why_unknown)
-
-    def _numbering_of_setting(self, sample: Sample) -> Numbering | None:
-        """Number the contexts in order from ``numbered_from``; None if it is unset."""
-        if self.numbered_from is None:
-            return None
-        return {
-            str(number): index
-            for index, number in enumerate(
-                range(
-                    self.numbered_from, self.numbered_from + len(sample.known_contexts)
-                )
-            )
-        }
-
-    def plan(self, sample: Sample) -> Plan:
-        """Judge all sentences side by side, and compute the outcome.
-
-        Example: "It is old [1]. It fell." One plan asks whether context 1 supports the
-        first sentence, another whether the second makes a claim.
-        """
-        citations = self._citations_of(sample).citations or ()
-        answer = _Answer(sample, cited_statements(sample.answer, citations))
-        # one plan for all sentences that cite nothing, and one for each that cites
-        plans = [self._judge_uncited(answer)]
-        plans += [
-            self._judge_cited(answer, index)
-            for index in answer.indices_of_citing_sentences
-        ]
-        outcomes = yield from ask_side_by_side(plans)
-        judged: _StatementsByIndex = {}
-        for outcome in outcomes:
-            if isinstance(outcome, NotAnswered):
-                return self.failed(outcome.error)
-            judged.update(outcome)
-        return self._outcome([judged[index] for index in sorted(judged)])
-
-    def _judge_uncited(
-        self, answer: _Answer
-    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
-        """Judge which of the sentences that cite nothing make a claim.
-
-        "It fell in 1755." is a claim without a source; "I hope this helps." is none.
-
-        Returns:
-            Each such sentence by its index, with the fault "uncited" if it makes a
-            claim; ``NotAnswered`` if the judge did not answer.
-        """
-        statements = answer.statements
-        indices = [
-            index
-            for index in range(len(statements))
-            if index not in answer.indices_of_citing_sentences
-        ]
-        _, instructions_on_claims = self.instructions()
-        claims = yield from ask_for_claims(
-            [statements[index].text for index in indices],
-            standalone_question_part(answer.sample),
-            instructions_on_claims,
-        )
-        if isinstance(claims, NotAnswered):
-            return claims
-        judged: _StatementsByIndex = {}
-        for index in indices:
-            text = statements[index].text
-            is_claim = text in claims
-            fault: Fault | None = "uncited" if is_claim else None
-            judged[index] = JudgedStatement(text=text, claims=is_claim, fault=fault)
-        return judged
-
-    def _judge_cited(
-        self, answer: _Answer, index: int
-    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
-        """Judge a sentence that cites: do the cited contexts support it?
-
-        "It fell [1]." and context 1 says nothing of it: the fault is "unsupported".
-
-        Returns:
-            The judged sentence, by its index; ``NotAnswered`` if the judge gave no
-            verdict on the cited contexts.
-        """
-        statement = answer.statements[index]
-        cited_indices = answer.not_blank(statement.contexts)
-        cited_texts = answer.texts_at(cited_indices)
-        cited = yield from self._support_of(answer, index).of_cited(cited_texts)
-        if isinstance(cited, NotAnswered):
-            return cited
-        judged = JudgedStatement(
-            text=statement.text,
-            claims=True,  # who cites makes a claim
-            supported=cited.supported,
-            citations=_judged_citations(answer, statement, cited),
-            dangling=statement.dangling,  # "[9]" where there are 3 contexts
-            together=cited.together,  # the probability that all cited texts support it
-            fault=None if cited.supported else "unsupported",
-        )
-        return {index: judged}
-
-    def _support_of(self, answer: _Answer, index: int) -> SupportOfStatement:
-        """Return what asks about a sentence; the sentences before it are shown, too."""
-        instructions, _ = self.instructions()
-        first_before = max(0, index - _SENTENCES_BEFORE)
-        return SupportOfStatement(
-            answer.statements[index].text,
-            before=[
-                statement.text for statement in answer.statements[first_before:index]
-            ],
-            question=standalone_question_part(answer.sample),
-            instructions=instructions,
-            polls=self.polls,
-        )
-
-    def _outcome(self, statements: Sequence[JudgedStatement]) -> Outcome:
-        """Return the score of all sentences, with what is wrong beside it."""
-        if not any(statement.claims for statement in statements):
-            return self.undefined("the answer makes no claim", "no_claim")
-        evidence = _evidence(statements)
-        recall = Fraction(evidence.supported, evidence.claims)
-        precision = Fraction(0)
-        if evidence.citations:
-            precision = Fraction(evidence.precise, evidence.citations)
-        score = harmonic_mean(recall, precision)
-        return self.scored(float(score), _reason(evidence), evidence)
-
-
-def _needs_contexts(sample: Sample, citations_read: CitationsRead) -> bool:
-    """Tell whether the contexts are needed to judge an answer.
-
-    They are not if the answer cites nothing, unless its capture broke, which may have
-    lost a part of the answer with citations.
-    """
-    return bool(citations_read.citations) or is_captured_in_part(sample)
-
-
-def _citations_in_sample(answer: str, citations: tuple[Citation, ...]) -> CitationsRead:
-    """Return a sample's citations; unknown if it has none, but the answer may cite."""
-    is_unread = not citations and may_cite(answer)
-    return CitationsRead(citations, UNREAD_FORM if is_unread else "")
-
-
-def _citations_without_numbering(answer: str, why_unknown: str) -> CitationsRead:
-    """Say that it is not known what an answer cites, since its numbers mean nothing.
-
-    Example: nobody knows which context has the number 1. "It is old [1]." gives None
-    with the reason. "It is old." has no sign of citing, and gives None without one.
-
-    Args:
-        answer: The answer.
-        why_unknown: Why nobody knows which context a number means.
-    """
-    if not may_cite(answer):
-        return CitationsRead(None)
-    if marks_in(answer):
-        why_unknown += (
-            ", or set numbered_from=1 where the prompt numbered the contexts in order"
-        )
-    return CitationsRead(None, why_unknown)
-
-
-def _is_of_captured_run(sample: Sample) -> bool:
-    """Tell whether a sample comes from a captured run, and not from a table."""
-    notes = sample.capture
-    return notes is not None and notes.grade is not None
-
-
-def _why_capture_cannot_tell(sample: Sample) -> str:
-    """Why capturing a run could not tell what its answer cites; "" without a reason.
-
-    A sample from a table was not captured.
-    """
-    if sample.capture is None or not _is_of_captured_run(sample):
-        return ""
-    return sample.capture.citations_unknown or ""
-
-
-def _numbering_in_contexts(sample: Sample) -> NumberingRead:
-    """Read the numbers of the contexts from their texts.
-
-    Nothing is read for a captured run: the capture has looked there, and in the prompt.
-    """
-    if _is_of_captured_run(sample):
-        return NumberingRead()
-    return numbering_of_texts([context.text for context in sample.known_contexts])
 
 
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
@@ -629,7 +562,15 @@ def _judged_citations(
         statement: The sentence.
         cited: The verdicts, in order, on the cited contexts that are not blank.
     """
-    verdict_by_index = _verdicts_by_index(answer, statement, cited)
+    # a blank context supports nothing; it is irrelevant if other contexts support it
+    verdict_by_index = dict.fromkeys(statement.contexts, (BLANK, cited.supported))
+    for index, support, is_irrelevant in zip(
+        answer.not_blank(statement.contexts),
+        cited.alone,
+        cited.irrelevant,
+        strict=True,
+    ):
+        verdict_by_index[index] = support, is_irrelevant
     citations: list[JudgedCitation] = []
     for index in statement.contexts:
         support, is_irrelevant = verdict_by_index[index]
@@ -647,25 +588,6 @@ def _judged_citations(
             )
         )
     return tuple(citations)
-
-
-def _verdicts_by_index(
-    answer: _Answer, statement: CitedStatement, cited: CitedSupport
-) -> dict[int, tuple[Support, bool]]:
-    """Return the support by each cited context, and whether the context is irrelevant.
-
-    A blank context supports nothing. It is irrelevant if other contexts support the
-    sentence.
-    """
-    verdict_by_index = dict.fromkeys(statement.contexts, (BLANK, cited.supported))
-    for index, support, is_irrelevant in zip(
-        answer.not_blank(statement.contexts),
-        cited.alone,
-        cited.irrelevant,
-        strict=True,
-    ):
-        verdict_by_index[index] = support, is_irrelevant
-    return verdict_by_index
 
 
 def _reason(evidence: CitationEvidence) -> str:

@@ -194,7 +194,9 @@ class SupportOfStatement:
         if not together.holds:
             return cited
         # of A, B and C: B and C, then A and C, then A and B
-        without_each = yield from self._support_of_groups(_each_left_out(texts))
+        without_each = yield from self._support_of_groups(
+            [(*texts[:index], *texts[index + 1 :]) for index in range(len(texts))]
+        )
         if isinstance(without_each, NotAnswered):
             return without_each
         irrelevant = tuple(others.holds for others in without_each)
@@ -221,25 +223,22 @@ class SupportOfStatement:
             for passages in dict.fromkeys(passages_of_groups)
             if passages not in self._support_by_texts
         ]
-        replies = yield from ask(
-            [self._question_on_group(passages) for passages in unknown_groups]
-        )
+        questions = []
+        for passages in unknown_groups:
+            parts = {**self._parts, "passages": Part("Passage", passages, "letters")}
+            # What passages say together, no part of them says alone.
+            in_windows = len(passages) == 1
+            questions.append(
+                _question_on_support(
+                    parts, self._instructions, self._polls, in_windows=in_windows
+                )
+            )
+        replies = yield from ask(questions)
         for passages, reply in zip(unknown_groups, replies, strict=True):
             if isinstance(reply, NotAnswered):
                 return reply
             self._support_by_texts[passages] = support_in_replies(reply)
         return [self._support_by_texts[passages] for passages in passages_of_groups]
-
-    def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
-        """Return the question whether these passages together support the statement."""
-        is_single = len(passages) == 1
-        return _question_on_support(
-            {**self._parts, "passages": Part("Passage", passages, "letters")},
-            self._instructions,
-            self._polls,
-            # What passages say together, no part of them says alone.
-            in_windows=is_single,
-        )
 
 
 def question_on_claim(
@@ -304,15 +303,6 @@ def support_in_replies(judge_reply: Asked[SupportReply]) -> Support:
     )
 
 
-def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:
-    """For each text all the others, in order."""
-    all_texts = tuple(texts)
-    others_of_each = []
-    for index in range(len(all_texts)):
-        others_of_each.append(all_texts[:index] + all_texts[index + 1 :])
-    return others_of_each
-
-
 def ask_for_claims(
     texts: Sequence[str], question: Part, instructions: Instructions
 ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
@@ -336,7 +326,17 @@ def ask_for_claims(
     )
     if not with_words:
         return frozenset()
-    (reply,) = yield from ask([_question_on_claims(with_words, question, instructions)])
+    # a language model replies {"sentences": [{"label": "S1", "claims": 1}, …]}
+    on_claims = MakesClaim(
+        parts={
+            "question": question,
+            "sentences": Part("Sentences", with_words, "lines"),
+        },
+        instructions=instructions,
+        Reply=EachSentence,
+        example=_all_claims,
+    )
+    (reply,) = yield from ask([on_claims])
     if isinstance(reply, NotAnswered):
         return reply
     verdicts = reply.reply.sentences
@@ -344,22 +344,4 @@ def ask_for_claims(
         text
         for text, verdict in zip(with_words, verdicts, strict=True)
         if verdict.claims
-    )
-
-
-def _question_on_claims(
-    sentences: tuple[str, ...], question: Part, instructions: Instructions
-) -> MakesClaim:
-    """Build the question which of some sentences make a claim.
-
-    A language model replies {"sentences": [{"label": "S1", "claims": 1}, …]}.
-    """
-    return MakesClaim(
-        parts={
-            "question": question,
-            "sentences": Part("Sentences", sentences, "lines"),
-        },
-        instructions=instructions,
-        Reply=EachSentence,
-        example=_all_claims,
     )

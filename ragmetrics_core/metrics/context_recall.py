@@ -3,7 +3,8 @@
 It is rated by a rubric, in the light of the contexts.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
 from math import nextafter
 from typing import Annotated, ClassVar, Literal
 
@@ -62,31 +63,6 @@ class RateRecall(Question[Rating]):
 
     Parts: contexts, question, reference, answer.
     """
-
-
-class Unrated(SilentData, extra="ignore"):
-    """In place of a rating that the judge did not give."""
-
-    reason: str = ""
-    score: None = None
-
-
-class RecallEvidence(Evidence, extra="ignore"):
-    """Evidence of Context Recall."""
-
-    kind: Literal["context_recall"] = "context_recall"
-    band: str = Field(
-        description="Band of our rubric that the score lies in; empty without a score."
-    )
-    best: int = Field(
-        description="Index of the reference that matched best; of equals the first."
-    )
-    ratings: tuple[Rating | Unrated, ...] = Field(
-        description="One rating per reference, repeated ones too."
-    )
-    with_contexts: bool = Field(
-        description="False if it was rated against the reference alone."
-    )
 
 
 _EXAMPLE = Rating(reason="All points match. " * 10, score=1.0)
@@ -156,8 +132,17 @@ class ContextRecall(Metric):
         """
         parts = parts_of_turn(sample, sample.context_texts)
         distinct_references = tuple(dict.fromkeys(sample.reference))
+        [instructions] = self.instructions()
         replies = yield from ask(
-            [self._question(parts, reference) for reference in distinct_references]
+            [
+                RateRecall(
+                    parts={**parts, "reference": Part("Reference answer", reference)},
+                    instructions=instructions,
+                    Reply=Rating,
+                    example=_EXAMPLE,
+                )
+                for reference in distinct_references
+            ]
         )
         rating_by_reference = {
             reference: Unrated() if isinstance(reply, NotAnswered) else reply.reply
@@ -186,11 +171,27 @@ class ContextRecall(Metric):
             reason += " Rated against the reference alone, without contexts."
         return self.scored(best_score, reason, evidence)
 
-    def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
-        """Return the question how well the answer matches one expected answer."""
-        return RateRecall(
-            parts={**parts, "reference": Part("Reference answer", reference)},
-            instructions=self.instructions()[0],
-            Reply=Rating,
-            example=_EXAMPLE,
-        )
+
+class Unrated(SilentData, extra="ignore"):
+    """In place of a rating that the judge did not give."""
+
+    reason: str = ""
+    score: None = None
+
+
+class RecallEvidence(Evidence, extra="ignore"):
+    """Evidence of Context Recall."""
+
+    kind: Literal["context_recall"] = "context_recall"
+    band: str = Field(
+        description="Band of our rubric that the score lies in; empty without a score."
+    )
+    best: int = Field(
+        description="Index of the reference that matched best; of equals the first."
+    )
+    ratings: tuple[Rating | Unrated, ...] = Field(
+        description="One rating per reference, repeated ones too."
+    )
+    with_contexts: bool = Field(
+        description="False if it was rated against the reference alone."
+    )

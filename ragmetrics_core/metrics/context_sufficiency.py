@@ -46,7 +46,6 @@ from ragmetrics_core.metrics.declined import (
 )
 from ragmetrics_core.metrics.metric import (
     Metric,
-    Outcome,
     Plan,
     error_without_majority,
     weight_of,
@@ -86,39 +85,6 @@ class SufficientContexts(Question[SufficientReply]):
 _EXAMPLE = SufficientReply.model_construct(
     reason="Context A says who. " * 10, sufficient=True, missing=()
 )
-
-
-class SufficiencyEvidence(Sufficed, extra="ignore"):
-    """Evidence of Context Sufficiency."""
-
-    kind: Literal["context_sufficiency"] = "context_sufficiency"
-    probability: Share = Field(description="p(sufficient); it is the score.")
-    mode: Mode = Field(
-        default="verdict", description="How the probability was obtained."
-    )
-    polls: int = Field(
-        default=0, description="Replies behind it; 0 if nothing was asked."
-    )
-    missing: str = Field(
-        default="", description="What the contexts lack, in the judge's words."
-    )
-    uncertain: bool = Field(
-        default=False, description="Whether the probability lies in the uncertain band."
-    )
-    declined_note: str = Field(
-        default="",
-        description="Why the answer declines or does not, or why that is unknown.",
-    )
-
-    def verdicts(self) -> list[str]:
-        """Tell whether the contexts were enough, what they lack, and what was done."""
-        verdict = "sufficient" if self.sufficient else "not sufficient"
-        lines = [f"{verdict}, {self.probability:.2f}"]
-        if self.missing:
-            lines.append(f"missing: {self.missing}")
-        if self.case is not None:
-            lines.append(CASES_IN_WORDS[self.case])
-        return lines
 
 
 class ContextSufficiency(Metric):
@@ -230,75 +196,89 @@ class ContextSufficiency(Metric):
         Example: the contexts do not tell who built the bridge, and the answer says "I do
         not know": 0, and the case "rightly_declined".
         """
-        # one question or none: without contexts, or without an answer, nothing is asked
-        on_contexts = self._questions_on_contexts(sample)
-        on_answer = self._questions_on_answer(sample)
-        replies = yield from ask([*on_contexts, *on_answer])
-        reply_on_contexts = replies[0] if on_contexts else None
-        if isinstance(reply_on_contexts, NotAnswered):
-            return self.failed(reply_on_contexts.error)
-        if reply_on_contexts is not None:
-            error = error_without_majority(reply_on_contexts)
+        on_contexts, _ = self.instructions()
+        questions: list[Question[Any]] = []
+        texts = sample.context_texts
+        if texts:  # of none nothing is asked: they are not sufficient
+            questions.append(
+                question_on_contexts(sample, texts, on_contexts, polls=self.polls)
+            )
+        has_answer = self.declining and not sample.missing("answer")
+        if has_answer:
+            questions.append(question_on_declining(sample, self.language))
+        replies = yield from ask(questions)
+
+        evidence = SufficiencyEvidence(sufficient=False, probability=0.0)
+        reason = "There are no contexts."
+        if texts:
+            on_texts = replies[0]
+            if isinstance(on_texts, NotAnswered):
+                return self.failed(on_texts.error)
+            error = error_without_majority(on_texts)
             if error is not None:
                 return self.failed(error)
-        evidence = self._evidence(reply_on_contexts)
-        if on_answer:
+            evidence = self._evidence(on_texts)
+            missing = evidence.missing or "the judge does not say what"
+            reason = f"Missing: {missing.rstrip('.')}."
+            if evidence.sufficient:
+                reason = "The contexts hold all that is asked."
+        if has_answer:
             evidence = _with_case(evidence, replies[-1])
-        return self._outcome(evidence)
+        if evidence.case is not None:
+            reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
+        return self.scored(evidence.probability, reason, evidence)
 
-    def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:
-        """Tell whether the contexts are enough; of none nothing is asked."""
-        texts = sample.context_texts
-        if not texts:
-            return []
-        question = question_on_contexts(
-            sample,
-            texts,
-            self.instructions()[0],
-            polls=self.polls,
-        )
-        return [question]
-
-    def _questions_on_answer(self, sample: Sample) -> list[Question[Any]]:
-        """Tell whether the answer declines, where there is one and it is wanted."""
-        if not self.declining or sample.missing("answer"):
-            return []
-        return [question_on_declining(sample, self.language)]
-
-    def _evidence(
-        self, judge_reply: Asked[SufficientReply] | None
-    ) -> SufficiencyEvidence:
-        """Return the evidence of what the judge says of the contexts.
-
-        ``judge_reply`` is None if there are no contexts: these are not sufficient.
-        """
-        if judge_reply is None:
-            return SufficiencyEvidence(sufficient=False, probability=0.0)
-        verdicts = [reply.is_sufficient for reply in judge_reply.replies]
-        weight = weight_of(judge_reply, verdicts)
+    def _evidence(self, on_texts: Asked[SufficientReply]) -> SufficiencyEvidence:
+        """Return the evidence of what the judge says of the contexts."""
+        verdicts = [reply.is_sufficient for reply in on_texts.replies]
+        weight = weight_of(on_texts, verdicts)
         is_sufficient = is_yes(weight.p)
+        missing = ""
+        if not is_sufficient:  # what they lack, by the first reply that says it
+            lists = [reply.missing for reply in on_texts.replies if reply.missing]
+            missing = "; ".join(text.rstrip(".;") for text in lists[0]) if lists else ""
         low, high = self.uncertain  # the band in which the judge is called unsure
         return SufficiencyEvidence(
             sufficient=is_sufficient,
             probability=weight.p,
             mode=weight.mode,
-            polls=len(judge_reply.replies),
-            missing="" if is_sufficient else _missing_in(judge_reply.replies),
+            polls=len(on_texts.replies),
+            missing=missing,
             uncertain=low <= weight.p <= high,
         )
 
-    def _outcome(self, evidence: SufficiencyEvidence) -> Outcome:
-        """Score, and say what is missing and what the application did."""
-        if evidence.sufficient:
-            reason = "The contexts hold all that is asked."
-        elif evidence.polls == 0:
-            reason = "There are no contexts."
-        else:
-            missing = evidence.missing or "the judge does not say what"
-            reason = f"Missing: {missing.rstrip('.')}."
-        if evidence.case is not None:
-            reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
-        return self.scored(evidence.probability, reason, evidence)
+
+class SufficiencyEvidence(Sufficed, extra="ignore"):
+    """Evidence of Context Sufficiency."""
+
+    kind: Literal["context_sufficiency"] = "context_sufficiency"
+    probability: Share = Field(description="p(sufficient); it is the score.")
+    mode: Mode = Field(
+        default="verdict", description="How the probability was obtained."
+    )
+    polls: int = Field(
+        default=0, description="Replies behind it; 0 if nothing was asked."
+    )
+    missing: str = Field(
+        default="", description="What the contexts lack, in the judge's words."
+    )
+    uncertain: bool = Field(
+        default=False, description="Whether the probability lies in the uncertain band."
+    )
+    declined_note: str = Field(
+        default="",
+        description="Why the answer declines or does not, or why that is unknown.",
+    )
+
+    def verdicts(self) -> list[str]:
+        """Tell whether the contexts were enough, what they lack, and what was done."""
+        verdict = "sufficient" if self.sufficient else "not sufficient"
+        lines = [f"{verdict}, {self.probability:.2f}"]
+        if self.missing:
+            lines.append(f"missing: {self.missing}")
+        if self.case is not None:
+            lines.append(CASES_IN_WORDS[self.case])
+        return lines
 
 
 def question_on_contexts(
@@ -323,14 +303,6 @@ def question_on_contexts(
         polls=polls,
         example=_EXAMPLE,
     )
-
-
-def _missing_in(replies: Sequence[SufficientReply]) -> str:
-    """Return what contexts lack, by the first reply that says it."""
-    for reply in replies:
-        if reply.missing:
-            return "; ".join(text.rstrip(".;") for text in reply.missing)
-    return ""
 
 
 def _with_case(

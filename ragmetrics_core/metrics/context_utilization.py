@@ -41,7 +41,6 @@ from ragmetrics_core.data.replies import (
     EachOnce,
     Item,
     Labelled,
-    Weight,
     verdicts_of,
 )
 from ragmetrics_core.metrics import average_precision as ap
@@ -94,29 +93,6 @@ class Useful(Question[Any]):
     """
 
 
-class UtilizationEvidence(JudgedChunks, extra="ignore"):
-    """Evidence of Context Utilization."""
-
-    kind: Literal["context_utilization"] = "context_utilization"
-    formula: str = Field(description="The formula of the score, in words.")
-    noise_share: Share | None = Field(
-        default=None, description="Share of chunks that are not useful."
-    )
-    duplicates: int = Field(
-        default=0, description="Number of chunks identical to an earlier one."
-    )
-    random_order: Share | None = Field(
-        default=None,
-        description="Average precision expected of the verdicts in random order.",
-    )
-    lift: float | None = Field(
-        default=None, description="Score minus ``random_order``."
-    )
-    ideal: Share | None = Field(
-        default=None, description="Best value any order of the same verdicts reaches."
-    )
-
-
 _Verdict = Mapping[str, Any]
 """The fields of a ``JudgedChunk`` that depend on its text alone."""
 
@@ -134,16 +110,6 @@ _REPLIES: dict[str, type[BaseModel]] = {
     "useful_list_binary": EachChunk[_LabelledUsefulness],
     "useful_probability": UsefulnessAlone,
     "useful_list_probability": EachChunk[_LabelledUsefulnessAlone],
-}
-_FORMULAS = {
-    "binary": (
-        "average precision: sum of P@k over the ranks k of useful chunks / number of"
-        " useful chunks"
-    ),
-    "probability": (
-        "expected average precision over independent verdicts with p(useful) of each"
-        " chunk"
-    ),
 }
 
 
@@ -321,52 +287,41 @@ class ContextUtilization(Metric):
             chunks_by_question: For each question the chunks that it is about: all for
                 listwise judging; else a single one.
         """
-        parts = {**question_part(sample), "answer": self._answer_part(sample)}
-        part_name = "chunks" if self.judging == "listwise" else "chunk"
-        instructions = self.instructions()[0]
-        wanted_probability = self._wanted_probability
-        return [
-            Useful(
-                parts={**parts, part_name: self._chunk_part(chunks)},
-                instructions=instructions,
-                Reply=_REPLIES[self._prompt_name],
-                # whether the probability of "useful" is wanted beside the verdict
-                wanted_probability=wanted_probability,
-                # a long chunk is judged in pieces: it is useful if one of them is
-                if_too_long=Windows(part_name, "useful"),
-                example=_all_useful,  # replies of a usual length, for dry runs
-            )
-            for chunks in chunks_by_question
-        ]
-
-    def _chunk_part(self, chunks: tuple[str, ...]) -> Part:
-        """Return what a question is about: lettered chunks, or the only one."""
-        if self.judging == "listwise":
-            return Part("Chunk", chunks, "letters")
-        return Part("Chunk", chunks[0])
-
-    def _answer_part(self, sample: Sample) -> Part:
-        """Return what chunks are useful for: the answer, or the references together."""
+        is_listwise = self.judging == "listwise"
+        answer = sample.answer or ""
         if self.against == "reference":
-            return Part("Answer", "\n".join(sample.reference))
-        return Part("Answer", sample.answer or "")
-
-    @property
-    def _wanted_probability(self) -> LabelProbability | None:
-        """The probability of "useful" in each verdict; None if it is not wanted.
-
-        A verdict on one chunk is decided by it: small models say yes to everything
-        where they explain themselves first.
-        """
+            answer = "\n".join(sample.reference)
+        parts = {**question_part(sample), "answer": Part("Answer", answer)}
+        instructions = self.instructions()[0]
+        # A verdict on one chunk is decided by the probability of "useful": small models
+        # say yes to everything where they explain themselves first.
+        wanted: LabelProbability | None = LabelProbability("useful", fallback_polls=1)
         if self.relevance == "probability":
             # the verdicts of a list are told apart by the letters of their chunks
-            label_field = "label" if self.judging == "listwise" else None
-            return LabelProbability(
+            label_field = "label" if is_listwise else None
+            wanted = LabelProbability(
                 "useful", item_id_field=label_field, fallback_polls=self.polls
             )
-        if self.judging == "listwise":
-            return None
-        return LabelProbability("useful", fallback_polls=1)
+        elif is_listwise:
+            wanted = None
+        questions = []
+        for chunks in chunks_by_question:
+            part_name = "chunks" if is_listwise else "chunk"
+            part = Part("Chunk", chunks[0])
+            if is_listwise:
+                part = Part("Chunk", chunks, "letters")
+            questions.append(
+                Useful(
+                    parts={**parts, part_name: part},
+                    instructions=instructions,
+                    Reply=_REPLIES[self._prompt_name],
+                    wanted_probability=wanted,
+                    # a long chunk is judged in pieces: it is useful if one of them is
+                    if_too_long=Windows(part_name, "useful"),
+                    example=_all_useful,  # replies of a usual length, for dry runs
+                )
+            )
+        return questions
 
     def _evidence(
         self, contexts: Sequence[Context], verdicts: Mapping[str, _Verdict]
@@ -419,12 +374,26 @@ class ContextUtilization(Metric):
         probabilities are wanted and a chunk has none.
         """
         chunks = [chunk for chunk in evidence.chunks if chunk.duplicate_of is None]
-        score_and_fields = self._score(chunks)
-        if score_and_fields is None:
-            return self._fail_without_probabilities()
-        value, further_fields = score_and_fields
         useful = [bool(chunk.useful) for chunk in chunks]
         n_useful = sum(useful)
+        further_fields: dict[str, Any] = {}
+        if self.relevance == "binary":
+            value = ap.average_precision(useful)
+            baseline = ap.random_order(len(useful), n_useful)
+            further_fields["random_order"] = baseline
+            further_fields["lift"] = value - baseline
+            further_fields["ideal"] = float(any(useful))
+        else:
+            probabilities = [
+                chunk.probability for chunk in chunks if chunk.probability is not None
+            ]
+            if len(probabilities) < len(chunks):
+                message = (
+                    "the judge gave no probabilities; use relevance='binary' with this"
+                    " judge"
+                )
+                return self.failed(UnusableReply(message))
+            value = ap.expected_average_precision(probabilities)
         further_fields["useful"] = n_useful
         further_fields["noise_share"] = (len(chunks) - n_useful) / len(chunks)
         # A ledger names the calls that brought the contexts: then each call is judged,
@@ -438,32 +407,40 @@ class ContextUtilization(Metric):
         reason = _reason(useful_ranks, len(chunks), value)
         return self.scored(value, reason, evidence)
 
-    def _score(
-        self, chunks: Sequence[JudgedChunk]
-    ) -> tuple[float, dict[str, Any]] | None:
-        """Return the score of complete verdicts, with further fields of the evidence.
 
-        Example: chunks that are useful, not useful and useful have the binary score
-        .83, the mean of 1/1 and 2/3. Returns None where probabilities are wanted and a
-        chunk has none.
-        """
-        if self.relevance == "binary":
-            return _binary_score([bool(chunk.useful) for chunk in chunks])
-        probabilities = [
-            chunk.probability for chunk in chunks if chunk.probability is not None
-        ]
-        if len(probabilities) < len(chunks):
-            return None
-        return ap.expected_average_precision(probabilities), {}
+class UtilizationEvidence(JudgedChunks, extra="ignore"):
+    """Evidence of Context Utilization."""
 
-    def _fail_without_probabilities(self) -> Outcome:
-        """Fail, because the judge gave verdicts without their probabilities."""
-        return self.failed(
-            UnusableReply(
-                "the judge gave no probabilities; use relevance='binary' with this"
-                " judge"
-            )
-        )
+    kind: Literal["context_utilization"] = "context_utilization"
+    formula: str = Field(description="The formula of the score, in words.")
+    noise_share: Share | None = Field(
+        default=None, description="Share of chunks that are not useful."
+    )
+    duplicates: int = Field(
+        default=0, description="Number of chunks identical to an earlier one."
+    )
+    random_order: Share | None = Field(
+        default=None,
+        description="Average precision expected of the verdicts in random order.",
+    )
+    lift: float | None = Field(
+        default=None, description="Score minus ``random_order``."
+    )
+    ideal: Share | None = Field(
+        default=None, description="Best value any order of the same verdicts reaches."
+    )
+
+
+_FORMULAS = {
+    "binary": (
+        "average precision: sum of P@k over the ranks k of useful chunks / number of"
+        " useful chunks"
+    ),
+    "probability": (
+        "expected average precision over independent verdicts with p(useful) of each"
+        " chunk"
+    ),
+}
 
 
 def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, _Verdict]:
@@ -483,55 +460,22 @@ def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, _Verd
     for index, (text, verdicts) in enumerate(
         zip(chunks, verdicts_by_chunk, strict=True)
     ):
+        # the probability that the chunk is useful decides; else the first poll's verdict
         weight = judge_reply.weights[index] if judge_reply.weights else None
+        is_useful = bool(verdicts[0].useful)
+        if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
+            is_useful = is_yes(weight.p)
+        reasons = [str(it.reason) for it in verdicts if it.useful == is_useful]
+        # in how many windows (pieces) a long chunk was judged
         n_windows = judge_reply.windows[index] if judge_reply.windows else 1
-        verdict_by_text[text] = _verdict(verdicts, weight, n_windows)
+        verdict_by_text[text] = {
+            "useful": is_useful,
+            "probability": weight.p if weight else None,
+            "reason": reasons[0] if reasons else "",
+            "mode": weight.mode if weight else "verdict",
+            "windows": n_windows if n_windows > 1 else None,
+        }
     return verdict_by_text
-
-
-def _verdict(
-    verdicts: Sequence[Any], weight: Weight | None, n_windows: int
-) -> _Verdict:
-    """Make the verdict on a chunk from polls.
-
-    Args:
-        verdicts: What each poll says of the chunk.
-        weight: The probability that the chunk is useful; None if it is not known.
-        n_windows: In how many windows (pieces) a long chunk was judged.
-    """
-    useful = _is_useful(verdicts[0], weight)
-    return {
-        "useful": useful,
-        "probability": weight.p if weight else None,
-        "reason": _reason_to_show(verdicts, useful=useful),
-        "mode": weight.mode if weight else "verdict",
-        "windows": n_windows if n_windows > 1 else None,
-    }
-
-
-def _is_useful(verdict: Any, weight: Weight | None) -> bool:
-    """Tell whether a chunk is useful: by its probability, else by its verdict."""
-    if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
-        return is_yes(weight.p)
-    return bool(verdict.useful)
-
-
-def _reason_to_show(verdicts: Sequence[Any], *, useful: bool) -> str:
-    """Return the reason of the first poll that agrees with the outcome; else ""."""
-    reasons = [str(verdict.reason) for verdict in verdicts if verdict.useful == useful]
-    return reasons[0] if reasons else ""
-
-
-def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:
-    """Return the score of verdicts in order of rank, and the evidence beside it."""
-    value = ap.average_precision(useful)
-    baseline = ap.random_order(len(useful), sum(useful))
-    beside = {
-        "random_order": baseline,
-        "lift": value - baseline,
-        "ideal": float(any(useful)),
-    }
-    return value, beside
 
 
 def _reason(useful_ranks: Sequence[int], n_passages: int, value: float) -> str:

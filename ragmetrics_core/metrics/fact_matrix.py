@@ -182,15 +182,11 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         weighted_values = []
         for fact, row in zip(self.facts, self.cells, strict=True):
             cells = [row[column] for column in sorted(columns)]
-            weighted_values.append(fact.weight * self._value_of(cells))
+            value = float(any(cell.covered for cell in cells))
+            if self.combination == "soft":
+                value = max((cell.probability or 0.0 for cell in cells), default=0.0)
+            weighted_values.append(fact.weight * value)
         return fsum(weighted_values) / fsum(fact.weight for fact in self.facts)
-
-    def _value_of(self, cells: Sequence[Cell]) -> float:
-        """Return the cells of one fact as one number."""
-        probabilities = [cell.probability or 0.0 for cell in cells]
-        if self.combination == "soft":
-            return max(probabilities, default=0.0)
-        return float(any(cell.covered for cell in cells))
 
 
 def questions_of_coverage(
@@ -218,11 +214,17 @@ def questions_of_coverage(
     """
     if polls is None:
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
+        wanted_probability = LabelProbability(
+            "covered", item_id_field="label", fallback_polls=1
+        )
     else:
         fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
-    # the probability of "covered"; a judge that gives none is asked ``polls`` times
-    # instead
-    wanted_probability = _probability_of_covered(polls, has_other_way=not own_template)
+        # A judge that gives no probability is asked ``polls`` times instead: facts ×
+        # contexts × polls. One question about all facts is the other way; a user's own
+        # template has none.
+        wanted_probability = LabelProbability(
+            "covered", fallback_polls=polls, needs_tokens=not own_template
+        )
     return [
         FactInContext(
             parts={**about, "context": Part("Context", text), **fact_part},
@@ -235,19 +237,6 @@ def questions_of_coverage(
         )
         for text, fact_part in product(texts, fact_parts)
     ]
-
-
-def _probability_of_covered(
-    polls: int | None, *, has_other_way: bool
-) -> LabelProbability:
-    """Ask for the probability of "covered"; without ``polls`` for that of each fact.
-
-    Where no token tells it, polls of each fact cost facts × contexts × polls. One
-    question about all facts is the other way; a user's own template has none.
-    """
-    if polls is None:
-        return LabelProbability("covered", item_id_field="label", fallback_polls=1)
-    return LabelProbability("covered", fallback_polls=polls, needs_tokens=has_other_way)
 
 
 def _all_covered(question: FactInContext) -> Any:

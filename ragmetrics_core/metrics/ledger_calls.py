@@ -204,10 +204,15 @@ def call_table(
     for number, call, indices in calls:
         useful_indices = {index for index in indices if useful[index]}
         verdict: CallUse = "useful"
-        if not useful_indices:
-            verdict = _use_without_useful_context(call, indices)
-        elif useful_indices <= indices_so_far:
-            verdict = "repeated"
+        if useful_indices:
+            if useful_indices <= indices_so_far:
+                verdict = "repeated"
+        elif indices:
+            verdict = "noise"
+        elif call.error is not None:
+            verdict = "failed"
+        else:
+            verdict = "unread" if call.items else "empty"
         ranks = tuple(index + 1 for index in indices)
         lines.append(CallVerdict(call=number, verdict=verdict, ranks=ranks))
         if useful_indices:
@@ -226,15 +231,6 @@ def call_table(
         last_useful=max(numbers_of_useful, default=None),
         call_ap=fmean(precisions) if precisions else None,
     )
-
-
-def _use_without_useful_context(call: EvidenceCall, indices: Sequence[int]) -> CallUse:
-    """Say what a call did that returned no useful context."""
-    if indices:
-        return "noise"
-    if call.error is not None:
-        return "failed"
-    return "unread" if call.items else "empty"
 
 
 def curve_by_call(

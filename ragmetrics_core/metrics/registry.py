@@ -114,7 +114,8 @@ def full_name(name: str) -> str:
         return name.strip()
     plain = name.strip().casefold().replace("-", "_")
     for full, class_name in _CLASS_NAME_BY_NAME.items():
-        if plain in (full, _short_name(full), class_name.casefold()):
+        short = full if full in _WITHOUT_SHORT_NAME else full.rpartition("_")[2]
+        if plain in (full, short, class_name.casefold()):
             return full
     meant = metric_meant_by(plain)
     near = f" (did you mean {meant!r}?)" if meant else ""
@@ -122,14 +123,6 @@ def full_name(name: str) -> str:
         f"no metric is named {name!r}{near}; there are: {', '.join(NAMED_METRICS)}, and"
         " module:name for one of your own, with --set module:name.field"
     )
-
-
-def _short_name(name: str) -> str:
-    """Return the last word of a metric's name, e.g. ``adherence``.
-
-    The full name is returned for a metric whose last word would be ambiguous.
-    """
-    return name if name in _WITHOUT_SHORT_NAME else name.rpartition("_")[2]
 
 
 def metrics_with_settings(
@@ -157,44 +150,33 @@ def metrics_with_settings(
     named_lines = [(Criterion.of_line(line).name, line) for line in criteria]
     settings_by_metric |= {name: {} for name, _ in named_lines}
     for text in settings:
-        metric, setting, value = _split_setting(text)
-        name = _name_in_run(metric, settings_by_metric)
+        # the name of a metric of somebody's own module may have dots
+        place, equals, value = text.partition("=")
+        metric, dot, setting = place.strip().rpartition(".")
+        metric = metric.strip()
+        if not equals or not dot:
+            raise SettingError(
+                "--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got"
+                f" {text!r}"
+            )
+        setting_value = _setting_value(place, value)
+        # One of the user's own may be called by what follows its colon, a criterion by
+        # its name.
+        names_in_run = [
+            name
+            for name in settings_by_metric
+            if name == metric or name.endswith(f":{metric}")
+        ]
+        name = names_in_run[0] if names_in_run else full_name(metric)
         if name not in settings_by_metric:
             raise SettingError(
                 f"--set {text}: {name} is not among the metrics of this run"
             )
-        settings_by_metric[name][setting] = value
+        settings_by_metric[name][setting] = setting_value
     metrics = [metric_named(name, settings_by_metric[name]) for name in shipped_or_own]
     for name, line in named_lines:
         metrics.append(Criterion.of_line(line, **settings_by_metric[name]))
     return choose_metrics(metrics)
-
-
-def _split_setting(text: str) -> tuple[str, str, Any]:
-    """Split ``adherence.polls=3`` into the metric, the setting's name and its value.
-
-    The name of a metric of somebody's own module may have dots.
-    """
-    place, equals, value = text.partition("=")
-    metric, dot, setting = place.strip().rpartition(".")
-    if not equals or not dot:
-        raise SettingError(
-            "--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got"
-            f" {text!r}"
-        )
-    return metric.strip(), setting, _setting_value(place, value)
-
-
-def _name_in_run(metric: str, names: Iterable[str]) -> str:
-    """Return the full name of a metric.
-
-    One of the user's own among ``names`` may be called by what follows its colon, and a
-    criterion by its name.
-    """
-    for name in names:
-        if name == metric or name.endswith(f":{metric}"):
-            return name
-    return full_name(metric)
 
 
 def _setting_value(place: str, value: str) -> Any:
@@ -222,18 +204,31 @@ def choose_metrics(
         SettingError: If a name is not known, an object is no metric, or two metrics
             have one name.
     """
+    given: Iterable[Any]
+    if metrics is None:
+        given = METRICS
+    elif isinstance(metrics, (Metric, str, type)) or callable(metrics):
+        # A class cannot be iterated, nor can a function, which as one of a list gets an
+        # error that helps.
+        given = [metrics]
+    else:
+        given = metrics
     chosen_metrics: list[Any] = []
-    for metric in _as_several(metrics):
+    for metric in given:
         if isinstance(metric, str):
             metric = metric_named(metric)
         elif isinstance(metric, type) and issubclass(metric, Metric):
             metric = metric()
         chosen_metrics.append(metric)
     for metric in chosen_metrics:
+        if isfunction(metric):
+            raise SettingError(
+                "a metric must be a Metric or a name, got the function"
+                f" {metric.__name__}: make a metric of it with @metric"
+            )
         if not isinstance(metric, Metric):
             raise SettingError(
-                "a metric must be a Metric or a name, got"
-                f" {_describe_wrong_metric(metric)}"
+                f"a metric must be a Metric or a name, got {type(metric).__name__}"
             )
     names = [metric.name for metric in chosen_metrics]
     repeated_names = sorted({name for name in names if names.count(name) > 1})
@@ -243,23 +238,3 @@ def choose_metrics(
             " another name="
         )
     return chosen_metrics
-
-
-def _as_several(
-    metrics: Iterable[MetricLike] | MetricLike | None,
-) -> Iterable[Any]:
-    """Return what was given as metrics, one by one: a single metric as a list of one."""
-    if metrics is None:
-        return METRICS
-    # A class cannot be iterated, nor can a function, which as one of a list gets an
-    # error that helps.
-    if isinstance(metrics, (Metric, str, type)) or callable(metrics):
-        return [metrics]
-    return metrics
-
-
-def _describe_wrong_metric(value: object) -> str:
-    """Say what was given instead of a metric, and what to write."""
-    if isfunction(value):
-        return f"the function {value.__name__}: make a metric of it with @metric"
-    return type(value).__name__

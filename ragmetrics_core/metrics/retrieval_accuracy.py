@@ -161,19 +161,26 @@ class RetrievalAccuracy(Metric):
             return self.failed(fact_lists)
         if not fact_lists:
             return self.undefined("the reference states no fact", "no_facts")
-        facts = _distinct_texts_of_facts(fact_lists)
+        all_facts = chain.from_iterable(fact_lists)
+        facts = list(dict.fromkeys(fact.text for fact in all_facts))
         texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
         calls, replies = yield from self._ask_of_texts(sample, texts, facts)
         # for each text and fact whether the text covers the fact
         grid = matrix.grid_of_cells(replies, texts, facts)
 
-        evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
+        candidates = [self._evidence(sample, facts, grid) for facts in fact_lists]
+        evidence = max(candidates, key=_value_over_all_contexts)
         evidence = evidence.model_copy(
             update={"calls": calls, "matrix_calls": len(replies)}
         )
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
-        evidence = _with_gain_of_each_search(sample, evidence)
+        # Without a ledger it is not known which call returned which context. With one: a
+        # first search covers 2 of 4 facts, a second one a third: gains of .5 and .25.
+        if sample.ledger is not None:
+            contexts = _contexts_to_evaluate(sample)
+            gains = curve_by_call(sample, contexts, evidence.combine)
+            evidence = evidence.model_copy(update={"ledger": gains})
         value = _value_over_all_contexts(evidence)
         # a fact that was not found may stand in what was not recorded
         unread = why_contexts_are_not_whole(sample)
@@ -243,13 +250,6 @@ class RetrievalAccuracy(Metric):
             own_template=self.template is not None,
         )
 
-    def _evidence_of_best_reference(
-        self, sample: Sample, fact_lists: Iterable[Sequence[Fact]], grid: matrix.Grid
-    ) -> matrix.AccuracyEvidence:
-        """Return the evidence of the reference with the highest value."""
-        candidates = [self._evidence(sample, facts, grid) for facts in fact_lists]
-        return max(candidates, key=_value_over_all_contexts)
-
     def _evidence(
         self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
@@ -265,10 +265,21 @@ class RetrievalAccuracy(Metric):
             grid: The verdicts on the facts of all references, in each text.
         """
         contexts = _contexts_to_evaluate(sample)
-        rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
+        rows: list[tuple[Cell, ...]] = []
+        modes: set[str] = set()
+        has_all_probabilities = True
+        for fact in facts:
+            cells = [
+                matrix.EMPTY if context.blank else grid[context.text, fact.text]
+                for context in contexts
+            ]
+            rows.append(tuple(cells))
+            modes.update(cell.mode for cell in cells if cell is not matrix.EMPTY)
+            if any(cell.probability is None for cell in cells):
+                has_all_probabilities = False
         # where the embedded judge split the reference, the soft mean is nearer to
         # people's labels than counting
-        is_soft = _is_lexical(rows) and not sample.facts
+        is_soft = modes == {"lexical"} and not sample.facts
         evidence = matrix.AccuracyEvidence(
             facts=tuple(facts),
             facts_from="sample" if sample.facts else self.extraction,
@@ -279,68 +290,39 @@ class RetrievalAccuracy(Metric):
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination="soft" if is_soft else "or",
         )
-        return evidence.model_copy(update=_further_values(sample, evidence))
+        # beside the score: the mean of each fact's highest probability, and the value
+        # over the contexts that the application kept of what it retrieved
+        further_values: dict[str, float] = {}
+        if has_all_probabilities:
+            soft = evidence.model_copy(update={"combination": "soft"})
+            further_values["soft"] = _value_over_all_contexts(soft)
+        kept_columns = _columns_of_kept_contexts(sample)
+        if kept_columns is not None:
+            further_values["contexts_value"] = evidence.combine(kept_columns)
+        return evidence.model_copy(update=further_values)
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
         """Say how many facts are covered, and how they were scored."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
-        return (
+        reason = (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
-            f" context.{_computation_in_words(evidence)}{self._way_in_words(evidence)}"
+            " context."
         )
-
-    def _way_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say so where the judge was asked in another way than was set."""
-        if evidence.calls == self.calls:
-            return ""
-        return " Asked once for each context, as the model gives no log-probabilities."
-
-
-def _computation_in_words(evidence: matrix.AccuracyEvidence) -> str:
-    """Say how the score was computed; "" if it is the share of covered facts."""
-    if evidence.combination == "or":
-        return ""
-    return (
-        " The score is the mean of each fact's highest score of words, because the"
-        " embedded judge split the reference itself."
-    )
+        if evidence.combination == "soft":
+            reason += (
+                " The score is the mean of each fact's highest score of words, because"
+                " the embedded judge split the reference itself."
+            )
+        if evidence.calls != self.calls:
+            reason += (
+                " Asked once for each context, as the model gives no log-probabilities."
+            )
+        return reason
 
 
 def _value_over_all_contexts(evidence: matrix.AccuracyEvidence) -> float:
     """Compute the metric over all contexts."""
     return evidence.combine(range(len(evidence.context_ids)))
-
-
-def _further_values(
-    sample: Sample, evidence: matrix.AccuracyEvidence
-) -> dict[str, float]:
-    """Compute the values beside the score that can be computed.
-
-    ``soft`` is the mean of each fact's highest probability. ``contexts_value`` is the
-    value over the contexts that the application kept of what it retrieved.
-    """
-    further_values: dict[str, float] = {}
-    if _has_all_probabilities(evidence.cells):
-        soft = evidence.model_copy(update={"combination": "soft"})
-        further_values["soft"] = _value_over_all_contexts(soft)
-    kept_columns = _columns_of_kept_contexts(sample)
-    if kept_columns is not None:
-        further_values["contexts_value"] = evidence.combine(kept_columns)
-    return further_values
-
-
-def _with_gain_of_each_search(
-    sample: Sample, evidence: matrix.AccuracyEvidence
-) -> matrix.AccuracyEvidence:
-    """Add to evidence what each retrieval added to the score.
-
-    Example: a first search covers 2 of 4 facts, a second one a third fact: gains of .5
-    and .25. Without a ledger it is not known which call returned which context.
-    """
-    if sample.ledger is None:
-        return evidence
-    gains = curve_by_call(sample, _contexts_to_evaluate(sample), evidence.combine)
-    return evidence.model_copy(update={"ledger": gains})
 
 
 def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
@@ -366,12 +348,6 @@ def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
     )
 
 
-def _distinct_texts_of_facts(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
-    """Return the texts of all facts, each once."""
-    all_facts = chain.from_iterable(fact_lists)
-    return list(dict.fromkeys(fact.text for fact in all_facts))
-
-
 def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Return each fact once, whatever its case, spacing and full stop."""
     fact_by_wording: dict[str, Fact] = {}
@@ -379,32 +355,6 @@ def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
         wording = " ".join(fact.text.casefold().split()).rstrip(".")
         fact_by_wording.setdefault(wording, fact)
     return tuple(fact_by_wording.values())
-
-
-def _cells_of_fact(
-    fact: Fact, contexts: Sequence[Context], grid: matrix.Grid
-) -> tuple[Cell, ...]:
-    """Return the cells of a fact, one for each context."""
-    return tuple(
-        matrix.EMPTY if context.blank else grid[context.text, fact.text]
-        for context in contexts
-    )
-
-
-def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
-    """Tell whether the embedded judge gave all verdicts that any judge gave.
-
-    No judge is asked about an empty context.
-    """
-    judged_cells = [
-        cell for cell in chain.from_iterable(rows) if cell is not matrix.EMPTY
-    ]
-    return {cell.mode for cell in judged_cells} == {"lexical"}
-
-
-def _has_all_probabilities(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Tell whether the judge answered for every fact in every context."""
-    return all(cell.probability is not None for cell in chain.from_iterable(rows))
 
 
 def _is_covered(row: Sequence[Cell]) -> bool:
