@@ -545,7 +545,8 @@ def played(name: str) -> tuple[Sample, ...]:
 
 
 # LangChain 1.0 does not tell names of agents, which call of a tool failed, or a
-# person's reply in a tool's place, and its summaries are asked for in another way.
+# person's reply in a tool's place, its summaries are asked for in another way, and
+# a tool's arguments hold what it injects.
 SINCE_1_1 = {
     "a_search_that_fails_beside_another_in_one_node",
     "a_sub_agent",
@@ -554,6 +555,7 @@ SINCE_1_1 = {
     "a_hand_off_that_drops_what_was_found",
     "a_person_replies_instead_of_a_tool",
     "a_thread_that_is_summarized",
+    "an_update_that_repeats_an_earlier_turn",
 }
 
 
