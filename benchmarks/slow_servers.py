@@ -61,7 +61,7 @@ def main() -> int:
                     store=False,
                 )
                 seconds = time.perf_counter() - began_at
-                n_requests = len(server.requests)
+                n_requests = server.n_received
                 bodies = [
                     json.dumps(recorded.body).encode()
                     for recorded in server.requests[: options.calls]

@@ -19,6 +19,9 @@ class SlowServer(LoopbackServer):
         seconds: Time that a call takes.
         drops: Whether it forgets a call whose client has left; else it works on that
             call, too, and nobody gets the answer.
+
+    Attributes:
+        n_received: How many calls came, also those that were given up.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class SlowServer(LoopbackServer):
         super().__init__(**settings)
         self.seconds = seconds
         self.drops = drops
+        self.n_received = 0
         self._workers = asyncio.Semaphore(width)
 
     async def _serve(self, port: Future[int]) -> None:
@@ -45,6 +49,7 @@ class SlowServer(LoopbackServer):
 
     async def _answer_in_turn(self, request: web.Request) -> web.Response:
         await request.read()
+        self.n_received += 1
         work = asyncio.ensure_future(self._work())
         try:
             await asyncio.shield(work)

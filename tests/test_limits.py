@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import selectors
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,13 @@ from ragmetrics_core.models.chat import (
     Choice,
     Message,
 )
-from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
+from ragmetrics_core.models.limits import (
+    Budget,
+    Patience,
+    RateLimiter,
+    Slots,
+    late_error,
+)
 from ragmetrics_core.models.session import Session
 
 ROWS = [
@@ -322,14 +329,83 @@ def test_a_late_call_halves_the_slots_and_slow_answers_add_none() -> None:
         for ticket in sent[:16]:
             slots.observe(ticket, LATE)  # all sent before the first was late
         assert slots.width == 16
+        slots.observe(sent.pop(), ANSWERED, seconds=1.0, time_of_a_call=60.0)
         for ticket in sent[16:]:
-            slots.observe(ticket, ANSWERED, is_quick=False)
-        assert slots.width == 16
+            slots.observe(ticket, ANSWERED, seconds=31.0, time_of_a_call=60.0)
+        assert slots.width == 17
         for _ in range(4):
             slots.observe(await slots.acquire(), ANSWERED)
-        assert slots.width == 20
+        assert slots.width == 21
 
     asyncio.run(run())
+
+
+class Waits(selectors.DefaultSelector):
+    """Moves a clock in place of waiting."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        events = super().select(0 if timeout is None or timeout > 0 else timeout)
+        if not events and timeout:
+            self.now += timeout
+        return events
+
+
+class Queued(Singly):
+    """A server of this machine that works on few calls at once; its client is patient."""
+
+    address = "http://127.0.0.1:1/v1"
+
+    def __init__(
+        self, width: int, seconds: float, timeout: float, n_short: int = 0
+    ) -> None:
+        super().__init__()
+        self.width, self.seconds, self.n_short = width, seconds, n_short
+        self.patience = Patience(timeout)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        seconds = self.seconds if self.calls > self.n_short else self.seconds / 20
+        async with self.patience.during_call(self.name), self.workers:
+            await asyncio.sleep(seconds)
+        return ANSWERED
+
+    @property
+    def timeout(self) -> float:
+        return self.patience.least
+
+    async def prepare(self) -> None:
+        self.workers = asyncio.Semaphore(self.width)
+
+
+@pytest.mark.parametrize("width", [1, 4, 16])
+@pytest.mark.parametrize(
+    ("seconds", "n_short"),
+    [(0.2, 0), (0.9, 0), (1.1, 0), (1.9, 0), (2.2, 0), (2.2, 1), (7.0, 9), (30.0, 0)],
+)
+def test_a_server_is_kept_busy_however_long_its_calls_take(
+    width: int, seconds: float, n_short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where only the first short ones are answered in the first time of a call, 2 s."""
+    n_requests, waits = 400, Waits()
+    monkeypatch.setattr(time, "monotonic", lambda: waits.now)
+    model = Queued(width, seconds, timeout=2.0, n_short=n_short)
+
+    async def ask() -> list[Any]:
+        run = Session(model).during(store=None, concurrency=32)
+        questions = [
+            ChatRequest((Message("user", str(number)),)) for number in range(n_requests)
+        ]
+        return await asyncio.gather(*(run.ask(each, str) for each in questions))
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(waits)) as loop:
+        answers = loop.run(ask())
+    assert [answer.outcomes for answer in answers] == [(str(Choice("x")),)] * n_requests
+    # the first call is sent alone, and the time that it may take is found by doubling
+    ideal = n_requests * seconds / width
+    assert waits.now <= 1.05 * ideal + 4 * seconds
+    assert model.calls <= 1.05 * n_requests + 4
 
 
 def test_single_refusals_narrow_nothing() -> None:

@@ -176,9 +176,12 @@ class Attempts:
                 outcome = error
                 raise
             finally:
-                time_of_a_call = self.model.timeout or self.timeout or math.inf
-                is_quick = time.monotonic() - began_at < time_of_a_call / 2
-                self.slots.observe(ticket, outcome, is_quick=is_quick)
+                self.slots.observe(
+                    ticket,
+                    outcome,
+                    seconds=time.monotonic() - began_at,
+                    time_of_a_call=self.model.timeout or self.timeout or math.inf,
+                )
         return outcome
 
     async def _call_within_budget(

@@ -293,8 +293,8 @@ class Patience:
     """How many seconds a call to an endpoint may take.
 
     A server that works on one call after the other answers the last of many late. What
-    is answered late is not lost: twice the slowest answer is waited for. Where all stay
-    silent, the time doubles.
+    is answered late is not lost: three times the slowest answer is waited for, so that
+    the slots may double meanwhile. Where all stay silent, the time triples.
 
     Args:
         seconds: The least time of a call.
@@ -308,7 +308,7 @@ class Patience:
     @property
     def seconds(self) -> float:
         """The time that a call may take now."""
-        return max(self.least, min(2 * self._slowest_answer, self.most))
+        return max(self.least, min(3 * self._slowest_answer, self.most))
 
     @property
     def most(self) -> float:
@@ -383,6 +383,7 @@ class Slots:
         self._width = math.inf if first is None else float(first)
         # Until the endpoint refuses calls, each quick answer gives a slot more.
         self._has_refused = False
+        self._quickest_answer = math.inf  # seconds
         # One future for each call that waits for a slot, first come first served.
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._n_refused_in_a_row = 0
@@ -415,19 +416,25 @@ class Slots:
         ticket: int,
         outcome: ChatReply | JudgeError | None,
         *,
-        is_quick: bool = True,
+        seconds: float = 0.0,
+        time_of_a_call: float = math.inf,
     ) -> None:
         """Learn how a call ended, and give its slot back.
+
+        A quick answer took less than half of the time of a call, or than twice the
+        quickest one: then it did not wait for others. Slow answers leave the number of
+        slots as it is: the endpoint has enough to do.
 
         Args:
             ticket: The number of the call.
             outcome: How it ended; None if it was given up.
-            is_quick: Whether it took less than half of the time of a call. Slow answers
-                leave the number of slots as it is: the endpoint has enough to do.
+            seconds: How long it took.
+            time_of_a_call: The seconds that a call may take at first.
         """
         if isinstance(outcome, ChatReply):
             self._n_refused_in_a_row = 0
-            if is_quick:
+            self._quickest_answer = min(self._quickest_answer, seconds)
+            if seconds < max(time_of_a_call / 2, 2 * self._quickest_answer):
                 # After refusals there is one slot more when each of ``width`` calls has
                 # gone well.
                 self._width += 1 / self._width if self._has_refused else 1
@@ -436,8 +443,10 @@ class Slots:
             if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW:
                 self._has_refused = True
                 self._narrow_after(ticket, _SHARE_AFTER_REFUSALS)
-        elif isinstance(outcome, NoReplyInTime):
+        elif isinstance(outcome, NoReplyInTime) and self.taken > 1:
+            # a call that was alone did not wait for others
             self._narrow_after(ticket, _SHARE_AFTER_LATE_CALL)
+            self._quickest_answer = math.inf  # of shorter calls, perhaps
         self.taken -= 1
         self._hand_out()
 
