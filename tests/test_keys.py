@@ -218,7 +218,7 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(
         return (
             '{"reason": "", "claims": 1, "unsupported": []}'
             if body["model"] == "good"
-            else '{"reason": "", "supported": 0, "claims": 1, "unsupported": []}'
+            else '{"reason": "", "supported": 0, "claims": 1, "unsupported": ["a"]}'
         )
 
     with LoopbackServer(reply) as server:

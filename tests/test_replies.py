@@ -106,7 +106,16 @@ REPLIES: dict[str, tuple[str, str]] = {
     "a label before": ("good", "My verdict: {object}"),
     "a bold label before": ("good", "**Verdict:** {object}"),
     "a label in Chinese": ("good", "判断：{object}"),
-    "prose around": ("good", "I thought.\n\n{object}\n\nI hope this helps!"),
+    "prose before": ("good", "I thought.\n\nAnd thought again.\n\n{object}"),
+    "prose behind": ("good", "{object}\n\nI hope this helps!"),
+    # as of an example before a refusal
+    "prose around": ("bad", "I thought.\n\n{object}\n\nI hope this helps!"),
+    "a fence in prose": ("bad", "So: ```json\n{object}\n```\nI cannot rate this."),
+    "channels and prose": (
+        "good",
+        "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
+        "<|channel|>final<|message|>{object}\nThat is all.",
+    ),
     "a tag around": ("good", "<answer>{object}</answer>"),
     "bold": ("good", "**{object}**"),
     "a mark of ChatML": ("good", "{object}<|im_end|>"),
@@ -281,15 +290,27 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
         without = {key: value for key, value in good(name).items() if key != bit}
         result, model = score(name, json.dumps({**without, field: [item]}))
         assert (result.status, len(model.requests)) == ("failed", 2)
-    # a no that names nothing is asked again; a longer text may be a claim in other words
-    no = {**good("adherence"), "unsupported": [item], "supported": 0}
-    result, model = score("adherence", json.dumps(no))
-    is_long = len(item) > 16
-    assert (result.status, len(model.requests)) == (
-        ("scored", 1) if is_long else ("failed", 2)
-    )
-    replies = (json.dumps(no), json.dumps(good("adherence")))
-    assert score("adherence", *replies)[0].value == (0 if is_long else 1)
+        # so is a no that names nothing; a longer text may be a claim in other words
+        no = {**good(name), field: [item], bit: 0}
+        result, model = score(name, json.dumps(no))
+        is_long = len(item) > 16
+        assert (result.status, len(model.requests)) == (
+            ("scored", 1) if is_long else ("failed", 2)
+        )
+        replies = (json.dumps(no), json.dumps(good(name)))
+        assert score(name, *replies)[0].value == (0 if is_long else 1)
+
+
+def test_a_no_that_lists_nothing_is_asked_again() -> None:
+    for name, bit in (("adherence", "supported"), ("sufficiency", "sufficient")):
+        no = json.dumps({**good(name), bit: 0})
+        result, model = score(name, no)
+        assert (result.status, len(model.requests)) == ("failed", 2)
+        assert "and lists none" in model.requests[1].messages[-1].content
+        assert score(name, no, json.dumps(good(name)))[0].value == 1.0
+    # of an answer that claims nothing, nothing can be listed
+    none = {"supported": 0, "claims": 0, "unsupported": []}
+    assert score("adherence", json.dumps(none))[0].status == "undefined"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ VERDICTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "missing": (
         {"reason": "r", "sufficient": 1, "missing": []},
-        {"reason": "r", "sufficient": 0, "missing": ["x"]},
+        {"reason": "r", "sufficient": 0, "missing": ["Who lit it"]},
     ),
     "useful": ({"useful": 1}, {"useful": 0}),
     "facts": (

@@ -129,6 +129,23 @@ def overall_fields(form: type[BaseModel]) -> list[str]:
     ]
 
 
+def check_findings(verdict: bool | None, found: Sequence[str], what: str) -> None:
+    """Refuse a verdict that contradicts the list beside it of what speaks against it.
+
+    Args:
+        verdict: The verdict; None if the list alone decides.
+        found: The list.
+        what: What it lists, e.g. "an unsupported claim".
+
+    Raises:
+        ValueError: For a yes beside such a text, and a no without one.
+    """
+    if found and verdict:
+        raise ValueError(f"it lists {what}, and says that there is none")
+    if not found and verdict is False:
+        raise ValueError(f"it says that there is {what}, and lists none")
+
+
 Points = Annotated[
     Literal[0, 1, 2, 3],
     _reader_of_labels({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),

@@ -1,9 +1,9 @@
 """Reads a judge's reply: the last JSON object outside of the model's thinking.
 
-A reply is one JSON object. Prose, code fences and thinking may stand around it. Its
-keys may be in any case, and its values are read by the fields of the question's
-``Reply``. What cannot be read, or contradicts itself, is an error: the judge is asked
-again once, with the reply and what is wrong with it.
+A reply is one JSON object. Prose may stand before or behind it, code fences and thinking
+around it. Its keys may be in any case, and its values are read by the fields of the
+question's ``Reply``. What cannot be read, or contradicts itself, is an error: the judge
+is asked again once, with the reply and what is wrong with it.
 """
 
 import json
@@ -113,6 +113,12 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; give it a line",
+        )
+    before = _END_OF_THINKING.split(choice.text[: replies[0].start])[-1]
+    behind = choice.text[replies[-1].end :]
+    if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
+        _fail(
+            choice, "words stand before and behind its JSON object, as of an example"
         )
     *values, last_value = [
         _validate(choice, found.fields, question) for found in replies
@@ -330,11 +336,12 @@ def _without_what_names_nothing(
     Such a text shares no word with what is judged; claims that the contexts make, and
     not the answer, do neither. Where there are no others, a yes beside the list counts.
 
-    Raises ``UnusableReply`` if there is no verdict, or a no that names nothing but such
-    as "N/A", unless what is named is told in the judge's own words.
+    Raises ``UnusableReply`` if there are no others, and no verdict.
     """
     form: type[BaseModel] = question.Reply
-    verdicts = [fields.get(name) for name in overall_fields(form)]
+    verdicts = [plain_label(fields.get(name)) for name in overall_fields(form)]
+    is_yes = any(verdict in ("1", "true", "yes") for verdict in verdicts)
+    is_no = any(verdict in ("0", "false", "no") for verdict in verdicts)
     for name, info in form.model_fields.items():
         listed = fields.get(name)
         if not isinstance(listed, list) or not all(
@@ -345,21 +352,21 @@ def _without_what_names_nothing(
             part = isinstance(mark, Findings) and (mark.words_of or mark.part)
             if not part or part not in question.parts:
                 continue
-            kept = texts_sharing_words(listed, question[part])
-            is_quoted = mark.part is not None  # else the words are the judge's own
-            is_yes = any(plain_label(bit) in ("1", "true", "yes") for bit in verdicts)
-            # a longer text may be a claim in other words, or in another language
-            is_nothing = all(len(text) < _SHORTEST_CLAIM for text in listed)
-            contradicts_no = is_quoted and is_nothing and not is_yes
-            is_undecided = verdicts in ([], [None]) or contradicts_no
-            if listed and not kept and is_undecided:
+            named = texts_sharing_words(listed, question[part])
+            if is_no:  # a longer text may be a claim in other words or another language
+                named = [
+                    text
+                    for text in listed
+                    if text in named or len(text) >= _SHORTEST_CLAIM
+                ]
+            elif listed and not named and not is_yes:
                 raise UnusableReply(
                     f"the field {name!r}: it names nothing of the {part}; [] if there is"
                     " nothing to name",
                     raw=choice.text,
                 )
-            if is_quoted or is_yes:
-                fields = {**fields, name: list(kept)}
+            if mark.part is not None or is_yes or is_no:
+                fields = {**fields, name: list(named)}
     return fields
 
 

@@ -37,6 +37,7 @@ from ragmetrics_core.data.replies import (
     Mode,
     Overall,
     Texts,
+    check_findings,
 )
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
@@ -65,8 +66,7 @@ class SufficientReply(SilentData, extra="ignore"):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        if self.missing and self.sufficient:
-            raise ValueError("it lists what is missing, and says that nothing is")
+        check_findings(self.sufficient, self.missing, "something missing")
         return self
 
     @property

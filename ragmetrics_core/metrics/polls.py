@@ -24,6 +24,7 @@ from ragmetrics_core.data.replies import (
     Findings,
     Overall,
     Texts,
+    check_findings,
     plain_label,
 )
 from ragmetrics_core.metrics.ledger_calls import Groups
@@ -85,10 +86,8 @@ class AdherenceReply(SilentData, extra="ignore"):
             raise ValueError(
                 "it lists unsupported claims, and says that the answer claims nothing"
             )
-        if self.unsupported and self.supported:
-            raise ValueError(
-                "it lists unsupported claims, and says that all are supported"
-            )
+        if self.claims and "unsupported" in self.model_fields_set:
+            check_findings(self.supported, self.unsupported, "an unsupported claim")
         return self
 
     @property
