@@ -117,9 +117,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     before = _END_OF_THINKING.split(choice.text[: replies[0].start])[-1]
     behind = choice.text[replies[-1].end :]
     if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
-        _fail(
-            choice, "words stand before and behind its JSON object, as of an example"
-        )
+        _fail(choice, "words stand before and behind its JSON object, as of an example")
     *values, last_value = [
         _validate(choice, found.fields, question) for found in replies
     ]

@@ -322,7 +322,9 @@ def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) 
 def test_which_judge(kit: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
     reply = kit.ScriptedLLM(
-        script={"": '{"reason": "x", "supported": 0, "claims": 1, "unsupported": ["a"]}'}
+        script={
+            "": '{"reason": "x", "supported": 0, "claims": 1, "unsupported": ["a"]}'
+        }
     )
     monkeypatch.setattr(Settings, "_llm", reply)
     result = ContextAdherenceEvaluator(cause=False).evaluate(**fields)
