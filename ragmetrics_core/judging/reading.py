@@ -350,7 +350,7 @@ def _without_what_names_nothing(
             part = isinstance(mark, Findings) and (mark.words_of or mark.part)
             if not part or part not in question.parts:
                 continue
-            named = texts_sharing_words(listed, question[part])
+            named = list(texts_sharing_words(listed, question[part]))
             if is_no:  # a longer text may be a claim in other words or another language
                 named = [
                     text
@@ -364,7 +364,7 @@ def _without_what_names_nothing(
                     raw=choice.text,
                 )
             if mark.part is not None or is_yes or is_no:
-                fields = {**fields, name: list(named)}
+                fields = {**fields, name: named}
     return fields
 
 
