@@ -673,3 +673,21 @@ def test_rows_ranked_low_have_their_word() -> None:
     n_ranked_low = report.glance().ranked_low
     assert n_ranked_low >= 5
     assert f"answered · {n_ranked_low} rows ranked low" in str(report)
+
+
+@pytest.mark.parametrize("judge", ["lexical", "a model"])
+def test_figures_stand_below_what_they_are(judge: str) -> None:
+    """Also where the screen is so full that lines are left out."""
+    asked = "lexical" if judge == "lexical" else RightJudge().judge()
+    rows = [row for row in planted_rows() if row["reference"] is not None]
+    lines = screen_lines(
+        evaluate(map(sample_of, rows), judge=asked, progress=False).glance(),
+        page=".ragmetrics/runs/1/page.html",
+        next_command="ragmetrics compare   (after the next run)",
+    )
+    head = next(line for line in lines if "rows above ½" in line)
+    figures = lines[lines.index(head) + 1]
+    for title in ("rows above ½", *(["95% range"] if judge != "lexical" else [])):
+        place = head.index(title)
+        assert figures[place - 2 : place] == "  ", lines
+        assert figures[place] in ".0123456789", lines

@@ -10,7 +10,6 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.data.embedded_judge import way_to_a_judge
 from ragmetrics_core.judging.judge import Judge, ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.addresses import (
@@ -183,6 +182,4 @@ def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Ju
 @cache
 def announce_embedded_judge() -> None:
     """Say once per process that nobody chose a judge."""
-    _logger.info(
-        "No judge named: answers are only compared word by word. %s", way_to_a_judge()
-    )
+    _logger.info("No judge named: answers are only compared word by word.")

@@ -57,7 +57,7 @@ def screen_lines(
         [*_verdict(glance, exit_code)],
         [_Line(1, _title(glance)), *_headline(glance)],
         [*_metrics(glance)],
-        [*_rows(glance, page)],
+        [*_rows(glance)],
         [*_last_lines(glance, page, next_command)],
     ]
     kept = _short_enough(parts)
@@ -160,8 +160,8 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     # the sentences on gates take the place of the metrics' questions
     has_questions = not glance.decisions
     if width and has_questions:
-        head = "mean" if glance.by_words else "mean  95 % range "
-        yield _Line(5, f"  {'':<{min(width, 28)}}  {head}  rows above ½")
+        head = "mean" if glance.by_words else "mean  95% range"
+        yield _Line(2, f"  {'':<{min(width, 28)}}  {head}  rows above ½")
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
         if metric.numbers.mean is None:
@@ -222,16 +222,12 @@ def _short(value: float) -> str:
     return "1.0" if text == "1.00" else text.removeprefix("0")
 
 
-def _rows(glance: Glance, page: str) -> Iterator[_Line]:
-    """The worst rows with what is wrong in them, then how many such rows there are."""
+def _rows(glance: Glance) -> Iterator[_Line]:
+    """The worst rows with what is wrong in them."""
     shown = glance.worst[:_MOST_ROWS]
     width = max((len(_label(row)) for row in shown), default=0)
     for place, row in enumerate(shown):
         yield _Line((3, 6, 9)[place], _row_line(row, max(width, _LABEL)))
-    n_rows = glance.n_faults + glance.n_open
-    if n_rows > len(shown) > 0:
-        where = " in the page" if page else ""
-        yield _Line(4, f"  {n_rows:,} rows to look at{where}")
 
 
 def _label(row: RowGlance) -> str:
