@@ -6,7 +6,7 @@ A **dialect** is one set of such names. They stand in ``dialects.toml``.
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, cast
@@ -102,25 +102,19 @@ def reading_of(
         return None
     reading = _read(attributes, marked_dialects[0])
     for names in marked_dialects[1:]:
-        _fill_gaps(reading, _read(attributes, names))
+        weaker = _read(attributes, names)
+        for entry in fields(Reading):  # what the stronger one leaves open
+            if getattr(reading, entry.name) in (None, "", (), {}, False):
+                setattr(reading, entry.name, getattr(weaker, entry.name))
     if reading.kind != "model":
-        # messages on an agent's span are the agent's input and output, and no prompt
-        _take_messages_as_values(reading)
+        # Messages on an agent's span are the agent's input and output, and no prompt.
+        # Instructions of the system are no input.
+        given = tuple(message for message in reading.prompt if message.role != "system")
+        reading.input = reading.input or _text_or_messages(given)
+        # without replies an empty list stays: a search that found nothing returns it
+        if reading.replies:
+            reading.output = reading.output or _text_or_messages(reading.replies)
     return reading
-
-
-def _take_messages_as_values(reading: Reading) -> None:
-    """Take the messages of a span around several calls as its input and output.
-
-    Instructions of the system are no input.
-    """
-    messages_given = tuple(
-        message for message in reading.prompt if message.role != "system"
-    )
-    reading.input = reading.input or _text_or_messages(messages_given)
-    # without replies an empty list stays: a search that found nothing returns it
-    if reading.replies:
-        reading.output = reading.output or _text_or_messages(reading.replies)
 
 
 def dialects_of(attributes: Mapping[str, Any]) -> list[str]:
@@ -193,14 +187,6 @@ def _bears_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool
     return bool(prefixes) and any(key.startswith(prefixes) for key in attributes)
 
 
-def _fill_gaps(reading: Reading, weaker: Reading) -> None:
-    """Take from a weaker dialect's reading what the stronger one leaves open."""
-    for entry in fields(Reading):
-        is_open = getattr(reading, entry.name) in (None, "", (), {}, False)
-        if is_open:
-            setattr(reading, entry.name, getattr(weaker, entry.name))
-
-
 def _text_or_messages(messages: tuple[Message, ...]) -> Any:
     """The text of a single message, read as JSON if it is that; else the messages."""
     if len(messages) == 1 and messages[0].text:
@@ -228,9 +214,13 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     input_value = _without_wrapping(fields.first_value("input"), "inputs")
     output = _without_wrapping(fields.first_value("output"), "outputs")
     readable_output = without_written_objects(output)
+    kind_word = str(plain(attributes.get(names["mark"])) or "")
+    kind = _KINDS.get(kind_word.lower(), "step") if kind_word else None
+    if "ragmetrics.judge" in attributes:
+        kind = "ignored"
     return Reading(
-        kind=_kind(attributes, names["mark"]),
-        kind_word=_kind_word(attributes, names["mark"]),
+        kind=kind,
+        kind_word=kind_word,
         input=without_written_objects(input_value) or _messages_given(fields) or None,
         output=readable_output,
         has_unread_output=readable_output != output,
@@ -278,8 +268,16 @@ class _Fields:
         return None if value is None else str(value)
 
     def documents(self, field_name: str) -> tuple[Document, ...] | None:
-        """The documents of a field; None if nothing is said of any."""
-        return _documents(self.attributes, self.names.get(field_name, ()))
+        """The documents of a field, by the first list of documents that a span holds.
+
+        () if the list is empty, and None if there is no list. A document may have an id
+        and no text.
+        """
+        for name in self.names.get(field_name, ()):
+            documents = _documents_under(name, self.attributes)
+            if documents is not None:
+                return documents
+        return None
 
 
 def _messages_given(fields: _Fields) -> tuple[Message, ...]:
@@ -294,19 +292,6 @@ def _messages_given(fields: _Fields) -> tuple[Message, ...]:
         if place >= n_earlier and message.role == "user" and message.text.strip():
             return tuple(transcript[: place + 1])
     return ()
-
-
-def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:
-    """What a span's call is, such as "model"; an unknown word means "step"."""
-    if "ragmetrics.judge" in attributes:
-        return "ignored"
-    word = _kind_word(attributes, mark)
-    return _KINDS.get(word.lower(), "step") if word else None
-
-
-def _kind_word(attributes: Mapping[str, Any], mark: str) -> str:
-    """The instrumentation's word for what a span's call is, such as "RETRIEVER"."""
-    return str(plain(attributes.get(mark)) or "")
 
 
 def value_of(attributes: Mapping[str, Any], name: str) -> Any:
@@ -350,26 +335,6 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
     return branches
 
 
-def _documents(
-    attributes: Mapping[str, Any], names: Sequence[str]
-) -> tuple[Document, ...] | None:
-    """Return the documents of the first list of documents that a span holds.
-
-    Args:
-        attributes: The attributes of the span.
-        names: The names of the attributes that may hold such a list.
-
-    Returns:
-        The documents; () if the list is empty, and None if there is no list. A document
-        may have an id and no text.
-    """
-    for name in names:
-        documents = _documents_under(name, attributes)
-        if documents is not None:
-            return documents
-    return None
-
-
 def _documents_under(
     name: str, attributes: Mapping[str, Any]
 ) -> tuple[Document, ...] | None:
@@ -406,26 +371,18 @@ def _document(entry: object) -> Document | None:
         entry = entry.get("document", entry)
     if not isinstance(entry, Mapping):
         return _document_in_any_form(entry)
+    # The text is the field "content", which may hold another object: {"text": "It is
+    # old."}. Without it the object is a framework's own, such as {"page_content": …}.
+    text = entry.get("content")
+    if not isinstance(text, str):
+        inner = _document_in_any_form(text or entry)
+        text = None if inner is None else inner.text
     return recorded_document(
-        _text_of_entry(entry),
+        text,
         entry.get("id"),
         entry.get("score"),
         entry.get("metadata"),
     )
-
-
-def _text_of_entry(entry: Mapping[str, Any]) -> str | None:
-    """The text of an object in a list of documents; None if it has none.
-
-    It is the field "content". That may hold another object: ``{"content": {"text": "It
-    is old."}}``. Without this field the object is a framework's own, such as
-    ``{"page_content": "It is old."}``.
-    """
-    content = entry.get("content")
-    if isinstance(content, str):
-        return content
-    document = _document_in_any_form(content or entry)
-    return None if document is None else document.text
 
 
 def _document_in_any_form(value: object) -> Document | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 
 from ragmetrics_core.data import (
     InputError,
@@ -48,10 +48,10 @@ _NO_FORM = (
     "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse,"
     " LangSmith); keys seen: {}"
 )
-Source = str | Path | Iterable[Any]
+SpanSource = str | Path | Iterable[Any]
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """Where one line stands, or one value if the source is a list of values.
 
     Attributes:
@@ -80,7 +80,7 @@ class Lines:
         piped: A copy of standard input, which can be read once only.
     """
 
-    def __init__(self, source: Source, max_bytes: int = 256 * 2**20) -> None:
+    def __init__(self, source: SpanSource, max_bytes: int = 256 * 2**20) -> None:
         """Tell paths from values, and copy standard input, which "-" stands for.
 
         Args:
@@ -100,7 +100,7 @@ class Lines:
             weakref.finalize(self, self.piped.close)
         self._files: list[BufferedReader] = []  # while they are open
         # a cache, because several traces may stand in one line
-        self._spans_of_recent_lines: dict[Place, list[Span]] = {}
+        self._spans_of_recent_lines: dict[LinePlace, list[Span]] = {}
 
     @contextmanager
     def open_files(self) -> Iterator[None]:
@@ -119,15 +119,15 @@ class Lines:
             finally:
                 self._spans_of_recent_lines.clear()
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[LinePlace]:
         """Yield the place of each line, or of each value of a list."""
         for number in range(len(self.values)):
-            yield Place(0, number, 0)
+            yield LinePlace(0, number, 0)
         for number, file in enumerate(self._files):
             for offset, length in _values(file):
-                yield Place(number, offset, length)
+                yield LinePlace(number, offset, length)
 
-    def parse(self, place: Place) -> list[Span]:
+    def parse(self, place: LinePlace) -> list[Span]:
         """Parse the spans of one line.
 
         Those of the latest lines are remembered, unless the lines are long.
@@ -142,7 +142,7 @@ class Lines:
             self._spans_of_recent_lines[place] = self._parse(place)
         return self._spans_of_recent_lines[place]
 
-    def _parse(self, place: Place) -> list[Span]:
+    def _parse(self, place: LinePlace) -> list[Span]:
         """Read the spans at a place of a file, or of the list of values.
 
         Example: (0, 9, 9) stands for the bytes 9 to 18 of the first file.
@@ -160,7 +160,9 @@ class Lines:
         file.seek(place.offset)
         text = file.read(place.length)
         if place.length > _LONG:
-            needed = _n_bytes_once_read(text)
+            # each value and each field is an object
+            n_objects = text.count(b"{") + text.count(b"[") + text.count(b",")
+            needed = len(text) + _OBJECT * n_objects
             if needed > most:
                 raise TooLarge(needed, most)
         return list(spans_in(json_value(text)))
@@ -190,7 +192,7 @@ class _PlacesOfTrace:
 
     ended: int = 0
     size: int = 0
-    lines: dict[Place, None] = field(default_factory=dict)
+    lines: dict[LinePlace, None] = field(default_factory=dict)
 
 
 class TooLarge(Exception):
@@ -202,15 +204,6 @@ class TooLarge(Exception):
             f" max_trace_mb={most // 2**20} allows no more: write one trace on a line,"
             " or give samples_from_spans a larger max_trace_mb="
         )
-
-
-def _n_bytes_once_read(text: bytes) -> int:
-    """Bytes that a text of JSON takes once it is read, nearly.
-
-    Each value and each field is an object.
-    """
-    n_objects = text.count(b"{") + text.count(b"[") + text.count(b",")
-    return len(text) + _OBJECT * n_objects
 
 
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
@@ -345,9 +338,10 @@ def _places_by_trace(lines: Lines) -> dict[str, _PlacesOfTrace]:
             # an ``UnknownForm`` names the line's keys; an error at the end shows them
             if isinstance(error, UnknownForm) and not keys_of_first_unknown_form:
                 keys_of_first_unknown_form = str(error)
-            lines.unreadable.append(
-                RowError(f"line {number} holds no span: {_reason(error)}")
-            )
+            # the words of our own error, of any other its type
+            is_ours = isinstance(error, RowError)
+            reason = str(error) if is_ours else type(error).__name__
+            lines.unreadable.append(RowError(f"line {number} holds no span: {reason}"))
             continue
         for span in spans:
             # a span that cannot be read counts as well: it makes its trace unreadable
@@ -360,24 +354,16 @@ def _places_by_trace(lines: Lines) -> dict[str, _PlacesOfTrace]:
             if not span.id:
                 lines.unreadable.append(UnreadableSpan(number, span.trace))
     if lines.unreadable and not places_by_trace:
-        _refuse_all(lines, keys_of_first_unknown_form)
+        names = ", ".join(map(str, lines.paths)) or "the list"
+        if keys_of_first_unknown_form:
+            raise InputError(_NO_FORM.format(names, keys_of_first_unknown_form))
+        raise RowError(f"{names}, {lines.unreadable[0]}")
     return places_by_trace
 
 
-def _refuse_all(lines: Lines, unknown_keys: str) -> NoReturn:
-    """Raise why no line holds a span: the form is unknown, or that of the first one."""
-    names = ", ".join(map(str, lines.paths)) or "the list"
-    if unknown_keys:
-        raise InputError(_NO_FORM.format(names, unknown_keys))
-    raise RowError(f"{names}, {lines.unreadable[0]}")
-
-
-def _reason(error: Exception) -> str:
-    """Why a line holds no span: the words of our own error, of any other its type."""
-    return str(error) if isinstance(error, RowError) else type(error).__name__
-
-
-def _spans_of_trace(trace: str, lines: Lines, places: Iterable[Place]) -> list[Span]:
+def _spans_of_trace(
+    trace: str, lines: Lines, places: Iterable[LinePlace]
+) -> list[Span]:
     """Read the spans of a trace, each id once.
 
     Several records may tell of one span, and are merged into one. Example: the span
@@ -398,22 +384,14 @@ def _spans_of_trace(trace: str, lines: Lines, places: Iterable[Place]) -> list[S
         if earlier is None:
             span_by_id[span.id] = span
             continue
-        span_by_id[span.id] = _merge(earlier, span)
+        # events of a span tell of it without a name
+        named, event = (earlier, span) if earlier.name else (span, earlier)
+        attributes = {**event.attributes, **named.attributes}
+        span_by_id[span.id] = replace(named, attributes=attributes)
         if _contradict(earlier, span):
             span_by_id[""] = Span(trace, "", name="unreadable")
     # events of a span that was not recorded have no name, and are left out
     return [span for span in span_by_id.values() if span.name]
-
-
-def _merge(earlier: Span, later: Span) -> Span:
-    """Make one span of two records: events of a span tell of it without a name."""
-    if earlier.name:
-        span = earlier
-        event = later
-    else:
-        span = later
-        event = earlier
-    return replace(span, attributes={**event.attributes, **span.attributes})
 
 
 def _contradict(earlier: Span, later: Span) -> bool:
@@ -442,21 +420,17 @@ def _open(path: Path) -> BufferedReader:
         start = source.peek(4)[:4] if source.seekable() else b""
     if start == b"PAR1":  # Parquet
         source.close()
-        return _spool(_refuse_too_much(path, _parquet_lines(path)))
+        parquet = import_extra("pyarrow.parquet", "parquet", f"reading {path}")
+        batches = parquet.ParquetFile(path).iter_batches(_ROWS_AT_ONCE)
+        rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+        lines = (json.dumps(row, default=str).encode() + b"\n" for row in rows)
+        return _spool(_refuse_too_much(path, lines))
     if start.startswith(b"\x1f\x8b"):  # gzip
         with source, gzip.open(source) as packed:
             return _spool(_refuse_too_much(path, _unpack(packed)))
     if not source.seekable():
         return _spool(source)
     return source
-
-
-def _parquet_lines(path: Path) -> Iterator[bytes]:
-    """Yield the rows of a Parquet file, each as a line of JSON."""
-    parquet = import_extra("pyarrow.parquet", "parquet", f"reading {path}")
-    for batch in parquet.ParquetFile(path).iter_batches(_ROWS_AT_ONCE):
-        for row in batch.to_pylist():
-            yield json.dumps(row, default=str).encode() + b"\n"
 
 
 def _unpack(packed: gzip.GzipFile) -> Iterator[bytes]:

@@ -108,7 +108,18 @@ class Notes:
     @property
     def sentences(self) -> list[str]:
         """What was left out, how often, and what mends it; nothing where all was read."""
-        lines = [*self._of_traces(), *self._of_samples()]
+        lines = self._of_traces()
+        if self.tools:
+            names = [name for name, _ in self.tools.most_common(_MOST_TOOLS)]
+            counts = ", ".join(f"{name} ({self.tools[name]})" for name in names)
+            setting = ", ".join(repr(name) for name in names)
+            lines.append(
+                f"tools returned text that is no context: {counts}. If it was searched"
+                f" for, name them: context_tools={{{setting}}}, on the command line"
+                f" --context-tools {','.join(names)}"
+            )
+        for code, count in self.incomplete.items():
+            lines.append(f"incomplete samples: {count} {code}: {self.examples[code]}")
         are_texts_missing = not _TEXTS_MAY_BE_OFF.isdisjoint(
             (*self._codes, *self.incomplete)
         )
@@ -143,24 +154,6 @@ class Notes:
                 f" {kinds}; let them be of the kind retriever"
             )
         return lines
-
-    def _of_samples(self) -> list[str]:
-        """What samples lack, how many of them, and what mends that."""
-        lines = [self._tools_in_words()] if self.tools else []
-        for code, count in self.incomplete.items():
-            lines.append(f"incomplete samples: {count} {code}: {self.examples[code]}")
-        return lines
-
-    def _tools_in_words(self) -> str:
-        """Which tools returned text, and the setting that makes it contexts."""
-        names = [name for name, _ in self.tools.most_common(_MOST_TOOLS)]
-        counts = ", ".join(f"{name} ({self.tools[name]})" for name in names)
-        setting = ", ".join(repr(name) for name in names)
-        return (
-            f"tools returned text that is no context: {counts}. If it was searched for,"
-            f" name them: context_tools={{{setting}}}, on the command line"
-            f" --context-tools {','.join(names)}"
-        )
 
 
 def _what_is_missing(sample: Sample) -> tuple[str, str]:

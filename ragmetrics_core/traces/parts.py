@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data import PassageNote, Sample
@@ -55,36 +54,15 @@ def _at_a_limit(texts: Collection[str]) -> set[str]:
     return unlike_texts if is_limit else set()
 
 
-def _end_in_prompts(texts: Collection[str], shown_texts: Sequence[str]) -> bool:
-    """Whether prompts show some of the texts, and none of them in the midst of words.
-
-    So they show passages that a splitter made equally long.
-    """
-    behind = [
-        shown[shown.index(text) + len(text) :][:1]
-        for text in texts
-        for shown in shown_texts
-        if text in shown
-    ]
-    return bool(behind) and not any(
-        letter.isalnum() or letter == " " for letter in behind
-    )
-
-
 def _texts_of(span: Span) -> Iterator[str]:
     """Yield the texts that a span recorded, also those in lists."""
     for value in span.attributes.values():
-        yield from _texts_in(value)
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the text that a value is, or the texts of a list."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for element in value:
-            if isinstance(element, str):
-                yield element
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            for element in value:
+                if isinstance(element, str):
+                    yield element
 
 
 def _is_json_that_breaks_off(text: str) -> bool:
@@ -115,7 +93,18 @@ def are_documents_cut(root: Node) -> bool:
         if node.kind == "model":
             shown_texts += [message.text for message in node.prompt]
     at_limit = _at_a_limit(texts)
-    if at_limit and not _end_in_prompts(at_limit, shown_texts):
+    # Do prompts show some of these, and none in the midst of words? Then a splitter made
+    # passages equally long.
+    letters_behind = [
+        shown[shown.index(text) + len(text) :][:1]
+        for text in at_limit
+        for shown in shown_texts
+        if text in shown
+    ]
+    do_end_in_words = any(
+        letter.isalnum() or letter == " " for letter in letters_behind
+    )
+    if at_limit and (do_end_in_words or not letters_behind):
         return True
     if _at_a_limit({*texts, *shown_texts}):
         return True

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.stages import samples_of
@@ -21,7 +20,7 @@ from ragmetrics_core.traces.dialects import (
     dialects_of,
     switches_of,
 )
-from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
+from ragmetrics_core.traces.grouping import Lines, SpanSource, UnreadableSpan, traces_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.parts import with_unknown_fates
 from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
@@ -165,34 +164,48 @@ class TraceReader:
             trace: The id of the trace.
             spans: Its spans.
         """
-        calls = self._read_calls(trace, spans)
+        calls = calls_of(spans, self._dialect, self._resolve)
+        all_calls = [call for outermost in calls for call in outermost.walk()]
+        readings = [call.reading for call in all_calls if call.reading is not None]
+        self._note_dialects(spans, readings)
+        # of use only if the trace gives no sample; ``read`` removes it if it gives one
+        has_content = any(
+            reading.input is not None or reading.output is not None or reading.prompt
+            for reading in readings
+        )
+        reason: Code = "no_retrieval" if has_content else "no_content"
+        if any(reading.kind == "retriever" for reading in readings):
+            reason = "incomplete"
+        self.reason_by_trace_without_sample[trace] = reason
+
         has_missing_spans = _has_missing_spans(calls, spans)
-        is_of_framework = any(map(_is_framework_span, spans))
+        is_of_framework = any(
+            _FRAMEWORK_SPAN.search(
+                f"{span.scope} {span.attributes.get('mlflow.message.format')} {span.name}"
+            )
+            for span in spans
+        )
         samples: list[Sample] = []
         for call in calls:
             call.lacks_spans = has_missing_spans
             call.is_of_framework = is_of_framework
             samples += self._turns.add(call)
         samples += self._turns.finish_trace()
-        if not samples and self.reason_by_trace_without_sample[trace] == "no_retrieval":
-            # a tool that returned text may have retrieved: ``context_tools`` names it
-            self.tools.update(_tools_with_text(calls))
-            self.kinds.update(_kinds_with_documents(calls))
-        return samples
+        if samples or reason != "no_retrieval":
+            return samples
 
-    def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call]:
-        """Make calls of the spans of a trace, and return the outermost ones.
-
-        Each call has a **reading**: what its span says. Example: the spans "answer" and,
-        inside it, "retrieve" make one outermost call.
-        """
-        calls = calls_of(spans, self._dialect, self._resolve)
-        all_calls = chain.from_iterable(call.walk() for call in calls)
-        readings = [call.reading for call in all_calls if call.reading is not None]
-        self._note_dialects(spans, readings)
-        # of use only if the trace gives no sample; ``read`` removes it if it gives one
-        self.reason_by_trace_without_sample[trace] = _why_no_sample(readings)
-        return calls
+        # a tool that returned text may have retrieved: ``context_tools`` names it
+        tools: set[str] = set()
+        kinds: set[str] = set()
+        for call in all_calls:
+            reading = call.reading
+            if reading is not None and reading.kind == "tool" and reading.output:
+                tools.add(reading.tool or call.span.name)
+            if reading is not None and reading.kind == "step" and reading.documents:
+                kinds.add(reading.kind_word)
+        self.tools.update(tools - ANSWER_TOOLS)
+        self.kinds.update(kinds)
+        return []
 
     def _note_dialects(
         self, spans: Sequence[Span], readings: Sequence[Reading]
@@ -222,49 +235,6 @@ def _trees_of(call: Call) -> Iterator[Tree]:
         yield tree
 
 
-def _why_no_sample(readings: Sequence[Reading]) -> Code:
-    """Why a trace gives no sample, if it gives none."""
-    if any(reading.kind == "retriever" for reading in readings):
-        return "incomplete"
-    if any(_has_content(reading) for reading in readings):
-        return "no_retrieval"
-    return "no_content"
-
-
-def _tools_with_text(calls: Sequence[Call]) -> set[str]:
-    """The names of the tools of a trace that returned anything but the answer."""
-    names = set()
-    for call in chain.from_iterable(call.walk() for call in calls):
-        reading = call.reading
-        if reading is not None and reading.kind == "tool" and reading.output:
-            names.add(reading.tool or call.span.name)
-    return names - ANSWER_TOOLS
-
-
-def _kinds_with_documents(calls: Sequence[Call]) -> set[str]:
-    """The words for the kinds of steps that record documents as a search does."""
-    words = set()
-    for call in chain.from_iterable(call.walk() for call in calls):
-        reading = call.reading
-        if reading is not None and reading.kind == "step" and reading.documents:
-            words.add(reading.kind_word)
-    return words
-
-
-def _has_content(reading: Reading) -> bool:
-    """Whether a span records any text of its call."""
-    return (
-        reading.input is not None or reading.output is not None or bool(reading.prompt)
-    )
-
-
-def _is_framework_span(span: Span) -> bool:
-    """Whether a span is one of LlamaIndex or Haystack."""
-    message_format = span.attributes.get("mlflow.message.format")
-    words = f"{span.scope} {message_format} {span.name}"
-    return _FRAMEWORK_SPAN.search(words) is not None
-
-
 def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
     """Whether a trace shows that spans of it are missing.
 
@@ -277,7 +247,9 @@ def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
         calls: The outermost calls of the trace.
         spans: The spans of the trace, at least one.
     """
-    if len(spans) < _n_spans_of_mlflow(spans[0]):
+    sizes = mapping(plain(spans[0].attributes.get(MLFLOW_SIZES)))
+    n_spans_of_mlflow = sizes.get("num_spans")
+    if isinstance(n_spans_of_mlflow, int) and len(spans) < n_spans_of_mlflow:
         return True
     ids = {span.id for span in spans}
     has_root = False
@@ -292,25 +264,6 @@ def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
     return len(missing_parents) > n_parents_elsewhere
 
 
-def _n_spans_of_mlflow(span: Span) -> int:
-    """How many spans MLflow says that the trace of a span has; 0 if it says nothing."""
-    sizes = mapping(plain(span.attributes.get(MLFLOW_SIZES)))
-    n_spans = sizes.get("num_spans")
-    return n_spans if isinstance(n_spans, int) else 0
-
-
-def _refuse_if_unrecognised(reader: TraceReader) -> None:
-    """Raise if a reader saw attributes, but no span of a known instrumentation.
-
-    Raises:
-        InputError: In that case; it names the attributes.
-    """
-    if reader.attributes_without_mark and not reader.has_marked_spans:
-        known_dialects = ", ".join(DIALECTS)
-        attributes_seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
-        raise InputError(_NO_MARK.format(known_dialects, attributes_seen))
-
-
 class SpanSamples(Iterable[Sample]):
     """The samples of recorded spans, read anew each time.
 
@@ -320,7 +273,7 @@ class SpanSamples(Iterable[Sample]):
 
     def __init__(
         self,
-        source: Source,
+        source: SpanSource,
         resolve: Resolve | None,
         dialect: str | None,
         max_trace_mb: int,
@@ -348,14 +301,13 @@ class SpanSamples(Iterable[Sample]):
         for trace, spans in traces_of(self.lines):
             samples = reader.read(trace, spans)
             yield from self._counted(samples)
-        _refuse_if_unrecognised(reader)
+        if reader.attributes_without_mark and not reader.has_marked_spans:
+            known = ", ".join(DIALECTS)
+            seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
+            raise InputError(_NO_MARK.format(known, seen))
         # samples of interrupted runs that no later trace resumed
         yield from self._counted(reader.finish())
-        self._note_what_gave_no_sample(reader)
-
-    def _note_what_gave_no_sample(self, reader: TraceReader) -> None:
-        """Fill ``notes`` with the traces that gave no sample, and with what mends that."""
-        # the id of each trace, with the reason, such as "no_retrieval"
+        # the id of each trace that gave none, with the reason, such as "no_retrieval"
         self.notes.without_sample = list(reader.reason_by_trace_without_sample.items())
         # Tools that returned text: the user may say by ``context_tools`` that they
         # search, or by an empty set that no tool does.
@@ -402,7 +354,7 @@ class SpanSamples(Iterable[Sample]):
 
 
 def samples_from_spans(
-    source: Source,
+    source: SpanSource,
     *,
     resolve: Resolve | None = None,
     dialect: str | None = None,

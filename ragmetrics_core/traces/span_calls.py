@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from ragmetrics_core.capture.tree import Document
 from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of
 from ragmetrics_core.traces.parts import cut_spans_of
@@ -76,34 +75,18 @@ def calls_of(
             circle or too deep.
         InputError: If ``resolve`` raises.
     """
-    ordered = sorted(spans, key=_by_start_then_longest)
-    calls = _calls_by_id(ordered, dialect)
-    has_unreadable_span = "" in calls  # such a span has no id
-    if has_unreadable_span:
-        raise ValueError("a span cannot be read")
-    roots = _put_inside_parents(calls)
-    # calls in a circle, or too deep, are not reached from the roots
-    if _n_calls_within_depth(roots) < len(calls):
-        raise ValueError("spans stand inside each other in a circle or too deep")
-    readings = [call.reading for call in calls.values() if call.reading is not None]
-    if resolve is not None:
-        _resolve_texts(readings, resolve, ordered[0].trace)
-    return roots
-
-
-def _calls_by_id(spans: Sequence[Span], dialect: str | None) -> dict[str, Call]:
-    """Make a call of each span, with what the span says of it, by the span's id."""
-    ids_of_cut_spans = cut_spans_of(spans)
-    calls = {}
-    for span in spans:
+    # spans that began first, and of these the longest, come first
+    ordered = sorted(spans, key=lambda span: (span.start, -span.end, span.id))
+    ids_of_cut_spans = cut_spans_of(ordered)
+    calls: dict[str, Call] = {}
+    for span in ordered:
         is_cut = span.id in ids_of_cut_spans
         reading = reading_of(span.attributes, dialect)
         calls[span.id] = Call(span, reading, is_cut=is_cut)
-    return calls
+    has_unreadable_span = "" in calls  # such a span has no id
+    if has_unreadable_span:
+        raise ValueError("a span cannot be read")
 
-
-def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:
-    """Put each call, by the id of its span, inside its parent; return the outermost."""
     roots: list[Call] = []
     for call in calls.values():
         parent = calls.get(call.span.parent)
@@ -111,12 +94,18 @@ def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:
             roots.append(call)
         else:
             parent.inside.append(call)
+    # calls in a circle, or too deep, are not reached from the roots
+    n_reached = 0
+    level = roots
+    for _ in range(_DEEPEST):
+        n_reached += len(level)
+        level = list(chain.from_iterable(call.inside for call in level))
+    if n_reached < len(calls):
+        raise ValueError("spans stand inside each other in a circle or too deep")
+    readings = [call.reading for call in calls.values() if call.reading is not None]
+    if resolve is not None:
+        _resolve_texts(readings, resolve, ordered[0].trace)
     return roots
-
-
-def _by_start_then_longest(span: Span) -> tuple[int, int, str]:
-    """Return a sort key: spans that began first, and of these the longest, come first."""
-    return span.start, -span.end, span.id
 
 
 def _is_run_of_batch(call: Call, parent: Call) -> bool:
@@ -124,19 +113,6 @@ def _is_run_of_batch(call: Call, parent: Call) -> bool:
     has_name_of_parent = call.span.name == parent.span.name
     is_workflow = call.span.name.endswith(".workflow")
     return has_name_of_parent and is_workflow and not parent.inside
-
-
-def _n_calls_within_depth(roots: list[Call]) -> int:
-    """Count the calls from the roots to the deepest level that is read (``_DEEPEST``).
-
-    Calls that stand inside each other in a circle hang on no root, and do not count.
-    """
-    count = 0
-    level = roots
-    for _ in range(_DEEPEST):
-        count += len(level)
-        level = list(chain.from_iterable(call.inside for call in level))
-    return count
 
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
@@ -164,9 +140,13 @@ def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) ->
     texts = _texts_by_id(list(missing_ids), resolve, trace)
     for reading in readings:
         if reading.documents:
-            reading.documents = tuple(
-                _with_text(document, texts) for document in reading.documents
-            )
+            documents = []
+            for document in reading.documents:
+                if document.id and not document.text:
+                    text = str(texts.get(document.id) or "")
+                    document = replace(document, text=text)
+                documents.append(document)
+            reading.documents = tuple(documents)
 
 
 def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[str, str]:
@@ -189,11 +169,3 @@ def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[st
             f" texts, got {type(texts).__name__}"
         )
     return texts
-
-
-def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
-    """A document with the text that stands under its id, if it has none itself."""
-    if document.text or not document.id:
-        return document
-    text = texts.get(document.id) or ""
-    return replace(document, text=str(text))

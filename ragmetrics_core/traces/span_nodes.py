@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in, question_in, texts_in
@@ -58,7 +58,9 @@ def node_of(call: Call, reading: Reading) -> Node:
         case "tool":
             _fill_tool(node, reading)
         case "step":
-            _fill_step(node, reading)
+            node.input_documents = reading.input_documents
+            node.documents_among_inputs = tuple(documents_in(reading.input))
+            note_documents_of_step(node, reading.input, reading.output)
     if node.error:
         node.documents = None
         node.reply = None
@@ -70,62 +72,45 @@ def node_of(call: Call, reading: Reading) -> Node:
 
 def _children(call: Call) -> list[Node]:
     """The calls inside a call as nodes, in the order in which they began."""
-    steps = _drop_replaced_attempts(call.inside)
-    children: list[Node] = []
-    for step in steps:
-        child = node_of(step, step.reading or Reading())
-        models_beside = _take_out_models_beside(child)
-        children += [child, *models_beside]
-    return children
-
-
-def _drop_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
-    """Calls beside each other, without failed calls that were tried again."""
     latest_first: list[Call] = []
     later_names: set[str] = set()
-    for call in reversed(calls):
-        was_tried_again = call.span.name in later_names
-        if call.span.error and was_tried_again:
-            continue
-        latest_first.append(call)
-        later_names.add(call.span.name)
-    return latest_first[::-1]
-
-
-def _take_out_models_beside(node: Node) -> list[Node]:
-    """Take models that ran beside a model out of its calls, and return them.
-
-    MLflow puts one inside the other.
-    """
-    if node.kind != "model":
-        return []
-    models_beside = []
-    children = []
-    for child in node.children:
-        # a model with the same prompt is the same call, recorded twice
-        if child.kind == "model" and child.prompt != node.prompt:
-            models_beside.append(child)
-        else:
-            children.append(child)
-    node.children = children
-    return models_beside
+    for step in reversed(call.inside):
+        # failed calls that were tried again are left out
+        was_tried_again = step.span.name in later_names
+        if not (step.span.error and was_tried_again):
+            latest_first.append(step)
+            later_names.add(step.span.name)
+    children: list[Node] = []
+    for step in reversed(latest_first):
+        child = node_of(step, step.reading or Reading())
+        children.append(child)
+        if child.kind == "model":
+            # MLflow puts models that ran beside a model inside it. But a model with the
+            # same prompt is the same call, recorded twice.
+            calls_of_child = child.children
+            child.children = []
+            for inner in calls_of_child:
+                if inner.kind == "model" and inner.prompt != child.prompt:
+                    children.append(inner)
+                else:
+                    child.children.append(inner)
+    return children
 
 
 def _fill_model(node: Node, reading: Reading) -> None:
     """Write into a call of a model its prompt, its name and its first reply."""
     messages_of_input = messages_in(reading.input)
     # the longer one is whole; the other may be cut, or hold the last message alone
-    node.prompt = max(reading.prompt, messages_of_input, key=_n_characters)
+    node.prompt = max(
+        reading.prompt,
+        messages_of_input,
+        key=lambda messages: sum(len(message.text) for message in messages),
+    )
     node.model = reading.model
     replies = reading.replies
     if not any(reply.text or reply.tool_calls for reply in replies):
         replies = replies_in(reading.output)
     node.reply = replies[0] if replies else None
-
-
-def _n_characters(messages: Sequence[Message]) -> int:
-    """How many characters messages hold."""
-    return sum(len(message.text) for message in messages)
 
 
 def _fill_retriever(node: Node, reading: Reading) -> None:
@@ -140,14 +125,29 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
         find_instances(reading.input, Document)
     )
     # What was found is looked for in three places, until one has it. First: objects in
-    # the output that have the fields of a framework's documents.
-    node.documents = _framework_documents_in(reading.output)
-    # Second: attributes that list documents. For a reranker they may list scores alone.
-    if node.documents is None and not _are_scores_alone(node, reading.documents):
-        node.documents = reading.documents
-    # Third: an output in the application's own form, such as a list of texts.
-    if node.documents is None and reading.output is not None:
-        _read_output_of_own_form(node, reading.output)
+    # the output that have the fields of a framework's documents, and bare texts beside
+    # these.
+    found = tuple(find_instances(reading.output, Document))
+    if found:
+        with_bare_texts = found_texts(reading.output) or ()
+        node.documents = with_bare_texts if len(with_bare_texts) > len(found) else found
+    # Second: attributes that list documents. A reranker's may list scores alone, without
+    # ids or texts.
+    listed = reading.documents
+    has_ids_or_texts = any(document.id or document.text for document in listed or ())
+    if node.documents is None and (
+        node.kind != "reranker" or not listed or has_ids_or_texts
+    ):
+        node.documents = listed
+    # Third: an output in the application's own form, such as a list of texts. If a
+    # reranker returns numbers alone, nobody knows which documents it kept, and in which
+    # order; but it brought no others.
+    output = reading.output
+    is_of_numbers = node.kind == "reranker" and holds_only_numbers(output)
+    if node.documents is None and output is not None and not is_of_numbers:
+        node.documents = found_texts(output)
+        if node.documents is None:
+            node.evidence_not_recorded += (FORM_NOT_READ,)
     texts_without_id = [
         document.text for document in node.documents or () if document.id is None
     ]
@@ -156,39 +156,6 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it
         node.error = None
-
-
-def _framework_documents_in(output: Any) -> tuple[Document, ...] | None:
-    """The documents that a retriever returned, and the bare texts beside documents.
-
-    Example: ["It is old.", {"page_content": "It fell."}] gives both. None where no
-    value has the fields of a document.
-    """
-    documents = tuple(find_instances(output, Document))
-    if not documents:
-        return None
-    with_bare_texts = found_texts(output) or ()
-    return with_bare_texts if len(with_bare_texts) > len(documents) else documents
-
-
-def _read_output_of_own_form(node: Node, output: Any) -> None:
-    """Write into a retriever's node what it returned in a form of the application's own.
-
-    If a reranker returns numbers alone, nobody knows which documents it kept, and in
-    which order; but it brought no others. Where an output cannot be read, that is noted.
-    """
-    if node.kind == "reranker" and holds_only_numbers(output):
-        return
-    node.documents = found_texts(output)
-    if node.documents is None:
-        node.evidence_not_recorded += (FORM_NOT_READ,)
-
-
-def _are_scores_alone(node: Node, documents: Sequence[Document] | None) -> bool:
-    """Whether a reranker's span lists scores alone, without ids or texts."""
-    if node.kind != "reranker" or not documents:
-        return False
-    return not any(document.id or document.text for document in documents)
 
 
 def _fill_tool(node: Node, reading: Reading) -> None:
@@ -215,13 +182,6 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.documents = tuple(documents) or None
 
 
-def _fill_step(node: Node, reading: Reading) -> None:
-    """Write into a step's node the documents that it was given and brought."""
-    node.input_documents = reading.input_documents
-    node.documents_among_inputs = tuple(documents_in(reading.input))
-    note_documents_of_step(node, reading.input, reading.output)
-
-
 def _argument(inputs: Any) -> str | None:
     """The one text argument of a tool, else all its arguments as JSON.
 
@@ -229,18 +189,13 @@ def _argument(inputs: Any) -> str | None:
     """
     if inputs is None:
         return None
-    named = _named_arguments(inputs)
+    named = inputs
+    if isinstance(inputs, Mapping) and {"args", "kwargs"} <= set(inputs):
+        named = inputs["kwargs"] or inputs["args"]  # as smolagents writes them
     arguments = list(named.values()) if isinstance(named, Mapping) else [named]
     if len(arguments) == 1 and isinstance(arguments[0], str):
         return arguments[0]
     return compact(named)
-
-
-def _named_arguments(inputs: Any) -> Any:
-    """The arguments by their names, without what smolagents writes beside them."""
-    if not isinstance(inputs, Mapping) or not {"args", "kwargs"} <= set(inputs):
-        return inputs
-    return inputs["kwargs"] or inputs["args"]
 
 
 def _result(output: Any) -> str | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.plain_values import answer_in, question_in
-from ragmetrics_core.capture.structures import as_one_line
-from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
+from ragmetrics_core.capture.history import history_in, turns_before_question
+from ragmetrics_core.capture.plain_values import (
+    answer_in,
+    documents_in,
+    has_written,
+    question_in,
+)
+from ragmetrics_core.capture.structures import as_one_line, find_instances
+from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
+from ragmetrics_core.data import Turn
 from ragmetrics_core.traces.dialects import Reading, session_of
 from ragmetrics_core.traces.notes import (
     ATTRIBUTES_DROPPED,
@@ -20,12 +29,6 @@ from ragmetrics_core.traces.notes import (
 from ragmetrics_core.traces.parts import are_documents_cut
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
-from ragmetrics_core.traces.span_questions import (
-    ASKED_IN_PROMPT,
-    add_question,
-    holds_several_texts,
-    only_message,
-)
 from ragmetrics_core.traces.unread import (
     PROVIDER_SEARCHED,
     says_that_provider_searched,
@@ -42,6 +45,21 @@ _ANSWER_NOT_READ = (
 _ABANDONED = "the stream was abandoned before its end"
 
 
+_ASKED_IN_PROMPT = Doubt("question_guessed")
+
+
+_STEPS_BEFORE_QUESTION = Doubt(
+    "history_unread",
+    "several messages of the assistant stand before the question in the first prompt, and"
+    " may be earlier turns; let the spans record the id of the conversation",
+)
+
+
+_FIELD_OF_OBJECT = re.compile(
+    r"\w+=['\"]"
+)  # of an object that was recorded as its text
+
+
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make a tree of each turn that a call holds.
 
@@ -54,63 +72,52 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
             it; None if they give none.
     """
     session = session_of(call.span.attributes) or session_around
-    if _is_one_turn(call):
+    reading = call.reading
+    is_only_around_turns = _is_only_around_turns(call)
+    # A step is one turn if it was asked a single question itself. A call that is no step,
+    # such as a retriever or a model, counts as asked.
+    is_asked = False
+    if reading is not None and not is_only_around_turns:
+        is_asked = reading.kind not in (None, "step") or (
+            not holds_several_texts(reading.input)
+            and question_in(reading.input) is not None
+        )
+    if is_asked:
         yield _tree_of_turn(call, session)
         return
     trees_inside: list[Tree] = []
     for inner in call.inside:
         trees_inside += trees_of(inner, session)
-    n_turns = sum(map(_searches_and_answers, trees_inside))
-    if _is_only_around_turns(call) or n_turns > 1:
+    # the runs that call a retriever and a model, and were asked their own question
+    n_turns = 0
+    for tree in trees_inside:
+        kinds = {node.kind for node in tree.root.walk()}
+        is_step_of_another = _ASKED_IN_PROMPT in tree.doubts
+        if {"model", "retriever"} <= kinds and not is_step_of_another:
+            n_turns += 1
+    if is_only_around_turns or n_turns > 1:
         if 1 < n_turns < len(trees_inside):
             _doubt(trees_inside)
         yield from trees_inside
-    elif call.reading is not None:  # the runs inside are steps of its one turn
+    elif reading is not None:  # the runs inside are steps of its one turn
         yield _tree_of_turn(call, session)
-    elif trees_inside:  # the same, but the span is a stranger's, as a web server's
-        yield _joined(trees_inside)
-
-
-def _is_one_turn(call: Call) -> bool:
-    """Whether a call was asked a question itself, so that it is one turn."""
-    if call.reading is None or _is_only_around_turns(call):
-        return False
-    return _has_own_question(call.reading)
-
-
-def _joined(trees: Sequence[Tree]) -> Tree:
-    """Join runs beside each other to one turn; that they were asked unlike is a doubt."""
-    if len(trees) == 1:
-        return trees[0]
-    questions = {as_one_line(tree.question or tree.root.query) for tree in trees}
-    if len(questions - {""}) > 1:
-        _doubt(trees)
-    return join_trees(trees, FLOW)
+    elif len(trees_inside) == 1:
+        yield trees_inside[0]
+    elif (
+        trees_inside
+    ):  # one turn as well, but the span is a stranger's, as a web server's
+        questions = {
+            as_one_line(tree.question or tree.root.query) for tree in trees_inside
+        }
+        if len(questions - {""}) > 1:
+            _doubt(trees_inside)
+        yield join_trees(trees_inside, FLOW)
 
 
 def _doubt(trees: Sequence[Tree]) -> None:
     """Write into runs beside each other that they may be steps of one turn, or several."""
     for tree in trees:
         tree.doubts += (_ASKED_UNLIKE,)
-
-
-def _has_own_question(reading: Reading) -> bool:
-    """Whether a call was asked a single question itself.
-
-    A call that is no step, such as a retriever or a model, counts as asked.
-    """
-    if reading.kind not in (None, "step"):
-        return True
-    if holds_several_texts(reading.input):
-        return False
-    return question_in(reading.input) is not None
-
-
-def _searches_and_answers(tree: Tree) -> bool:
-    """Whether a run calls a retriever and a model, and was asked its own question."""
-    kinds = {node.kind for node in tree.root.walk()}
-    is_step_of_another = ASKED_IN_PROMPT in tree.doubts
-    return {"model", "retriever"} <= kinds and not is_step_of_another
 
 
 def _is_only_around_turns(call: Call) -> bool:
@@ -140,14 +147,33 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     reading = call.reading or Reading()
     root = node_of(call, reading)
     models = [node for node in root.walk() if node.kind == "model"]
-    tree = _tree_of_calls(root, call, session or _session_inside(call))
+    if session is None:
+        # Some instrumentations name the conversation on the calls of models alone. None
+        # if the spans inside name several.
+        names = {session_of(inner.span.attributes) for inner in call.walk()} - {None}
+        session = names.pop() if len(names) == 1 else None
+    tree = Tree(
+        root,
+        # a later run with the same key may resume this one, if it was interrupted
+        resumption_key=None if session is None else f"{root.name}/{session}",
+        conversation_id=session,
+        given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
+    )
     tree.output = reading.output
     # The order counts: each step reads what those before it have written into the calls.
-    add_question(tree, reading)
+    _add_question(tree, reading)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
     _add_answers(tree, reading, models)
-    _note_search_of_provider(tree, call, models)
+    texts_of_models = {node.reply.text for node in models if node.reply}
+    has_provider_searched = any(
+        says_that_provider_searched(inner.span.attributes, texts_of_models)
+        for inner in call.walk()
+    )
+    if has_provider_searched and models:
+        models[-1].evidence_not_recorded += (PROVIDER_SEARCHED,)
+        models[-1].may_have_searched = True
+        tree.is_always_a_sample = True
     if reading.has_unread_output and not tree.answers:
         # the reply of the only model is likely to be the answer
         is_single_call = len(models) == 1 and not root.called_a_tool
@@ -160,25 +186,6 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     return tree
 
 
-def _note_search_of_provider(tree: Tree, call: Call, models: Sequence[Node]) -> None:
-    """Note on the last model of a turn that a provider searched, if any span says so.
-
-    Args:
-        tree: The tree of the turn, which is changed.
-        call: The outermost call of the turn, with its spans.
-        models: The calls of models inside it.
-    """
-    texts_of_models = {node.reply.text for node in models if node.reply}
-    says_so = any(
-        says_that_provider_searched(inner.span.attributes, texts_of_models)
-        for inner in call.walk()
-    )
-    if says_so and models:
-        models[-1].evidence_not_recorded += (PROVIDER_SEARCHED,)
-        models[-1].may_have_searched = True
-        tree.is_always_a_sample = True
-
-
 def _add_answers(tree: Tree, reading: Reading, models: Sequence[Node]) -> None:
     """Write into a tree what its run answered, and whether that makes it a sample.
 
@@ -187,53 +194,19 @@ def _add_answers(tree: Tree, reading: Reading, models: Sequence[Node]) -> None:
         reading: What the span of its outermost call says.
         models: The calls of models inside it.
     """
-    tree.answers = _answers(tree.root, reading.output)
-    # an agent that did not retrieve is a sample all the same
-    tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
-    tree.gives_only_documents = _gives_only_documents(tree.root, reading.output)
-
-
-def _session_inside(call: Call) -> str | None:
-    """Return the conversation that spans inside a call name; None if they name several.
-
-    Some instrumentations name it on the calls of models alone.
-    """
-    names = {session_of(inner.span.attributes) for inner in call.walk()} - {None}
-    return names.pop() if len(names) == 1 else None
-
-
-def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:
-    """Make a tree of calls that says no more of the turn than its ids.
-
-    Args:
-        root: The outermost call.
-        call: The same call, with its span.
-        session: The conversation that it belongs to; None if none is named.
-    """
-    return Tree(
-        root,
-        # a later run with the same key may resume this one, if it was interrupted
-        resumption_key=None if session is None else f"{root.name}/{session}",
-        conversation_id=session,
-        given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
+    root = tree.root
+    tree.answers = _answers(root, reading.output)
+    # an agent that called a tool and did not retrieve is a sample all the same
+    has_reply = any(reply.text for reply in reading.replies)
+    if models:
+        has_reply = models[-1].reply is not None
+    is_answered = has_reply and (bool(tree.answers) or reading.says_nothing)
+    tree.is_always_a_sample = root.kind == "step" and is_answered and root.called_a_tool
+    # another run may answer from the documents that this one returns
+    output = reading.output
+    tree.gives_only_documents = root.kind == "reranker" or (
+        isinstance(output, tuple) and set(map(type, output)) == {Document}
     )
-
-
-def _take_out_documents_without_text(root: Node) -> list[str | None]:
-    """Remove documents without text from all calls of a tree, and return their ids.
-
-    Example: of the documents "n1" with a text and "n2" without one, "n1" stays, and
-    ["n2"] is returned. A call that had no other documents then has None, which means
-    that its documents are not known.
-    """
-    ids = _ids_of_documents_without_text(root)
-    if not ids:
-        return []
-    for node in root.walk():
-        documents = node.documents or ()
-        readable = tuple(document for document in documents if document.text)
-        node.documents = readable or None
-    return ids
 
 
 def _ids_of_documents_without_text(root: Node) -> list[str | None]:
@@ -305,7 +278,12 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """
     # first, since documents without text are taken out next
     _note_searches_without_documents(tree.root, do_calls_around_hold_documents=False)
-    ids = _take_out_documents_without_text(tree.root)
+    ids = _ids_of_documents_without_text(tree.root)
+    if ids:  # a call that had no others: its documents are then not known
+        for node in tree.root.walk():
+            documents = node.documents or ()
+            readable = tuple(document for document in documents if document.text)
+            node.documents = readable or None
     tree.documents_without_text = tuple(Document("", name) for name in ids)
     tree.n_without_text = len(ids)
     missing = []
@@ -338,13 +316,9 @@ def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     # may go on. An abandoned run, whose stream was left before its end, may be paused,
     # too: so only the span's own error counts here.
     may_go_on = call.span.error is None and tree.conversation_id is not None
-    tree.is_paused = may_go_on and _is_interrupted(tree.root)
-
-
-def _is_interrupted(root: Node) -> bool:
-    """Whether LangGraph interrupted a run, by an error of a call inside it."""
-    errors = [node.error or "" for node in root.walk()]
-    return any(error.startswith("GraphInterrupt") for error in errors)
+    errors = [node.error or "" for node in tree.root.walk()]
+    is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
+    tree.is_paused = may_go_on and is_interrupted
 
 
 def _is_abandoned(call: Call) -> bool:
@@ -364,33 +338,6 @@ def _is_abandoned(call: Call) -> bool:
     return False
 
 
-def _is_turn_without_retrieval(
-    tree: Tree, reading: Reading, models: Sequence[Node]
-) -> bool:
-    """Whether a run is a turn even if it retrieved nothing.
-
-    It is one if a tool was called, and a model answered.
-    """
-    if tree.root.kind != "step" or not _has_reply(reading, models):
-        return False
-    is_answered = bool(tree.answers) or reading.says_nothing
-    return is_answered and tree.root.called_a_tool
-
-
-def _has_reply(reading: Reading, models: Sequence[Node]) -> bool:
-    """Whether the last model of a run replied; without models, whether its span says so."""
-    if models:
-        return models[-1].reply is not None
-    return any(reply.text for reply in reading.replies)
-
-
-def _gives_only_documents(root: Node, output: Any) -> bool:
-    """Whether a run returns only documents: another one may answer from them."""
-    if root.kind == "reranker":
-        return True
-    return isinstance(output, tuple) and set(map(type, output)) == {Document}
-
-
 def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
     """Find the answer of a turn; () if there is none.
 
@@ -405,22 +352,160 @@ def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
         if root.reply is None or not root.reply.text:
             return ()
         return (Answer(root.reply.text, "the model call", writing_call=root),)
-    text, key = _answer_and_key(output)
+    text, key = answer_in(output)
+    if text is None and isinstance(output, Mapping):
+        if {"raw", "tasks_output"} <= set(output):  # a crew's, beside its tasks
+            text = str(output["raw"])
+            key = "raw"
+        else:
+            text = only_message(output, role="assistant")
     if text is None:
         return ()
     return (Answer(text, f"output {key}".strip()),)
 
 
-def _answer_and_key(output: Any) -> tuple[str | None, str]:
-    """The answer in an output, and its key, which is "" if it has none."""
-    text, key = answer_in(output)
-    if text is None and _is_of_crewai(output):
-        return str(output["raw"]), "raw"
-    if text is None and isinstance(output, Mapping):
-        return only_message(output, role="assistant"), key
-    return text, key
+def _add_question(tree: Tree, reading: Reading) -> None:
+    """Write into a tree what its run was asked: question, earlier turns and documents.
+
+    Of a model or a retriever that was called alone only the question is written.
+
+    Args:
+        tree: The calls of one run, whose outermost is the root; it is changed.
+        reading: What the span of the root says.
+    """
+    is_run = tree.root.kind == "step"
+    # A run of LangGraph goes on with an interrupted one if it is given nothing, or a
+    # command.
+    inputs = reading.input
+    is_command = isinstance(inputs, Mapping) and {"resume", "goto"} <= set(inputs)
+    tree.continues = is_run and (inputs is None or is_command)
+    # what the user said of the sample counts first
+    tree.question = reading.user_fields.get("question")
+    if tree.question is None and is_run and not tree.continues:
+        tree.question = _question_in_input(inputs)
+    if tree.question is None and is_run and reading.says_nothing:
+        tree.question = _question_of_first_prompt(tree.root)
+        if tree.question is not None:
+            tree.doubts += (_ASKED_IN_PROMPT,)
+    if not is_run:
+        return
+    # the earlier turns: those handed in, returned, or in a prompt
+    tree.lookup_inputs = (inputs,)
+    tree.history = history_in(inputs) or history_in(reading.output, tree.question)
+    if not tree.history:
+        _add_history_of_first_prompt(tree)
+    # A run that was given an answer beside the documents grades that answer: it answers
+    # nothing from the documents.
+    is_grader = has_written(inputs)
+    if not tree.root.input_documents and not is_grader:
+        tree.root.input_documents = tuple(documents_in(inputs))
 
 
-def _is_of_crewai(output: Any) -> bool:
-    """Whether a crew gave an output: it holds the answer beside the crew's tasks."""
-    return isinstance(output, Mapping) and {"raw", "tasks_output"} <= set(output)
+def _question_in_input(inputs: Any) -> str | None:
+    """The question in what a run was given; None for several texts, or an object's text.
+
+    A text such as "query='…'" is an object as Python writes it.
+    """
+    if holds_several_texts(inputs):
+        return None
+    question = question_in(inputs)
+    if question is not None and not _FIELD_OF_OBJECT.match(question):
+        return question
+    return only_message(inputs, role="user")
+
+
+def only_message(value: Any, *, role: str) -> str | None:
+    """The text of the only message in a value; None if there are several or none.
+
+    It is the user's or the assistant's, by ``role``.
+    """
+    messages: list[Message] = list(find_instances(value, Message))
+    if len(messages) != 1 or messages[0].role != role:
+        return None
+    return messages[0].text if messages[0].text.strip() else None
+
+
+def _add_history_of_first_prompt(tree: Tree) -> None:
+    """Write into a tree the turns that stand before the question in its first prompt.
+
+    They may be examples that a template holds, which is noted. Nothing is written in
+    two cases. Where the user said nothing there, the assistant's words may be a
+    greeting, or belong to the template. Where the assistant speaks twice in a row, its
+    words may be steps of an agent: that leaves a doubt.
+    """
+    turns = _history_of_first_prompt(tree.root, tree.question)
+    if not any(turn.role == "user" for turn in turns):
+        return
+    first_model = next(node for node in tree.root.walk() if node.kind == "model")
+    said = [message for message in first_model.prompt if message.text.strip()]
+    roles = [message.role for message in said if message.role in ("user", "assistant")]
+    has_steps = ("assistant", "assistant") in pairwise(roles)
+    if has_steps and tree.conversation_id is None:
+        tree.doubts += (_STEPS_BEFORE_QUESTION,)
+        return
+    tree.history = turns
+    tree.is_history_of_prompt = True
+
+
+def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
+    """Return the turns that stand before the question in the first prompt of a run.
+
+    The first prompt is the prompt of the model's first call. Example: "Hi" of the user,
+    "Hello" of the assistant, "Who?" of the user: with the question "Who?" the turns are
+    "Hi" and "Hello".
+
+    Args:
+        root: The outermost call of the run.
+        question: What is asked; None if it is not known. The user's last message in the
+            prompt stands for it then.
+
+    Returns:
+        The turns; () if no message of the user in the prompt holds the question.
+    """
+    models = [node for node in root.walk() if node.kind == "model"]
+    if not models:
+        return ()
+    first_prompt = models[0].prompt
+    user_texts = [message.text for message in first_prompt if message.role == "user"]
+    question_in_prompt = question
+    if not question_in_prompt and user_texts:
+        question_in_prompt = user_texts[-1]
+    if not question_in_prompt:
+        return ()
+    if not any(question_in_prompt in text for text in user_texts):
+        return ()
+    # messages that only show documents of the run are no turns
+    documents = [document for node in root.walk() for document in node.documents or ()]
+    return turns_before_question(first_prompt, question_in_prompt, documents)
+
+
+def _question_of_first_prompt(root: Node) -> str | None:
+    """The last message of the user that the first model of a run was shown.
+
+    None if it may hold more than the question: what was found before, or a template's
+    words around what was searched for before.
+    """
+    queries = []
+    for node in root.walk():
+        if node.documents or node.kind == "tool":
+            return None
+        if node.kind == "retriever" and node.query:
+            queries.append(as_one_line(node.query))
+        if node.kind == "model":
+            texts = [message.text for message in node.prompt if message.role == "user"]
+            text = next((text for text in reversed(texts) if text.strip()), None)
+            # a query with words before it: "Question: Who?" around "Who?"
+            line = as_one_line(text)
+            has_words_before = line not in queries and line.endswith(tuple(queries))
+            return None if has_words_before else text
+    return None
+
+
+def holds_several_texts(inputs: Any) -> bool:
+    """Whether the one value that a run was given is a list of texts."""
+    values = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if len(values) != 1:
+        return False
+    (value,) = values
+    has_several = isinstance(value, tuple) and len(value) > 1
+    return has_several and all(type(text) is str for text in value)

@@ -1,13 +1,15 @@
 """Spans in the forms in which tools write them, told by content."""
 
 import base64
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ragmetrics_core.traces.message_events import attributes_of_events
+from ragmetrics_core.data.messages import text_of_content
 
 _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
 _FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
@@ -31,6 +33,23 @@ _MOST_NANOSECONDS = 2**63
 _SESSION = "mlflow.trace.session"
 MLFLOW_SIZES = "mlflow.trace.sizeStats"  # JSON that tells how many spans there are
 _MAX_KEYS = 12  # of a value, in a message
+
+
+_DETAILS = "gen_ai.client.inference.operation.details"
+
+
+_REPLY = "gen_ai.choice"
+
+
+_TOOL_MESSAGE = "gen_ai.tool.message"
+
+
+_ROLE_BY_EVENT = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    _TOOL_MESSAGE: "tool",
+}
 # what reading a value raises if the value has another form than expected
 ERRORS_OF_OTHER_FORMS = (
     TypeError,
@@ -191,23 +210,14 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
         for fields in value.get("spans") or ():
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
-            if _belongs_to_span(record):
-                # without a name it is merged later into the span with its id
-                yield _drop_name(_span(record))
+            # a record of a wrong form may belong to any span
+            if not isinstance(record, Mapping) or record.get("spanId"):
+                event = _span(record)
+                # Without a name it is merged later into the span with its id. An
+                # unreadable one, which has no id, keeps the name that says so.
+                yield replace(event, name="") if event.id else event
     except ERRORS_OF_OTHER_FORMS:
         yield _span(value)  # an unreadable span, since ``value`` is no span
-
-
-def _belongs_to_span(record: object) -> bool:
-    """Whether a log record belongs to a span; one of a wrong form may belong to any."""
-    return not isinstance(record, Mapping) or bool(record.get("spanId"))
-
-
-def _drop_name(event: Span) -> Span:
-    """An event of a span; an unreadable one keeps the name that says so."""
-    if not event.id:
-        return event
-    return replace(event, name="")
 
 
 def _span(value: Any, **further_fields: Any) -> Span:
@@ -227,12 +237,25 @@ def _span(value: Any, **further_fields: Any) -> Span:
     trace = ""
     try:
         # the ids may stand deeper: {"context": {"trace_id": "0af7…", "span_id": "b7ad…"}}
-        fields = _with_fields_of_context({**value, **further_fields})
+        fields = {**value, **further_fields}
+        context = fields.get("context")
+        if isinstance(context, Mapping):
+            for key, entry in context.items():
+                fields[f"context.{key}"] = entry
         span_id = _hex_id(_first(fields, _ID))
         trace = _hex_id(_first(fields, _TRACE))
         start = _nanoseconds(_first(fields, _START))
         end = _nanoseconds(_first(fields, _END))
         flags = int(fields.get("flags") or 0)
+        # the messages may stand in events
+        attributes = _attributes(fields)
+        messages = _messages_in_events(fields, attributes)
+        # Events that the SDK left out at its limit count only if those that are left
+        # hold messages: a span with an event for each token may lose some of these.
+        n_events = _count(fields, "droppedEventsCount", "dropped_events_count")
+        n_dropped = _count(fields, "droppedAttributesCount", "dropped_attributes_count")
+        if messages:
+            n_dropped += n_events
         span = Span(
             trace=trace,
             id=span_id,
@@ -241,10 +264,10 @@ def _span(value: Any, **further_fields: Any) -> Span:
             scope=str(fields.get("scope") or ""),
             start=start,
             end=end,
-            attributes=_attributes_and_messages(fields),
+            attributes={**messages, **attributes},
             error=_error(fields),
             remote=bool(flags & _PARENT_IS_REMOTE),
-            dropped=_n_dropped(fields),
+            dropped=n_dropped,
         )
     except ERRORS_OF_OTHER_FORMS:
         return Span(trace, "", name="unreadable")
@@ -254,30 +277,49 @@ def _span(value: Any, **further_fields: Any) -> Span:
     return Span(trace, "", name="unreadable")
 
 
-def _attributes_and_messages(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a span recorded in its attributes, and in events that hold messages."""
-    attributes = _attributes(fields)
-    return {**_messages_in_events(fields, attributes), **attributes}
-
-
 def _messages_in_events(
     fields: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The messages that the events of a span tell, as attributes; empty for none."""
-    events = []
+    """The messages that the events of a span tell, as attributes; empty for none.
+
+    The attributes are those of OpenTelemetry's latest conventions, which write them
+    into an event. Older conventions write an event for each message, with its role in
+    the event's name. Example: the event ``("gen_ai.user.message", {"content": "Who?"})``
+    becomes a message under "gen_ai.input.messages".
+
+    Args:
+        fields: The fields of the span, its events among them.
+        attributes: The attributes of the span.
+    """
+    ready_made: dict[str, Any] = {}
+    prompt: list[dict[str, Any]] = []
+    replies: list[dict[str, Any]] = []
     for event in fields.get("events") or ():
-        attributes_of_event = _attributes({"attributes": event.get("attributes") or {}})
-        events.append((str(event.get("name")), attributes_of_event))
-    return attributes_of_events(events, attributes.get("gen_ai.operation.name"))
-
-
-def _with_fields_of_context(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, and those inside "context" under a path: "context.trace_id"."""
-    context = fields.get("context")
-    if isinstance(context, Mapping):
-        for key, entry in context.items():
-            fields[f"context.{key}"] = entry
-    return fields
+        name = str(event.get("name"))
+        of_event = _attributes({"attributes": event.get("attributes") or {}})
+        if name == _DETAILS:
+            # the newer event, with "gen_ai.input.messages" ready made; where several
+            # events have the same attribute, the first event's counts
+            ready_made = {**of_event, **ready_made}
+        elif name in _ROLE_BY_EVENT:
+            content = of_event.get("content")
+            prompt.append(_message_of_event(_ROLE_BY_EVENT[name], content))
+        elif name == _REPLY:
+            replies.append(_message_of_event("assistant", of_event.get("message")))
+    messages: dict[str, Any] = {}
+    if attributes.get("gen_ai.operation.name") == "execute_tool":
+        # the messages are the tool's arguments and its result
+        if prompt:
+            messages["gen_ai.tool.call.arguments"] = prompt[0]["parts"]
+        if replies:
+            parts = replies[0]["parts"]
+            messages["gen_ai.tool.call.result"] = text_of_content(parts) or parts
+    else:
+        if prompt:
+            messages["gen_ai.input.messages"] = prompt
+        if replies:
+            messages["gen_ai.output.messages"] = replies
+    return {**messages, **ready_made}
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -287,19 +329,6 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
         if value not in (None, ""):
             return value
     return ""
-
-
-def _n_dropped(fields: Mapping[str, Any]) -> int:
-    """How many attributes, and events with messages, the SDK left out at its limit.
-
-    Lost events count only if the events that are left hold messages. Example: a span
-    with an event for each token may lose some of these, and no message is lost.
-    """
-    n_dropped = _count(fields, "droppedAttributesCount", "dropped_attributes_count")
-    n_events = _count(fields, "droppedEventsCount", "dropped_events_count")
-    if n_events and _messages_in_events(fields, _attributes(fields)):
-        return n_dropped + n_events
-    return n_dropped
 
 
 def _count(fields: Mapping[str, Any], *names: str) -> int:
@@ -329,7 +358,11 @@ def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
             columns[key.removeprefix("attributes.")] = value
     kind = fields.get("span_kind")
     if isinstance(attributes, Mapping) or kind or columns:
-        return _phoenix_attributes(kind, {**columns, **(attributes or {})})
+        # Phoenix: by their flat names, with the span's kind
+        flat = {"openinference.span.kind": kind} if kind else {}
+        for name, value in {**columns, **(attributes or {})}.items():
+            flat.update(_leaves(name, value))
+        return flat
     return _langfuse_attributes(fields)
 
 
@@ -359,14 +392,6 @@ def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def _phoenix_attributes(kind: Any, nested: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a span of Phoenix by their flat names, with the span's kind."""
-    attributes = {"openinference.span.kind": kind} if kind else {}
-    for name, value in nested.items():
-        attributes.update(_leaves(name, value))
-    return attributes
-
-
 def _langfuse_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of an observation of Langfuse; of a trace only its session."""
     attributes = {}
@@ -393,18 +418,11 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Mapping):
         for key, entry in value.items():
             yield from _leaves(f"{name}.{key}", entry)
-    elif _is_list_with_mappings(value):
+    elif isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
         for place, element in enumerate(value):
             yield from _leaves(f"{name}.{place}", element)
     else:
         yield name, value
-
-
-def _is_list_with_mappings(value: Any) -> bool:
-    """Whether a value is a list that holds a mapping; other lists are leaves."""
-    if not isinstance(value, list):
-        return False
-    return any(isinstance(element, Mapping) for element in value)
 
 
 def _error(fields: Mapping[str, Any]) -> str | None:
@@ -417,10 +435,19 @@ def _error(fields: Mapping[str, Any]) -> str | None:
     status = fields.get("status")
     if not isinstance(status, Mapping):
         status = {"code": fields.get("status_code"), "message": fields.get("error")}
-    exception = _last_exception(fields)
+    last_exception: Mapping[str, Any] = {}
+    for event in fields.get("events") or ():
+        if event.get("name") == "exception":
+            last_exception = event
+    exception = _attributes({"attributes": last_exception.get("attributes") or {}})
     full_name = str(exception.get("exception.type") or "")
     _, _, kind = full_name.rpartition(".")
-    if not _has_failed(fields, status) and kind != "GraphInterrupt":
+    has_failed = (
+        status.get("code", status.get("status_code")) in _FAILED
+        or fields.get("level") == "ERROR"
+        or bool(fields.get("error"))
+    )
+    if not has_failed and kind != "GraphInterrupt":
         return None
     # tools write the message in one of three places
     message = (
@@ -431,23 +458,6 @@ def _error(fields: Mapping[str, Any]) -> str | None:
     )
     text, _, _ = f"{kind}: {message}".partition("\nTraceback")
     return text.strip(": ") or "error"  # where neither type nor message is recorded
-
-
-def _has_failed(fields: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether a span says that its call failed, in the words of any of the forms."""
-    code = status.get("code", status.get("status_code"))
-    if code in _FAILED or fields.get("level") == "ERROR":
-        return True
-    return bool(fields.get("error"))
-
-
-def _last_exception(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of the last exception among a span's events."""
-    last_exception: Mapping[str, Any] = {}
-    for event in fields.get("events") or ():
-        if event.get("name") == "exception":
-            last_exception = event
-    return _attributes({"attributes": last_exception.get("attributes") or {}})
 
 
 def _hex_id(value: Any) -> str:
@@ -507,3 +517,45 @@ def _otlp_value(value: Any) -> Any:
     if kind == "intValue":
         return int(content or 0)
     return content
+
+
+def _message_of_event(role: str, content: object) -> dict[str, Any]:
+    """A message by the latest conventions, of the content of an event."""
+    decoded = content
+    if isinstance(content, str) and content.startswith(("[", "{")):
+        with suppress(ValueError, RecursionError):
+            decoded = json.loads(content)
+    if isinstance(decoded, list):
+        return {"role": role, "parts": [_part_of_message(part) for part in decoded]}
+    if isinstance(decoded, Mapping):
+        return {"role": role, "parts": decoded}
+    return {"role": role, "parts": [{"type": "text", "content": str(decoded or "")}]}
+
+
+def _part_of_message(part: object) -> object:
+    """Write a part of a message in the form of the latest conventions.
+
+    Amazon Bedrock names the kind of a part, a text or the call or result of a tool, by
+    its only key. Example: ``{"text": "Hi"}`` becomes ``{"type": "text", "content":
+    "Hi"}``. Parts of other forms stay as they are.
+    """
+    if not isinstance(part, Mapping):
+        return part
+    if isinstance(part.get("text"), str) and "type" not in part:
+        return {"type": "text", "content": part["text"]}
+    call = part.get("toolUse")
+    if isinstance(call, Mapping):
+        return {
+            "type": "tool_call",
+            "id": call.get("toolUseId"),
+            "name": call.get("name"),
+            "arguments": call.get("input"),
+        }
+    result = part.get("toolResult")
+    if isinstance(result, Mapping):
+        return {
+            "type": "tool_call_response",
+            "id": result.get("toolUseId"),
+            "response": result.get("content"),
+        }
+    return part

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from ragmetrics_core.data import Sample, did_you_mean, import_extra
+from ragmetrics_core.data import did_you_mean, import_extra
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.reporting.report import Sink
@@ -68,44 +68,31 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
     sample = result.sample
     if sample is None:
         return
-    trace = _trace_of(sample)
+    # the id of a sample of traces is TRACE, or TRACE#2 for a second turn
+    trace = str(sample.metadata.get("trace_id") or "")
+    trace = trace or (sample.id or "").partition("#")[0]
     if not trace:
         raise InputError(
             f"row {result.number} names no trace: its id must be one, or its metadata"
             " have a trace_id"
         )
     span = str(sample.metadata.get("span_id") or "")
+    # samples of one trace are told apart by span and id, else by their texts
+    sample_of_trace = [span, sample.id or ""]
+    if not any(sample_of_trace):
+        sample_of_trace += [sample.question or "", sample.answer or ""]
     for outcome in result.results.values():
+        signature = str(outcome.signature)
+        # an id that is the same each time the same outcome is sent
+        identity = ["ragmetrics", trace, *sample_of_trace, outcome.metric, signature]
         facts = {
-            "ragmetrics.id": _score_id(outcome, sample, trace, span),
-            "signature": str(outcome.signature),
+            "ragmetrics.id": str(uuid5(NAMESPACE_URL, json.dumps(identity))),
+            "signature": signature,
             "outcome": outcome.status,
         }
         if outcome.status == "undefined":
             facts["code"] = outcome.code
         yield _Score(outcome, trace, span, facts)
-
-
-def _trace_of(sample: Sample) -> str:
-    """The id of the trace of a sample; "" if it names none.
-
-    The id of a sample of traces is TRACE, or TRACE#2 for a second turn.
-    """
-    trace = str(sample.metadata.get("trace_id") or "")
-    return trace or (sample.id or "").partition("#")[0]
-
-
-def _score_id(outcome: MetricResult, sample: Sample, trace: str, span: str) -> str:
-    """An id that is the same each time the same outcome is sent.
-
-    Samples of one trace are told apart by span and id, else by their texts.
-    """
-    sample_of_trace = [span, sample.id or ""]
-    if not any(sample_of_trace):
-        sample_of_trace += [sample.question or "", sample.answer or ""]
-    signature = str(outcome.signature)
-    identity = ["ragmetrics", trace, *sample_of_trace, outcome.metric, signature]
-    return str(uuid5(NAMESPACE_URL, json.dumps(identity)))
 
 
 def _calls_model(outcome: MetricResult) -> bool:
@@ -312,6 +299,10 @@ class OpenInference(OpenTelemetry):
             judged: The context of the judged span.
         """
         trace = _otel("trace")
+        status = trace.Status(trace.StatusCode.OK)
+        if score.outcome.status == "failed":
+            error = score.outcome.error.type
+            status = trace.Status(trace.StatusCode.ERROR, error)
         trace_id = UUID(score.id).int
         span_id = trace_id % 2**64  # ids of spans have half as many bits
         is_remote = False
@@ -323,7 +314,7 @@ class OpenInference(OpenTelemetry):
             resource=self._resource,
             attributes=self._attributes(score),
             links=[trace.Link(judged)],
-            status=self._status(score.outcome),
+            status=status,
             start_time=now,
             end_time=now,
             instrumentation_scope=self._scope,
@@ -352,13 +343,6 @@ class OpenInference(OpenTelemetry):
         for name, value in evaluation.items():
             attributes[f"evaluations.0.evaluation.{name}"] = value
         return attributes
-
-    def _status(self, outcome: MetricResult) -> Any:
-        """The status of a span: an error if judging failed."""
-        trace = _otel("trace")
-        if outcome.status == "failed":
-            return trace.Status(trace.StatusCode.ERROR, outcome.error.type)
-        return trace.Status(trace.StatusCode.OK)
 
 
 @contextmanager

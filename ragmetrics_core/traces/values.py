@@ -74,7 +74,20 @@ def plain(value: object) -> Any:
     Raises:
         NestedTooDeeply: If it is nested more than 100 levels deep, on every Python.
     """
-    _refuse_deep_value(value)
+    # Level by level: recursion would end at another depth on each Python.
+    level: list[object] = [value]
+    for _ in range(_DEEPEST + 1):
+        below: list[object] = []
+        for outer in level:
+            if isinstance(outer, Mapping):
+                below += outer.values()
+            elif isinstance(outer, list):
+                below += outer
+        level = below
+        if not level:
+            break
+    else:
+        raise NestedTooDeeply
     if not isinstance(value, str):
         return _plain(value, _DEPTH)
     decoded = decode(value)
@@ -89,25 +102,18 @@ def _plain(value: object, depth: int) -> Any:
         return _plain(decode(value), depth - 1)  # a node of LlamaIndex in a list
     if isinstance(value, str):
         return None if value == "null" else value
+    # none of the elements and fields below the deepest level
     if isinstance(value, list):
-        return _pair(value) or _plain_elements(value, depth)
+        elements = value if depth else []
+        return _pair(value) or tuple(_plain(entry, depth - 1) for entry in elements)
     if isinstance(value, Mapping):
-        return _document(value) or _message(value) or _plain_fields(value, depth)
+        fields = value if depth else {}
+        return (
+            _document(value)
+            or _message(value)
+            or {str(key): _plain(entry, depth - 1) for key, entry in fields.items()}
+        )
     return value
-
-
-def _plain_elements(value: list[Any], depth: int) -> tuple[Any, ...]:
-    """The plain values of a list's elements; none below the deepest level."""
-    if depth == 0:
-        return ()
-    return tuple(_plain(element, depth - 1) for element in value)
-
-
-def _plain_fields(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    """The plain values of a mapping's fields; none below the deepest level."""
-    if depth == 0:
-        return {}
-    return {str(key): _plain(entry, depth - 1) for key, entry in value.items()}
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -147,28 +153,6 @@ def _refuse_deep_text(text: str) -> None:
             depth -= 1
         if depth > _DEEPEST:
             raise NestedTooDeeply
-
-
-def _refuse_deep_value(value: object) -> None:
-    """Raise ``NestedTooDeeply`` for too many lists and mappings inside one another.
-
-    Level by level: recursion would end at another depth on each Python.
-    """
-    level = [value]
-    for _ in range(_DEEPEST + 1):
-        level = list(chain.from_iterable(map(_inner_values, level)))
-        if not level:
-            return
-    raise NestedTooDeeply
-
-
-def _inner_values(value: object) -> Iterable[Any]:
-    """What stands inside a mapping or a list; nothing inside any other value."""
-    if isinstance(value, Mapping):
-        return value.values()
-    if isinstance(value, list):
-        return value
-    return ()
 
 
 def recorded_document(
@@ -216,17 +200,13 @@ def _document(value: object) -> Document | None:
         return recorded_document(text, node["id_"], score, node.get("metadata"))
     if {"id", "content", "blob"} <= set(fields):  # Haystack
         # the metadata may be written beside the fields
-        metadata = fields.get("meta", _fields_beside_those_of_haystack(fields))
+        beside = {key: fields[key] for key in fields if key not in _HAYSTACK_FIELDS}
+        metadata = fields.get("meta", beside)
         return recorded_document(fields["content"], document_id, score, metadata)
     text = fields.get("page_content")
     if isinstance(text, str):  # LangChain
         return recorded_document(text, document_id, score, fields.get("metadata"))
     return None
-
-
-def _fields_beside_those_of_haystack(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a Haystack document that writes it beside the fields."""
-    return {key: entry for key, entry in fields.items() if key not in _HAYSTACK_FIELDS}
 
 
 def _pair(value: list[Any]) -> Document | Message | None:
@@ -262,17 +242,24 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     content = _first_of(own_fields, _CONTENT_FIELDS)
     # LangChain keeps what only some providers have, such as "tool_calls", in a field
     fields = {**mapping(own_fields.get("additional_kwargs")), **own_fields}
-    calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
+    calls = list(fields.get("tool_calls") or ())
+    parts = content if isinstance(content, list) else []
+    for part in parts:
+        if isinstance(part, Mapping) and (
+            part.get("type") in CALL_PARTS or "tool_call" in part or "tool_name" in part
+        ):
+            calls.append(part)
     # some conventions leave an empty content out: {"role": "assistant"}
     is_empty_message = set(fields) == {"role"}
     if content is None and not calls and not is_empty_message:
         return None
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     text = text_of_content(content)
-    # some providers write the result of a tool into a message of the user
-    result = _only_tool_result(content)
-    if result is not None:
-        call_id = own_fields.get("tool_call_id", result.get("id"))
+    # Some providers write the result of a tool into a message of the user, which holds
+    # nothing else. Of several results the first one counts.
+    are_results = [mapping(part).get("type") == "tool_call_response" for part in parts]
+    if parts and all(are_results):
+        call_id = own_fields.get("tool_call_id", mapping(parts[0]).get("id"))
         return _tool_message(text, tool_calls, {**fields, "tool_call_id": call_id})
     if role == "tool":
         return _tool_message(text, tool_calls, fields)
@@ -296,37 +283,12 @@ def _tool_message(
     return ToolMessage("tool", text, tool_calls, artifact)
 
 
-def _only_tool_result(content: object) -> Mapping[str, Any] | None:
-    """The result of a tool that is all that a message holds; None for other messages.
-
-    Of several results it is the first one.
-    """
-    if not isinstance(content, list) or not content:
-        return None
-    parts = [mapping(part) for part in content]
-    if any(part.get("type") != "tool_call_response" for part in parts):
-        return None
-    return parts[0]
-
-
 def _first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
     """The value of the first of these fields that is there; None if none is."""
     for name in names:
         if name in fields:
             return fields[name]
     return None
-
-
-def _calls_in_content(content: object) -> list[Mapping[str, Any]]:
-    """The parts of a message's content that are calls of tools."""
-    if not isinstance(content, list):
-        return []
-    return [part for part in content if isinstance(part, Mapping) and _is_call(part)]
-
-
-def _is_call(part: Mapping[str, Any]) -> bool:
-    """Whether a part of a message's content is the call of a tool."""
-    return part.get("type") in CALL_PARTS or "tool_call" in part or "tool_name" in part
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
