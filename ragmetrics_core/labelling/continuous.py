@@ -7,7 +7,7 @@ noise, 120 combinations of 2 to 7.
 """
 
 import random
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, combinations, zip_longest
 from statistics import fmean
 from typing import Any, Literal, Self, cast
@@ -122,7 +122,13 @@ def build_continuous(
         )
     # Each is a document with its contexts. The model may give no usable question for it,
     # so there are more than are labelled.
-    candidates = _samples_without_question(chunks_by_document, settings)
+    candidates = (
+        Sample(
+            id=document_id,
+            contexts=_choose_contexts(document_id, chunks_by_document, settings),
+        )
+        for document_id in _draw_candidates(chunks_by_document, settings)
+    )
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
     labelled_documents = _label_documents(candidates, settings, maker, metric)
     points: list[CombinationPoint] = []
@@ -134,15 +140,6 @@ def build_continuous(
     return ContinuousSet(
         header=set_header, documents=tuple(labelled_documents), points=tuple(points)
     )
-
-
-def _samples_without_question(
-    chunks_by_document: _ChunksByDocument, settings: ContinuousSettings
-) -> Iterator[Sample]:
-    """Yield a sample of each document that is long enough: its id and its contexts."""
-    for document_id in _draw_candidates(chunks_by_document, settings):
-        contexts = _choose_contexts(document_id, chunks_by_document, settings)
-        yield Sample(id=document_id, contexts=contexts)
 
 
 def _label_documents(
@@ -157,7 +154,15 @@ def _label_documents(
         sample: Sample,
     ) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
         document = yield from _write_question(sample, settings.golden, maker.language)
-        return (yield from _add_facts(document, metric))
+        # the facts of its response, each judged in each context
+        outcome = yield from metric.plan(document.sample())
+        if not isinstance(outcome, Scored):
+            return outcome
+        evidence = cast("AccuracyEvidence", outcome.evidence)
+        calls = evidence.matrix_calls + evidence.extraction_calls
+        return document.model_copy(
+            update={"facts": evidence.facts, "cells": evidence.cells, "calls": calls}
+        )
 
     def question_of(document: LabelledDocument) -> str:
         return normalise_question(document.question)
@@ -190,20 +195,6 @@ def _write_question(
         tags=tuple(tags),
         contexts=sample.contexts,
         golden=n_golden,
-    )
-
-
-def _add_facts(
-    document: LabelledDocument, metric: RetrievalAccuracy
-) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
-    """Fill in the facts of a document's response, each judged in each context."""
-    outcome = yield from metric.plan(document.sample())
-    if not isinstance(outcome, Scored):
-        return outcome
-    evidence = cast("AccuracyEvidence", outcome.evidence)
-    calls = evidence.matrix_calls + evidence.extraction_calls
-    return document.model_copy(
-        update={"facts": evidence.facts, "cells": evidence.cells, "calls": calls}
     )
 
 
@@ -251,48 +242,40 @@ def _choose_contexts(
     chunks_by_document: _ChunksByDocument,
     settings: ContinuousSettings,
 ) -> tuple[Context, ...]:
-    """Consecutive chunks of a document, the golden contexts, then noise of others."""
+    """Choose consecutive chunks of a document, the golden contexts, then noise of others.
+
+    The other documents take turns: three chunks from documents A and B may be of A, B
+    and A. No text is chosen twice, and none that the document itself has.
+
+    Raises:
+        InputError: If the other documents have fewer such chunks than are wanted.
+    """
     random_source = _random_of_parts(settings.seed, document_id)
     chunks = chunks_by_document[document_id]
     last_start = len(chunks) - settings.golden
     start = random_source.randrange(last_start + 1)
     golden_chunks = chunks[start : start + settings.golden]
-    noise = _choose_noise(
-        document_id, chunks_by_document, settings.noise, random_source
-    )
-    return (*golden_chunks, *noise)
 
-
-def _choose_noise(
-    document_id: str,
-    chunks_by_document: _ChunksByDocument,
-    n_wanted: int,
-    random_source: random.Random,
-) -> list[Context]:
-    """Choose chunks of other documents at random, with texts that this document lacks.
-
-    The documents take turns: three chunks from documents A and B may be of A, B and A.
-    No text is chosen twice.
-
-    Raises:
-        InputError: If the other documents have fewer such chunks than are wanted.
-    """
     chunks_of_others = []
-    for other_id, chunks in chunks_by_document.items():
-        if other_id != document_id and chunks:
-            shuffled_chunks = random_source.sample(chunks, len(chunks))
+    for other_id, chunks_of_other in chunks_by_document.items():
+        if other_id != document_id and chunks_of_other:
+            shuffled_chunks = random_source.sample(
+                chunks_of_other, len(chunks_of_other)
+            )
             chunks_of_others.append(shuffled_chunks)
     random_source.shuffle(chunks_of_others)
-    texts_of_document = {chunk.text for chunk in chunks_by_document[document_id]}
+    texts_of_document = {chunk.text for chunk in chunks}
     noise_by_text: dict[str, Context] = {}
     for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
         if chunk is not None and chunk.text not in texts_of_document:
             noise_by_text.setdefault(chunk.text, chunk)
-    if len(noise_by_text) < n_wanted:
+    if len(noise_by_text) < settings.noise:
         raise InputError(
-            f"the other documents have too few chunks for {n_wanted} contexts of noise"
+            f"the other documents have too few chunks for {settings.noise} contexts of"
+            " noise"
         )
-    return list(noise_by_text.values())[:n_wanted]
+    noise = list(noise_by_text.values())[: settings.noise]
+    return (*golden_chunks, *noise)
 
 
 def document_points(

@@ -175,8 +175,13 @@ def build_discrete(
     points: list[DiscretePoint] = []
     for question_number, pair in enumerate(pairs, start=1):
         contexts = retrieve(retriever, pair.question, settings.top, question_number)
-        _check_enough_retrieved(contexts, settings, question_number)
         n_retrieved = len(contexts)
+        n_needed = 2 * settings.take  # else both ends of the list share a document
+        if n_retrieved < n_needed:
+            raise InputError(
+                f"the retriever gave {n_retrieved} documents for question"
+                f" {question_number}; {n_needed} are needed, better {settings.top}"
+            )
         first_ranks = range(1, settings.take + 1)
         last_ranks = range(n_retrieved - settings.take + 1, n_retrieved + 1)
         points.append(_point(pair, contexts, first_ranks, "positive"))
@@ -207,7 +212,11 @@ def check_corpus(
         SettingError: If ``take`` documents from both ends do not fit into ``top``.
         MissingDependency: If BM25 is not installed.
     """
-    _check_ends(settings)
+    if settings.take < 1 or settings.top < 2 * settings.take:  # the ends overlap
+        raise SettingError(
+            f"{settings.take} first and {settings.take} last documents do not fit into"
+            f" {settings.top}"
+        )
     if retriever is not None:
         return
     import_extra("bm25s", "datasets", "BM25")
@@ -216,28 +225,6 @@ def check_corpus(
         raise InputError(
             f"the corpus has {n_chunks} chunks and {settings.top} are to be"
             " retrieved; give more or longer documents, or a smaller chunk size"
-        )
-
-
-def _check_enough_retrieved(
-    contexts: Sequence[Context], settings: DiscreteSettings, number: int
-) -> None:
-    """Raise ``InputError`` if both ends of the list would share a document."""
-    n_needed = 2 * settings.take
-    if len(contexts) < n_needed:
-        raise InputError(
-            f"the retriever gave {len(contexts)} documents for question {number}; "
-            f"{n_needed} are needed, better {settings.top}"
-        )
-
-
-def _check_ends(settings: DiscreteSettings) -> None:
-    """Refuse ends of a list that overlap."""
-    n_needed = 2 * settings.take
-    if settings.take < 1 or settings.top < n_needed:
-        raise SettingError(
-            f"{settings.take} first and {settings.take} last documents do not fit into"
-            f" {settings.top}"
         )
 
 
@@ -273,20 +260,14 @@ def _point(
         answer=pair.answer,
         reference=pair.answer,
     )
+    # Intervals resample documents: where the document is not known, each question counts
+    # as one of its own.
     return DiscretePoint(
-        document=pair.document or _name_of_unknown_document(pair),
+        document=pair.document or digest_of([pair.question]),
         sample=sample,
         ranks=tuple(ranks),
         by_rank=label,
     )
-
-
-def _name_of_unknown_document(pair: Pair) -> str:
-    """Return a name that only points of the same question share.
-
-    Intervals resample documents: each question then counts as a document of its own.
-    """
-    return digest_of([pair.question])
 
 
 class BM25:

@@ -7,9 +7,8 @@ and given as ``Document`` and ``Pair``.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -165,7 +164,16 @@ def load_pairs(paths: Iterable[str | Path]) -> tuple[Pair, ...]:
                 f"{path}: rows come from JSONL or JSON, not from {path.suffix}"
             )
         for place, row in read_objects(path):
-            pairs.append(_pair(place, row))
+            with as_input_error(place):
+                # the documents are the corpus, whatever columns hold
+                sample = Sample.from_row(row, contexts=lambda _: None)
+            document = row.get("document") or row.get("title")
+            pair = Pair(
+                question=sample.question or "",
+                answer=sample.reference[0] if sample.reference else sample.answer or "",
+                document=document if isinstance(document, str) else "",
+            )
+            pairs.append(pair)
             places.append(place)
     if not pairs:
         raise InputError(
@@ -213,24 +221,20 @@ def normalise_question(question: str) -> str:
     return " ".join(question.casefold().split())
 
 
-def _pair(place: str, row: Mapping[str, Any]) -> Pair:
-    with as_input_error(place):
-        # the documents are the corpus, whatever columns hold
-        sample = Sample.from_row(row, contexts=lambda _: None)
-    answer = sample.reference[0] if sample.reference else sample.answer or ""
-    document = row.get("document") or row.get("title")
-    return Pair(
-        question=sample.question or "",
-        answer=answer,
-        document=document if isinstance(document, str) else "",
-    )
-
-
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
     """Yield the files of text and rows among the paths, and in their folders."""
     for path in map(Path, paths):
         if path.is_dir():
-            yield from _files_of_folder(path)
+            files = [
+                file
+                for file in sorted(path.rglob("*"))
+                if file.suffix.casefold() in _SUFFIXES and file.is_file()
+            ]
+            if not files:
+                raise InputError(
+                    f"{path}: the folder holds no file of text, Markdown, JSONL or JSON"
+                )
+            yield from files
         elif not path.exists():
             raise InputError(f"{path}: no such file or folder")
         elif path.suffix.casefold() not in _SUFFIXES:
@@ -238,19 +242,6 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
             raise InputError(f"{path}: unknown kind of file; use {known_suffixes}")
         else:
             yield path
-
-
-def _files_of_folder(folder: Path) -> list[Path]:
-    """List the files of text and rows in a folder and below, ordered by name."""
-    files = []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.casefold() in _SUFFIXES and path.is_file():
-            files.append(path)
-    if not files:
-        raise InputError(
-            f"{folder}: the folder holds no file of text, Markdown, JSONL or JSON"
-        )
-    return files
 
 
 def _names_and_texts(path: Path) -> Iterator[tuple[str, str]]:
@@ -268,13 +259,11 @@ def _names_and_texts(path: Path) -> Iterator[tuple[str, str]]:
             _, _, row_number = place.rpartition(" ")  # of "data.jsonl, line 3"
             name = f"{path.name}:{row_number}"
         with as_input_error(place):
-            texts = [str(context["text"]) for context in _contexts_of(row)]
+            lists = [row.get(key) for key in ("contexts", "reference_contexts")]
+            listed = next((entry for entry in lists if isinstance(entry, list)), None)
+            if listed is None:  # the row itself is the only context
+                contexts = [read_context(row, "document", 1)]
+            else:
+                contexts = read_contexts(listed, "contexts")
+            texts = [str(context["text"]) for context in contexts]
         yield str(name), "\n".join(texts)
-
-
-def _contexts_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the contexts of a row, or the row itself as the only one."""
-    for key in ("contexts", "reference_contexts"):
-        if isinstance(row.get(key), list):
-            return read_contexts(row[key], "contexts")
-    return [read_context(row, "document", 1)]

@@ -57,70 +57,37 @@ def edit_answer(kind: str, sample: Sample) -> str | None:
     random_source = random.Random(f"{kind} {sample.id}")  # noqa: S311 - sampling is no cryptography
     answer = sample.answer or ""
     if kind == NAME:
-        return _swap_name(answer, sample, random_source)
-    if kind == NEGATION:
-        return _negate(answer, random_source)
-    min_digits = 2 if kind == LONG_NUMBER else 1
-    return _change_number(answer, min_digits, random_source)
-
-
-def _swap_name(answer: str, sample: Sample, random_source: random.Random) -> str | None:
-    """Return the answer with another name of the contexts in place of one.
-
-    Returns None without any.
-    """
-    replacements_by_name = _other_names(answer, sample)
-    replaceable_names = []
-    for name in _NAME.finditer(answer):
-        if replacements_by_name[name[0]]:
-            replaceable_names.append(name)
-    if not replaceable_names:
-        return None
-    name = random_source.choice(replaceable_names)
-    other_name = random_source.choice(replacements_by_name[name[0]])
-    return _put_in_place(answer, name, other_name)
-
-
-def _negate(answer: str, random_source: random.Random) -> str | None:
-    """Return the answer with a "not" behind one of its verbs.
-
-    Returns None if no verb is known.
-    """
-    verbs = list(_VERB.finditer(answer))
-    if not verbs:
-        return None
-    verb = random_source.choice(verbs)
-    return _put_in_place(answer, verb, f"{verb[0]} not")
-
-
-def _change_number(
-    answer: str, min_digits: int, random_source: random.Random
-) -> str | None:
-    """Return the answer with another number in place of one.
-
-    Returns None without any of that length.
-    """
-    numbers = [
-        number for number in _NUMBER.finditer(answer) if len(number[0]) >= min_digits
-    ]
-    if not numbers:
-        return None
-    number = random_source.choice(numbers)
-    return _put_in_place(answer, number, _other_number(number[0], random_source))
-
-
-def _put_in_place(answer: str, place: re.Match[str], new_text: str) -> str:
-    """Return the answer with a new text in place of a match."""
+        replacements_by_name = _other_names(answer, sample)
+        names = [
+            name for name in _NAME.finditer(answer) if replacements_by_name[name[0]]
+        ]
+        if not names:
+            return None
+        place = random_source.choice(names)
+        new_text = random_source.choice(replacements_by_name[place[0]])
+    elif kind == NEGATION:
+        verbs = list(_VERB.finditer(answer))
+        if not verbs:
+            return None
+        place = random_source.choice(verbs)
+        new_text = f"{place[0]} not"
+    else:
+        min_digits = 2 if kind == LONG_NUMBER else 1
+        numbers = [
+            number
+            for number in _NUMBER.finditer(answer)
+            if len(number[0]) >= min_digits
+        ]
+        if not numbers:
+            return None
+        place = random_source.choice(numbers)
+        # another number of as many digits
+        smallest = 10 ** (len(place[0]) - 1)
+        number = int(place[0])
+        while number == int(place[0]):
+            number = random_source.randrange(smallest, 10 * smallest)
+        new_text = str(number)
     return answer[: place.start()] + new_text + answer[place.end() :]
-
-
-def _other_number(digits: str, random_source: random.Random) -> str:
-    """Another number of as many digits."""
-    smallest = 10 ** (len(digits) - 1)
-    number = int(digits)
-    while number == int(digits):
-        number = random_source.randrange(smallest, 10 * smallest)
-    return str(number)
 
 
 def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
 """How well judges and metrics agree with the labels of a set, as a table."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -139,7 +140,13 @@ def score_set(
     is_interrupted = len(outcomes) < len(samples)
     if is_interrupted:
         raise KeyboardInterrupt
-    scores = _scores_of_points(labelled_set, metric, outcomes)
+    # Retrieval accuracy on a continuous set has one outcome for each document, other
+    # metrics have one for each point; see ``samples_of``.
+    scores: Sequence[float | None] = [outcome.value for outcome in outcomes]
+    if isinstance(labelled_set, ContinuousSet) and isinstance(
+        metric, RetrievalAccuracy
+    ):
+        scores = _scores_by_documents(labelled_set, outcomes)
     labels = labels_of(labelled_set, reviews)
     pairs_by_document, n_missing = _pairs_by_document(labelled_set, scores, labels)
     statistics = _statistics(labelled_set, threshold)
@@ -150,32 +157,11 @@ def score_set(
         missing=n_missing,
         documents=len(pairs_by_document),
         usage=usage,
-        values=_measure_all(statistics, pairs_by_document, draws),
+        values={
+            name: _measure(name, pairs_by_document, statistic, draws)
+            for name, statistic in statistics.items()
+        },
     )
-
-
-def _scores_of_points(
-    labelled_set: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
-) -> list[float | None]:
-    """Return the score of each point, from the outcomes on the samples of a set.
-
-    Retrieval accuracy on a continuous set has one outcome for each document, other
-    metrics have one for each point; see ``samples_of``.
-    """
-    if isinstance(labelled_set, ContinuousSet) and isinstance(
-        metric, RetrievalAccuracy
-    ):
-        return _scores_by_documents(labelled_set, outcomes)
-    return [outcome.value for outcome in outcomes]
-
-
-def _measure_all(
-    statistics: Mapping[str, Statistic], documents: Sequence[Rows], draws: int
-) -> dict[str, Measured]:
-    values: dict[str, Measured] = {}
-    for name, statistic in statistics.items():
-        values[name] = _measure(name, documents, statistic, draws)
-    return values
 
 
 def _pairs_by_document(
@@ -255,8 +241,8 @@ def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
         return {
             "MAE": mean_error,
             "Spearman": spearman,
-            "slope": _slope,
-            "intercept": _intercept,
+            "slope": partial(_slope_or_intercept, 0),
+            "intercept": partial(_slope_or_intercept, 1),
         }
 
     def scores_and_labels(rows: Rows) -> list[tuple[float, bool]]:
@@ -272,20 +258,9 @@ def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
     }
 
 
-def _slope(rows: Rows) -> float | None:
+def _slope_or_intercept(index: int, rows: Rows) -> float | None:
     fitted = line(rows)
-    if fitted is None:
-        return None
-    slope, _ = fitted
-    return slope
-
-
-def _intercept(rows: Rows) -> float | None:
-    fitted = line(rows)
-    if fitted is None:
-        return None
-    _, intercept = fitted
-    return intercept
+    return None if fitted is None else fitted[index]
 
 
 def score_table(
@@ -312,7 +287,13 @@ def score_table(
     for score in scores:
         caveat_mark = _caveat_mark(labelled_set, reviews, score)
         rows.append(_cells_of_row(score, caveat_mark))
-    table_lines = _align_columns(rows)
+    # the cells of a column below each other
+    columns = zip(*rows, strict=True)
+    widths = [max(len(cell) for cell in column) for column in columns]
+    table_lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        table_lines.append("  ".join(cells).rstrip())
     ruler = "-" * max(map(len, table_lines))
     names_of_columns, *lines_of_scores = table_lines
     title = heading(labelled_set, reviews)
@@ -327,21 +308,6 @@ def score_table(
             *caveats(labelled_set, reviews, scores),
         ]
     )
-
-
-def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a line of text for each row, with the cells of a column below each other.
-
-    ``[("a", "b"), ("long", "c")]`` gives "a     b" and "long  c".
-    """
-    widths = []
-    for column in zip(*rows, strict=True):
-        widths.append(max(len(cell) for cell in column))
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
@@ -384,7 +350,13 @@ def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
     if score.usage.stored:
         calls += f" + {score.usage.stored} stored"
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
-    statistic_cells = [_cell_of(measured) for measured in score.values.values()]
+    statistic_cells = []
+    for measured in score.values.values():
+        cell = "undefined" if measured.value is None else f"{measured.value:.3f}"
+        if measured.value is not None and measured.interval is not None:
+            low, high = measured.interval
+            cell += f" [{low:.3f}, {high:.3f}]"
+        statistic_cells.append(cell)
     return (
         f"{score.judge}{caveat_mark}",
         score.metric,
@@ -393,16 +365,6 @@ def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
         calls,
         cost,
     )
-
-
-def _cell_of(measured: Measured) -> str:
-    """Return a statistic with its interval, where it has one."""
-    if measured.value is None:
-        return "undefined"
-    if measured.interval is None:
-        return f"{measured.value:.3f}"
-    low, high = measured.interval
-    return f"{measured.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _caveat_mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:

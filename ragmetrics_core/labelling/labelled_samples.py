@@ -14,12 +14,11 @@ from typing import Any
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usage
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.citations import Citation
+from ragmetrics_core.data.columns import Row
 from ragmetrics_core.engine.row_files import READERS, read_objects
 from ragmetrics_core.labelling.labels import votes_of
 from ragmetrics_core.reporting.run_facts import Input
 from ragmetrics_core.statistics.rater_agreement import Labelled
-
-Row = Mapping[str, Any]
 
 _FIELD_MAPS: tuple[Mapping[str, str], ...] = (
     # LLM-AggreFact (arXiv 2404.10774)
@@ -115,7 +114,17 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         rows_with_places.extend(read_objects(file))
     samples: list[LabelledSample] = []
     for place, row in rows_with_places:
-        samples += _read_at(place, row)
+        try:
+            # in Parquet a column that only other rows have is None
+            present = {name: value for name, value in row.items() if value is not None}
+            samples += list(_samples_of_row(_in_our_form(present)))
+        except (RowError, KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"a form that is not known ({type(error).__name__})"
+            if isinstance(error, RowError):
+                reason = str(error)
+            raise InputError(
+                f"{place}: no labelled row as in docs/card.md: {reason}"
+            ) from error
     if not samples:
         raise InputError(
             f"{path} holds no labelled rows; docs/card.md says which forms are read"
@@ -142,26 +151,6 @@ def _draw_of_each_group(
         count = min(limit or n_samples, n_samples)
         drawn_samples.extend(random_source.sample(samples_of_group, count))
     return drawn_samples
-
-
-def _read_at(place: str, row: Row) -> list[LabelledSample]:
-    """Read the labelled samples of one row, which is in our form or a published one.
-
-    Raises:
-        InputError: If the row has a value that cannot be read.
-    """
-    try:
-        return list(_samples_of_row(_in_our_form(_without_missing(row))))
-    except RowError as error:
-        reason = str(error)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"a form that is not known ({type(error).__name__})"
-    raise InputError(f"{place}: no labelled row as in docs/card.md: {reason}")
-
-
-def _without_missing(row: Row) -> Row:
-    """Drop the columns that are None: in Parquet only other rows have these columns."""
-    return {name: value for name, value in row.items() if value is not None}
 
 
 def _in_our_form(row: Row) -> Row:
@@ -194,7 +183,12 @@ def sample_of(
         RowError: If the row holds no sample.
     """
     fields: dict[str, Any] = {}
-    history = _history_of(row)
+    meta = data_in(row.get("meta")) or {}
+    history = []
+    for message in meta.get("history") or ():  # each is written "role: content"
+        role, _, content = message.partition(": ")
+        if content:
+            history.append({"role": role, "content": content})
     if history:
         fields["history"] = history
     for name, value in row.items():
@@ -207,61 +201,40 @@ def sample_of(
     return Sample.from_row(fields)
 
 
-def _history_of(row: Row) -> list[dict[str, str]]:
-    """Earlier messages from a row's ``meta``, where each is written "role: content"."""
-    meta = data_in(row.get("meta")) or {}
-    history = []
-    for message in meta.get("history") or ():
-        role, _, content = message.partition(": ")
-        if content:
-            history.append({"role": role, "content": content})
-    return history
-
-
 def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
     """Yield a labelled sample for each question that people answered about a row.
 
     ``{"labels": {"adherent": 1, "relevant": [1, 0]}, …}`` yields two: is the answer
     based on the contexts, and which contexts are relevant?
     """
-    labels = _labels_of_row(row)
+    labels = data_in(row.get("labels")) or {}
     source = str(row.get("source") or "all")
     preference = labels.get("overall") or 0  # > 0: the second answer is better
     if abs(preference) > 0:  # 0, and NaN: neither answer is better
-        yield _preference(row, source, preference)
+        answer, other_answer = row["answers"]
+        other = sample_of(row, answer=other_answer)
+        sample = sample_of(row, answer=answer)
+        yield LabelledSample("other", source, sample, (preference > 0,), other)
     for question in _QUESTIONS_ABOUT_ANSWERS:
         if labels.get(question) is not None:
             yield _about_answer(question, row, source, labels[question])
     if labels.get("relevant"):
-        yield _relevance(row, source, labels["relevant"])
-    facts = _facts_of_row(row)
+        sample = sample_of(row)
+        useful = votes_of(labels["relevant"], "relevant")  # of each context
+        if len(useful) != len(sample.known_contexts):
+            raise RowError(
+                f"{len(useful)} labels.relevant of {len(sample.known_contexts)}"
+                " contexts; each needs one"
+            )
+        yield LabelledSample("relevant", source, sample, useful)
+    facts = []  # those that people compared with the contexts
+    for fact in data_in(row.get("facts")) or ():
+        if isinstance(fact, Mapping) and fact.get("present") is not None:
+            facts.append(fact)
     if facts:
         are_present = votes_of([fact["present"] for fact in facts], "present")
         sample = sample_of(row, facts=facts)
         yield LabelledSample("present", source, sample, are_present)
-
-
-def _labels_of_row(row: Row) -> Any:
-    """Return the labels of a row, by question."""
-    return data_in(row.get("labels")) or {}
-
-
-def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:
-    """Return the facts of a row that people compared with the contexts."""
-    facts = []
-    for fact in data_in(row.get("facts")) or ():
-        if isinstance(fact, Mapping) and fact.get("present") is not None:
-            facts.append(fact)
-    return facts
-
-
-def _preference(row: Row, source: str, overall: float) -> LabelledSample:
-    """Is the second answer better? People say so where ``overall`` is above 0."""
-    answer, other_answer = row["answers"]
-    sample = sample_of(row, answer=answer)
-    other = sample_of(row, answer=other_answer)
-    is_other_better = overall > 0
-    return LabelledSample("other", source, sample, (is_other_better,), other)
 
 
 def _about_answer(question: str, row: Row, source: str, label: Any) -> LabelledSample:
@@ -276,41 +249,18 @@ def _about_answer(question: str, row: Row, source: str, label: Any) -> LabelledS
     votes = votes_of(label, question)
     sample = sample_of(row)
     if question == "supported" and sample.citations is None:
-        sample = sample.model_copy(update={"citations": (_citation_of_all(sample),)})
+        n_contexts = len(sample.known_contexts)
+        all_for_whole_answer = Citation(
+            start=0, end=len(sample.answer or ""), contexts=tuple(range(n_contexts))
+        )
+        sample = sample.model_copy(update={"citations": (all_for_whole_answer,)})
     # the rule of ``Labelled``, which also needs a score: any will do
     is_yes = Labelled(score=0.0, votes=votes).is_labelled_yes
+    people_votes = votes
+    if len(votes) == 1:  # MT-RAG has those of single annotators in ``meta``
+        meta = data_in(row.get("meta")) or {}
+        grades = meta.get("faithfulness_votes") or ()
+        people_votes = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
     return LabelledSample(
-        question,
-        source,
-        sample,
-        (is_yes,),
-        people_votes=_grades_of_people(row) if len(votes) == 1 else votes,
+        question, source, sample, (is_yes,), people_votes=people_votes
     )
-
-
-def _grades_of_people(row: Row) -> tuple[bool, ...]:
-    """Return the votes of single annotators in a row's ``meta``, as MT-RAG has them."""
-    meta = data_in(row.get("meta")) or {}
-    grades = meta.get("faithfulness_votes") or ()
-    return tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
-
-
-def _citation_of_all(sample: Sample) -> Citation:
-    """Return a citation of every context for the whole answer."""
-    return Citation(
-        start=0,
-        end=len(sample.answer or ""),
-        contexts=tuple(range(len(sample.known_contexts))),
-    )
-
-
-def _relevance(row: Row, source: str, labels: Any) -> LabelledSample:
-    """Is each context relevant?"""
-    sample = sample_of(row)
-    useful = votes_of(labels, "relevant")
-    if len(useful) != len(sample.known_contexts):
-        raise RowError(
-            f"{len(useful)} labels.relevant of {len(sample.known_contexts)} contexts;"
-            " each needs one"
-        )
-    return LabelledSample("relevant", source, sample, useful)

@@ -139,15 +139,14 @@ def votes_of(value: Any, name: str) -> tuple[bool, ...]:
     ``RowError`` names what is none.
     """
     votes = [plain_data(vote) for vote in _as_list(value)]
-    if not votes or not all(_is_vote(vote) for vote in votes):
+    are_votes = [
+        isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes
+    ]
+    if not votes or not all(are_votes):
         raise RowError(
             f"{name} must be a number from 0 to 1, true or false, or a list of these"
         )
     return tuple(is_yes(float(vote)) for vote in votes)
-
-
-def _is_vote(value: Any) -> bool:
-    return isinstance(value, (bool, int, float)) and 0 <= value <= 1
 
 
 def rows_by_id(report: Report) -> dict[str, SampleResult]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from itertools import islice
-from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
@@ -228,18 +228,12 @@ class Maker:
                 else:
                     product_by_key[key(product)] = product
         if not product_by_key:
-            self._refuse_no_product()
+            counts = [f"{count} {reason}" for reason, count in self.left_out.items()]
+            raise InputError(
+                f"{self.name} gave nothing that could be used ({', '.join(counts)}); try"
+                " another model"
+            )
         return list(product_by_key.values())
-
-    def _refuse_no_product(self) -> NoReturn:
-        """Raise ``InputError`` with the reasons why no candidate gave a product."""
-        counts = []
-        for reason, n_candidates in self.left_out.items():
-            counts.append(f"{n_candidates} {reason}")
-        raise InputError(
-            f"{self.name} gave nothing that could be used ({', '.join(counts)}); try"
-            " another model"
-        )
 
 
 def ask_one(question: Question[R]) -> Generator[Any, Any, R]:

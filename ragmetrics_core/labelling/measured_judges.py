@@ -21,7 +21,6 @@ from ragmetrics_core.data.errors import InputError, JudgeUnavailable
 from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Run, stream
-from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.labelling.labels import (
@@ -185,7 +184,14 @@ def measure_judge(
         InputError: If the judge scored nothing: an empty card would pass for a
             measurement.
     """
-    metric_by_question = _asking_metrics(labelled, metrics)
+    # the metric given for a question that is labelled, else one with usual settings
+    labelled_questions = {row.question for row in labelled}
+    given_by_class = {type(metric): metric for metric in metrics}
+    metric_by_question: dict[str, Metric] = {}
+    for question, metric_class in ASKING.items():
+        if question in labelled_questions:
+            given_metric = given_by_class.get(metric_class)
+            metric_by_question[question] = given_metric or metric_class()
     run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
     (judge_name,) = run.facts.judges
     resolved_judge = run.judges[0]
@@ -193,7 +199,11 @@ def measure_judge(
     figures: dict[str, tuple[Measured, ...]] = {}
     for question, metric in metric_by_question.items():
         labelled_rows = [row for row in labelled if row.question == question]
-        rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
+        # What else the machine does is no time of a judge that computes on it.
+        clock = time.process_time if resolved_judge.free else time.monotonic
+        started = clock()
+        rows = judge_samples(ask, metric, labelled_rows)
+        seconds = clock() - started
         judged_rows += rows
         scored_rows = [row for row in rows if row.verdicts]
         figures_of_question = [
@@ -206,7 +216,12 @@ def measure_judge(
         figures[question] = tuple(
             figure for figure in figures_of_question if figure.value is not None
         )
-    _refuse_nothing_scored(judge_name, judged_rows)
+    if not any(row.verdicts for row in judged_rows):
+        reason = next(row.result.reason for row in judged_rows if row.result)
+        raise InputError(
+            f"{judge_name} scored none of {len(judged_rows)} samples, which makes no"
+            f" card: {reason}"
+        )
     return Card(
         judge=judge_name,
         details=resolved_judge.details,
@@ -217,44 +232,6 @@ def measure_judge(
             for question, metric in metric_by_question.items()
         },
         figures=figures,
-    )
-
-
-def _asking_metrics(
-    labelled: LabelledSamples, metrics: Iterable[Metric]
-) -> dict[str, Metric]:
-    """Return the metric that asks each question that is labelled, by question.
-
-    It is the one of ``metrics`` that has the right class, else one with usual settings.
-    """
-    labelled_questions = {row.question for row in labelled}
-    given_by_class = {type(metric): metric for metric in metrics}
-    metric_by_question: dict[str, Metric] = {}
-    for question, metric_class in ASKING.items():
-        if question in labelled_questions:
-            given_metric = given_by_class.get(metric_class)
-            metric_by_question[question] = given_metric or metric_class()
-    return metric_by_question
-
-
-def _judge_and_time(
-    judge: Judge, ask: Ask, metric: Metric, labelled: LabelledSamples
-) -> tuple[list[LabelledSample], float]:
-    """Have a judge score samples, and take the seconds that it needs."""
-    # What else the machine does is no time of a judge that computes on it.
-    clock = time.process_time if judge.free else time.monotonic
-    started = clock()
-    rows = judge_samples(ask, metric, labelled)
-    return rows, clock() - started
-
-
-def _refuse_nothing_scored(judge_name: str, rows: LabelledSamples) -> None:
-    if any(row.verdicts for row in rows):
-        return
-    reason = next(row.result.reason for row in rows if row.result)
-    raise InputError(
-        f"{judge_name} scored none of {len(rows)} samples, which makes no card:"
-        f" {reason}"
     )
 
 
@@ -449,19 +426,15 @@ def _follows_length(rows: Sequence[Labelled]) -> float | None:
     return fmean(correlations) if correlations else None
 
 
-def _is_constant(rows: Sequence[Labelled]) -> float:
-    """1.0 if the judge gives one verdict on all rows; kappa and MCC are 0 then."""
-    return float(len({row.is_judged_yes() for row in rows}) == 1)
-
-
-def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
-    """Return how well labels follow from the length of the text alone."""
-    return auroc([(-row.length, row.is_labelled_yes) for row in rows])
-
-
 _MEASURES = MEASURES | {
-    "one verdict throughout": _is_constant,
-    "AUROC of shortness alone": _shortness_auroc,
+    # 1.0 if the judge gives one verdict on all rows; kappa and MCC are 0 then
+    "one verdict throughout": lambda rows: float(
+        len({row.is_judged_yes() for row in rows}) == 1
+    ),
+    # how well labels follow from the length of the text alone
+    "AUROC of shortness alone": lambda rows: auroc(
+        [(-row.length, row.is_labelled_yes) for row in rows]
+    ),
     "correlation with length": _follows_length,
 }
 
@@ -476,22 +449,15 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
     """
     rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
-        outcome = _outcome_of(row)
+        # a judge abstains where it finds that the answer declines or makes no claim
+        outcome = str(getattr(row.result, "status", ""))
+        if getattr(row.result, "code", "") in ("declined", "no_claim"):
+            outcome = "abstained"
         for measure in ("abstained", "undefined", "failed"):
             yield measure, row.source, outcome == measure
         if row.bool_verdicts:
             is_same = row.bool_verdicts == row_again.bool_verdicts
             yield "same when asked again", row.source, is_same
-
-
-def _outcome_of(row: LabelledSample) -> str:
-    """Return "scored", "abstained", "undefined" or "failed".
-
-    A judge abstains where it finds that the answer declines or makes no claim.
-    """
-    if getattr(row.result, "code", "") in ("declined", "no_claim"):
-        return "abstained"
-    return str(getattr(row.result, "status", ""))
 
 
 class _Change(NamedTuple):
@@ -510,9 +476,17 @@ def _observe_swaying(
     Also observe whether the judge calls itself uncertain, if it is a judge that can.
     Rows without a verdict are passed over.
 
+    Example: the answer was made wrong, and the judge's yes became a no: a "caught"
+    measure holds. The contexts were reversed, and the yes stayed: "flipped: contexts
+    reversed" does not hold.
+
     Yields:
-        A measure such as "uncertain", the row's source, and whether the measure holds
-        for the row.
+        A measure, the row's source, and whether the measure holds for the row:
+
+        - "uncertain";
+        - "caught: …": the verdict changed, as it should; not for a row without verdict;
+        - "flipped: …": the verdict changed or is missing, as it should not be;
+        - "no verdict after a change": only if that happened to any row.
     """
     changes: list[_Change] = []
     for row_index, row in enumerate(rows):
@@ -521,31 +495,13 @@ def _observe_swaying(
         says_if_uncertain = row.result.judge == EMBEDDED
         if says_if_uncertain:
             yield "uncertain", row.source, row.result.uncertain
-        changes += _changes_of_row(row, row_index)
+        # An id that no other sample has: a judge's random draws depend on it.
+        row_name = f"row {row_index}" if row.sample.id is None else row.sample.id
+        for measure, changed_sample in _changes(row):
+            new_id = {"id": f"{row_name} | {measure}"}
+            named_sample = changed_sample.model_copy(update=new_id)
+            changes.append(_Change(measure, row, replace(row, sample=named_sample)))
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
-    yield from _compare_verdicts(changes, judged_rows)
-
-
-def _compare_verdicts(
-    changes: Sequence[_Change], judged_rows: LabelledSamples
-) -> Iterator[Observation]:
-    """Compare the judge's verdicts on changed samples with those on the original ones.
-
-    Example: the answer was made wrong, and the judge's yes became a no: a "caught"
-    measure holds. The contexts were reversed, and the yes stayed: "flipped: contexts
-    reversed" does not hold.
-
-    Args:
-        changes: The original and the changed rows, with the measure of each change.
-        judged_rows: The changed rows with the judge's verdicts, in the same order.
-
-    Yields:
-        A measure, the row's source, and whether the measure holds for the row:
-
-        - "caught: …": the verdict changed, as it should; not for a row without verdict;
-        - "flipped: …": the verdict changed or is missing, as it should not be;
-        - "no verdict after a change": only if that happened to any row.
-    """
     for change, judged in zip(changes, judged_rows, strict=True):
         if not judged.bool_verdicts and change.measure.startswith("caught"):
             continue  # no verdict: the row is left out here, and counted below
@@ -557,18 +513,6 @@ def _compare_verdicts(
             yield "no verdict after a change", row.source, not row.bool_verdicts
 
 
-def _changes_of_row(row: LabelledSample, row_index: int) -> Iterator[_Change]:
-    """Yield the row after each change, with an id that no other sample has.
-
-    A judge's random draws depend on the id of the sample.
-    """
-    row_name = f"row {row_index}" if row.sample.id is None else row.sample.id
-    for measure, changed_sample in _changes(row):
-        new_id = {"id": f"{row_name} | {measure}"}
-        named_sample = changed_sample.model_copy(update=new_id)
-        yield _Change(measure, row, replace(row, sample=named_sample))
-
-
 def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
     """Yield a sample changed in ways that a judge should, or should not, react to.
 
@@ -576,26 +520,15 @@ def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
     """
     (judged_supported,) = row.bool_verdicts
     (labelled_supported,) = row.labels
+    sample = row.sample
+    # a supported answer that was made wrong: a good judge catches it
     if judged_supported and labelled_supported:
-        yield from _with_wrong_answers(row.sample)
-    yield from _with_swaying_contexts(row.sample, judged_supported)
-
-
-def _with_wrong_answers(sample: Sample) -> Iterator[tuple[str, Sample]]:
-    """Yield a sample whose supported answer was made wrong: a good judge catches it."""
-    for kind in EDITS:
-        wrong_answer = edit_answer(kind, sample)
-        if wrong_answer is not None:
-            yield f"caught: {kind}", sample.model_copy(update={"answer": wrong_answer})
-
-
-def _with_swaying_contexts(
-    sample: Sample, judged_supported: bool
-) -> Iterator[tuple[str, Sample]]:
-    """Yield a sample with changes that should not flip a verdict.
-
-    A context gives orders to the judge, or the contexts are in reverse order.
-    """
+        for kind in EDITS:
+            answer = edit_answer(kind, sample)
+            if answer is not None:
+                yield f"caught: {kind}", sample.model_copy(update={"answer": answer})
+    # no verdict should flip for a context that gives orders to the judge, or for
+    # contexts in reverse order
     for kind in ORDERS:
         yield f"flipped: {kind}", add_order(kind, sample, judged_supported)
     if len(sample.known_contexts) > 1:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -80,26 +80,21 @@ class Reviews:
         self.first: dict[str, Review] = {}
         self.second: dict[str, Review] = {}
         self._digest_of_set = sets.digest_of([sets.to_jsonl(labelled_set)])
-        if self.path.exists():
-            self._read()
-
-    def _read(self) -> None:
+        if not self.path.exists():
+            return
         lines = read_own_lines(self.path, "the file of reviews")
         for index, (place, row) in enumerate(lines):
             if isinstance(row, CutOffLine):
                 break  # the decision on it is asked for again
-            if index == 0:
-                self._check_header(row)
+            if index == 0:  # the header
+                is_header = isinstance(row, dict) and _MAGIC in row
+                if not is_header or row.get("set") != self._digest_of_set:
+                    raise InputError(
+                        f"{self.path} holds reviews of another version of the set; move"
+                        " it away, or restore the set"
+                    )
             else:
                 self._remember(validate_data(Review, row, place))
-
-    def _check_header(self, row: Any) -> None:
-        is_header = isinstance(row, dict) and _MAGIC in row
-        if not is_header or row.get("set") != self._digest_of_set:
-            raise InputError(
-                f"{self.path} holds reviews of another version of the set; move it"
-                " away, or restore the set"
-            )
 
     def _remember(self, review: Review) -> None:
         of_reviewer = self.second if review.second else self.first
@@ -152,10 +147,21 @@ def review_items(labelled_set: sets.AnySet) -> list[Item]:
     and 3 contexts are 6 items. In a discrete set they decide whether a point's contexts
     hold the golden answer. Points of one id are listed once.
     """
+    items: list[Item] = []
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
-        return [_item_of(point) for point in point_by_id.values()]
-    items: list[Item] = []
+        for point in point_by_id.values():
+            # Sorted, because the order of the contexts would tell their ranks.
+            texts = sorted(context.text for context in point.sample.known_contexts)
+            item = Item(
+                id=point.id,
+                was=point.by_rank,
+                question=point.sample.question or "",
+                claim=point.sample.answer or "",
+                texts=tuple(texts),
+            )
+            items.append(item)
+        return items
     for document in labelled_set.documents:
         for fact_number, fact in enumerate(document.facts):
             for context_number, context in enumerate(document.contexts):
@@ -171,18 +177,6 @@ def review_items(labelled_set: sets.AnySet) -> list[Item]:
     return items
 
 
-def _item_of(point: sets.DiscretePoint) -> Item:
-    # Sorted, because the order of the contexts would tell their ranks.
-    texts = sorted(context.text for context in point.sample.known_contexts)
-    return Item(
-        id=point.id,
-        was=point.by_rank,
-        question=point.sample.question or "",
-        claim=point.sample.answer or "",
-        texts=tuple(texts),
-    )
-
-
 def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
     """Return the label of each point after people's review, in the order of the set.
 
@@ -194,7 +188,11 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
     decisions = reviews.first if reviews is not None else {}
     if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
         return [point.label for point in labelled_set.points]
-    verdict_by_item = _verdicts_after_review(labelled_set, decisions)
+    verdict_by_item: dict[str, Verdict] = {
+        item.id: item.was for item in review_items(labelled_set)
+    }
+    for item_id in verdict_by_item.keys() & decisions.keys():
+        verdict_by_item[item_id] = decisions[item_id].label
     if isinstance(labelled_set, sets.DiscreteSet):
         return [_LABELS[verdict_by_item[point.id]] for point in labelled_set.points]
     n_facts_by_document = {
@@ -203,26 +201,19 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
     labels: list[float | None] = []
     for point in labelled_set.points:
         n_facts = n_facts_by_document[point.document]
-        verdicts_by_fact = _verdicts_by_fact(point, n_facts, verdict_by_item)
-        labels.append(_share_of_covered(verdicts_by_fact))
+        n_covered = 0
+        has_ambiguous_fact = False
+        for fact_index in range(n_facts):
+            verdicts = set()  # on whether the point's contexts cover the fact
+            for context_index in point.contexts:
+                cell_id = f"{point.document}#{fact_index}#{context_index}"
+                verdicts.add(verdict_by_item[cell_id])
+            if "positive" in verdicts:
+                n_covered += 1
+            elif "ambiguous" in verdicts:
+                has_ambiguous_fact = True
+        labels.append(None if has_ambiguous_fact else n_covered / n_facts)
     return labels
-
-
-def _verdicts_after_review(
-    labelled_set: sets.AnySet, decisions: Mapping[str, Review]
-) -> dict[str, Verdict]:
-    """Return the reviewer's verdict on each item, by its id; else the original verdict.
-
-    An item is what people decide about: a point, or whether a context covers a fact.
-    """
-    verdict_by_item: dict[str, Verdict] = {}
-    for item in review_items(labelled_set):
-        decision = decisions.get(item.id)
-        original_verdict = item.was
-        verdict_by_item[item.id] = (
-            original_verdict if decision is None else decision.label
-        )
-    return verdict_by_item
 
 
 _LABELS: Mapping[Verdict, float | None] = {
@@ -230,35 +221,6 @@ _LABELS: Mapping[Verdict, float | None] = {
     "negative": 0.0,
     "ambiguous": None,
 }
-
-
-def _verdicts_by_fact(
-    point: sets.CombinationPoint, n_facts: int, verdict_by_item: Mapping[str, Verdict]
-) -> list[set[Verdict]]:
-    """Return for each fact the verdicts on whether a point's contexts cover it."""
-    verdicts_by_fact = []
-    for fact_index in range(n_facts):
-        verdicts = set()
-        for context_index in point.contexts:
-            cell_id = f"{point.document}#{fact_index}#{context_index}"
-            verdicts.add(verdict_by_item[cell_id])
-        verdicts_by_fact.append(verdicts)
-    return verdicts_by_fact
-
-
-def _share_of_covered(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
-    """Return the share of facts that any context covers; None if a fact is ambiguous.
-
-    Args:
-        verdicts_by_fact: For each fact the verdicts on whether the contexts cover it.
-    """
-    n_covered = 0
-    for verdicts in verdicts_by_fact:
-        if "positive" in verdicts:
-            n_covered += 1
-        elif "ambiguous" in verdicts:
-            return None
-    return n_covered / len(verdicts_by_fact)
 
 
 def items_to_review(
@@ -399,20 +361,14 @@ def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
         if item_id in reviews.first:
             first_review = reviews.first[item_id]
             label_pairs.append((first_review.label, second_review.label))
-    if label_pairs:
-        sentences.append(_agreement(label_pairs, unit))
-    return sentences
-
-
-def _agreement(pairs: Sequence[tuple[Verdict, Verdict]], unit: str) -> str:
-    """Say how well two reviewers agree; "ambiguous" is a label like the others."""
-    n_same = sum(of_first == of_second for of_first, of_second in pairs)
-    value = kappa(pairs)
-    if value is None:
+    if label_pairs:  # "ambiguous" is a label like the others
+        n_same = sum(of_first == of_second for of_first, of_second in label_pairs)
+        value = kappa(label_pairs)
         kappa_text = "undefined, both chose one label throughout"
-    else:
-        kappa_text = f"{value:.3f}"
-    return (
-        f"Second reviewer: {len(pairs)} {unit}, the same label on {n_same}; kappa"
-        f" {kappa_text}."
-    )
+        if value is not None:
+            kappa_text = f"{value:.3f}"
+        sentences.append(
+            f"Second reviewer: {len(label_pairs)} {unit}, the same label on {n_same};"
+            f" kappa {kappa_text}."
+        )
+    return sentences

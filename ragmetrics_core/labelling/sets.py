@@ -6,7 +6,7 @@ beyond those that were given, so that the same seed and replies give the same by
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -214,38 +214,17 @@ def read_set(path: str | Path) -> AnySet:
     }
     values_by_key: dict[str, list[Any]] = {"document": [], "point": []}
     for place, row in lines:
-        for key, fields in _entries_of_line(row, class_by_key.keys(), place):
+        if not (isinstance(row, dict) and row and row.keys() <= class_by_key.keys()):
+            raise InputError(
+                f"{place}: this is no line of a set; the file was changed or cut off"
+            )
+        for key, fields in row.items():
             value = validate_data(class_by_key[key], fields, place)
             values_by_key[key].append(value)
     points = tuple(values_by_key["point"])
     if is_discrete:
         return DiscreteSet(header=header, points=points)
     documents = tuple(values_by_key["document"])
-    _check_contexts(path, documents, points)
-    return ContinuousSet(header=header, documents=documents, points=points)
-
-
-def _entries_of_line(
-    row: Any, known_keys: Collection[str], place: str
-) -> list[tuple[str, Any]]:
-    """Return what a line holds, by key.
-
-    Raises ``InputError`` unless all its keys are known.
-    """
-    is_entry = isinstance(row, dict) and bool(row) and set(row) <= set(known_keys)
-    if not is_entry:
-        raise InputError(
-            f"{place}: this is no line of a set; the file was changed or cut off"
-        )
-    return list(row.items())
-
-
-def _check_contexts(
-    path: str | Path,
-    documents: Iterable[LabelledDocument],
-    points: Iterable[CombinationPoint],
-) -> None:
-    """Refuse points of a document, or of a context, that the file does not hold."""
     n_contexts = {document.id: len(document.contexts) for document in documents}
     for point in points:
         highest_index = max(point.contexts, default=0)
@@ -254,3 +233,4 @@ def _check_contexts(
                 f"{path}: a point names a document or context that is not there; the"
                 " file was changed"
             )
+    return ContinuousSet(header=header, documents=documents, points=points)

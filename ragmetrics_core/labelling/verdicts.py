@@ -20,34 +20,44 @@ def pair_with_labels(
     """
     if result.value is None:
         return
+    length = len(row.sample.answer or "")  # judges may favour long answers
     if row.other_sample is not None:
         if other_result is not None and other_result.value is not None:
-            yield _preference(row, result.value, other_result.value)
+            # which answer is better: a score above one half is for the other one
+            extra_length = len(row.other_sample.answer or "") - length
+            (label,) = row.labels
+            preference = (1 + other_result.value - result.value) / 2
+            yield _verdict(row, preference, label, extra_length)
         return
     evidence = result.evidence
-    if isinstance(evidence, JudgedChunks):
-        yield from _of_chunks(row, evidence)
-    elif isinstance(evidence, FactMatrix):
-        yield from _of_facts(row, evidence)
+    if isinstance(evidence, JudgedChunks):  # a verdict per context: is it useful?
+        for chunk, context, label in zip(
+            evidence.chunks, row.sample.known_contexts, row.labels, strict=True
+        ):
+            length = len(context.text)
+            if chunk.probability is None:
+                score = 1.0 if chunk.useful else 0.0
+                yield _verdict(row, score, label, length)
+            else:
+                yield _verdict(row, chunk.probability, label, length, chunk.useful)
+    elif isinstance(evidence, FactMatrix):  # per fact: is it present in any context?
+        facts = [fact.text for fact in row.sample.facts or ()]
+        label_by_fact = dict(zip(facts, row.labels, strict=True))
+        for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
+            score = max(cell.probability or 0.0 for cell in cells)
+            yield _verdict(row, score, label_by_fact[fact.text], len(fact.text))
     elif isinstance(evidence, CitationEvidence):
-        yield _of_citations(row, evidence)
+        # is all of the answer supported by what it cites? its weakest sentence decides
+        weakest = min(
+            statement.support for statement in evidence.statements if statement.claims
+        )
+        is_supported = evidence.supported == evidence.claims
+        (label,) = row.labels
+        yield _verdict(row, weakest, label, length, is_supported)
     else:
-        yield from _of_answer(row, result.value, own_verdict(evidence))
-
-
-def _of_answer(
-    row: LabelledSample, score: float, own_verdict: bool | None
-) -> Iterator[Labelled]:
-    """Yield a verdict on the answer for each label; people may have given several.
-
-    Args:
-        row: The sample with its labels.
-        score: The judge's score.
-        own_verdict: See ``own_verdict``.
-    """
-    length = len(row.sample.answer or "")  # judges may favour long answers
-    for label in row.labels:
-        yield _verdict(row, score, label, length, own_verdict)
+        for label in row.labels:
+            verdict = own_verdict(evidence)
+            yield _verdict(row, result.value, label, length, verdict)
 
 
 def own_verdict(evidence: object) -> bool | None:
@@ -59,49 +69,6 @@ def own_verdict(evidence: object) -> bool | None:
     if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
         return evidence.yes > 0
     return None
-
-
-def _preference(row: LabelledSample, score: float, other_score: float) -> Labelled:
-    """Which of two answers is better: a score above one half is for the other one."""
-    other_answer = row.other_sample.answer if row.other_sample is not None else None
-    extra_length = len(other_answer or "") - len(row.sample.answer or "")
-    (label,) = row.labels
-    preference = (1 + other_score - score) / 2
-    return _verdict(row, preference, label, extra_length)
-
-
-def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled]:
-    """Yield a verdict per context: is it useful?"""
-    contexts = row.sample.known_contexts
-    for chunk, context, label in zip(
-        evidence.chunks, contexts, row.labels, strict=True
-    ):
-        length = len(context.text)
-        if chunk.probability is None:
-            score = 1.0 if chunk.useful else 0.0
-            yield _verdict(row, score, label, length)
-        else:
-            yield _verdict(row, chunk.probability, label, length, chunk.useful)
-
-
-def _of_citations(row: LabelledSample, evidence: CitationEvidence) -> Labelled:
-    """Is all of the answer supported by what it cites? Its weakest sentence decides."""
-    weakest = min(
-        statement.support for statement in evidence.statements if statement.claims
-    )
-    is_supported = evidence.supported == evidence.claims
-    (label,) = row.labels
-    length = len(row.sample.answer or "")
-    return _verdict(row, weakest, label, length, is_supported)
-
-
-def _of_facts(row: LabelledSample, evidence: FactMatrix) -> Iterator[Labelled]:
-    """Yield a verdict per fact: is it present in any context?"""
-    facts = [fact.text for fact in row.sample.facts or ()]
-    label_by_fact = dict(zip(facts, row.labels, strict=True))
-    for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
-        score = max(cell.probability or 0.0 for cell in cells)
-        yield _verdict(row, score, label_by_fact[fact.text], len(fact.text))
 
 
 def _verdict(
