@@ -49,6 +49,32 @@ def test_every_page_is_in_the_navigation() -> None:
     assert pages <= _pages_of_nav()
 
 
+_TASKS = (
+    *("Build", "Choose", "Come", "Compare", "Connect", "Evaluate", "Find", "Gate"),
+    *("Know", "Measure", "Score", "Watch", "Write"),
+)
+
+
+def test_a_page_has_the_name_of_its_task_in_the_navigation_and_on_itself() -> None:
+    settings = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Loader)
+    start, *sections, look_up = settings["nav"]
+    assert list(start) == ["Start here"]
+    assert list(look_up) == ["Look up"]
+    pages = {
+        page: label
+        for section in sections
+        for entries in section.values()
+        for entry in entries
+        for label, page in entry.items()
+    }
+    assert len(pages) > 15
+    for page, label in pages.items():
+        assert label.split()[0] in _TASKS, label
+        # an adapter's page is the README of its package, and has its name
+        if (DOCS / page).is_file():
+            assert (DOCS / page).read_text("utf-8").startswith(f"# {label}\n"), page
+
+
 def test_models_are_led_to_every_page() -> None:
     text = (DOCS / "llms.txt").read_text("utf-8")
     links = re.findall(r"\]\(([^)]+)\)", text)
