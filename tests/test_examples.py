@@ -52,6 +52,33 @@ def test_notebooks_hold_outputs(path: Path) -> None:
     ] == []
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_begins_with_an_evaluator_and_ends_with_a_report(path: Path) -> None:
+    cells = code_cells(json.loads(path.read_text("utf-8")))
+    sources = ["".join(cell["source"]) for cell in cells]
+    evaluators = ("Evaluator", "RagMetricsCallback", "evaluate(")
+    assert any(name in sources[1] for name in evaluators)
+    assert sources[-1] == "report"
+    (output,) = cells[-1]["outputs"]
+    assert "Only words were compared" in "".join(output["data"]["text/html"])
+
+
+@pytest.mark.parametrize(
+    ("adapter", "evaluator"),
+    [
+        ("langchain", "RagMetricsCallback("),
+        ("llamaindex", "ContextAdherenceEvaluator("),
+        ("haystack", "RagMetricsEvaluator("),
+    ],
+)
+def test_the_page_of_an_adapter_begins_with_its_evaluator(
+    adapter: str, evaluator: str
+) -> None:
+    page = EXAMPLES.parent / "integrations" / adapter / "README.md"
+    text = page.read_text("utf-8")
+    assert text.index(evaluator) < text.index("with capture(")
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_score(path: Path, tmp_path: Path) -> None:
