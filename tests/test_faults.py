@@ -534,7 +534,8 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     assert report.usage.cost == 0.5 * n_told
     if "reached" in report.run.stopped:  # it counts what it counts
         money = f" and ${0.5 * n_told:.4f}" if n_told else ""
-        assert report.run.stopped.endswith(f", after {n_calls} calls{money}")
+        reason, _, _ = report.run.stopped.partition(";")
+        assert reason.endswith(f", after {n_calls} calls{money}")
     last = progress[-1] if progress else Progress(None)
     assert (last.calls, last.cost) == (report.usage.calls, report.usage.cost)
     report.to_jsonl(tmp_path / "r.jsonl")

@@ -222,6 +222,24 @@ def test_where_most_rows_failed_the_first_step_is_about_the_failure() -> None:
     assert "first  Check the judge's model, key, address and limits" in screen
 
 
+def test_a_metric_that_only_failed_is_told_however_long_the_screen() -> None:
+    reason = "the reply holds no JSON object with the field 'score'; " * 4
+    error = ErrorInfo(type="JudgeReplyInvalid", message=reason)
+    failed = Failed(metric="context_recall", reason=reason, error=error)
+    rows = [
+        SampleResult(
+            index=place,
+            sample=Sample(question="q", answer=f"a {place}", contexts=["c"]),
+            results={"context_recall": failed},
+        )
+        for place in range(5)
+    ]
+    run = RunFacts(judges=("gpt",), stopped="it was interrupted")
+    screen = str(Report(rows, run=run))
+    assert "context_recall  not scored" in screen
+    assert "mean" not in screen
+
+
 class Politeness(Metric):
     """Is the answer polite?
 

@@ -144,7 +144,7 @@ def test_a_judge_that_answered_before_it_refused_leaves_its_results() -> None:
     with pytest.raises(AuthenticationFailed):
         judged(Answering(error=no_key), BOTH[1:])
     report = judged(Answering(error=no_key, after=1), BOTH[1:], [SAMPLE] * 3)
-    assert report.run.stopped == "the key was refused"
+    assert report.run.stopped.startswith("the key was refused")
     first, *later = report.scores("context_adherence")
     assert first == 1.0
     assert set(later) == {None}  # the last row may not have begun

@@ -129,6 +129,8 @@ class Run:
         self.interrupted = False
         # what the user's iterator of rows raised behind its first row
         self.source_error: Exception | None = None
+        self._n_begun = 0  # rows that were read and started
+        self._n_rows: int | None = None  # all rows, where their number is known
         self.why_part = ""
         # For samples that come one by one: the latest, which some metrics look at.
         # Whether the caller chose the judge of each metric, instead of a default.
@@ -189,13 +191,20 @@ class Run:
         if self.batch_store is not None and self.has_unanswered_batches:
             return self.batch_store.state_in_words
         if self._budget.sentence:
-            return str(self._budget.sentence)
-        if self._judging.unavailable is not None:
-            return str(self._judging.unavailable)
-        if self.source_error is not None:
+            reason = str(self._budget.sentence)
+        elif self._judging.unavailable is not None:
+            reason = str(self._judging.unavailable)
+        elif self.source_error is not None:
             crash = crash_in_words(self.source_error)
             return f"reading the rows raised {crash}; the rows before it were judged"
-        return "it was interrupted" if self.interrupted else self.why_part
+        elif self.interrupted:
+            reason = "it was interrupted"
+        else:
+            return self.why_part
+        if self._n_rows is None or self._n_begun >= self._n_rows:
+            return reason
+        n_left = self._n_rows - self._n_begun
+        return f"{reason}; {n_left:,} of {self._n_rows:,} rows were not begun"
 
     @property
     def facts(self) -> RunFacts:
@@ -259,6 +268,7 @@ class Run:
         # what an earlier evaluation by this run left, if its caller went before its end
         self._started.clear()
         self._results.clear()
+        self._n_begun, self._n_rows = 0, _number_of_rows(samples)
         rows = self._until_source_fails(
             warn_of_oddities(iterate_samples(samples, columns))
         )
@@ -266,6 +276,7 @@ class Run:
         for index, row in enumerate(rows):
             if self._is_over():
                 break
+            self._n_begun += 1
             self._started.append(submit(self._judge(index, row)))
             yield from self._results_to_take()
             if len(self._started) >= self.most_rows:

@@ -159,12 +159,13 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     )
     # the sentences on gates take the place of the metrics' questions
     has_questions = not glance.decisions
-    if width and has_questions:
+    is_any_scored = any(one.numbers.mean is not None for one in glance.metrics)
+    if is_any_scored and has_questions:
         head = "mean" if glance.by_words else "mean  95% range"
         yield _Line(2, f"  {'':<{min(width, 28)}}  {head}  rows above ½")
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
-        if metric.numbers.mean is None:
+        if metric.numbers.mean is None and not metric.numbers.failed:
             rank = 10
         line = _metric_line(
             metric.numbers,
