@@ -96,7 +96,8 @@ def _adherent(prompt: str) -> object:
 
 def _sufficient(prompt: str) -> object:
     sufficient = _bit(prompt)
-    return {"sufficient": sufficient, "missing": [] if sufficient else ["A year."]}
+    asked = [text for _, text in fenced(prompt, "Question")] or ["The year by digest."]
+    return {"sufficient": sufficient, "missing": [] if sufficient else asked}
 
 
 def _sentences(prompt: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from loopback import Fault, LoopbackServer
@@ -179,11 +180,68 @@ def test_rejected_features_are_learned(
 
 
 def test_a_refusal_that_names_no_feature_teaches_nothing() -> None:
-    toy = Toy(failing(*(RequestRejected("rejected") for _ in range(9))))
+    toy = Toy(failing(*(RequestRejected("rejected") for _ in range(8))))
     session = session_of(toy)
-    assert len(failures(ask(session))) == 3
-    assert not learned(session)
-    assert len(toy.asked) == 1
+    run = session.during(store=None, concurrency=8)
+
+    async def ask_thrice() -> list[Answers[str]]:
+        questions = [replace(FULL, messages=(Message("user", it),)) for it in "abc"]
+        return [
+            await run.ask(each, lambda choice: choice.text, polls=3)
+            for each in questions
+        ]
+
+    *rejected, answered = asyncio.run(ask_thrice())
+    for answers in rejected:
+        assert [str(failure) for failure in failures(answers)] == ["rejected"] * 3
+    assert len(texts(answered)) == 3
+    last = toy.asked[-1]
+    assert (last.n, last.top_logprobs, last.schema) == (3, 5, FULL.schema)
+    assert learned(session) == {"logprobs"}  # as the toy sends none
+    # without log-probabilities, n, schema, JSON mode and both limits, once for each
+    assert [answers.usage.calls for answers in (*rejected, answered)] == [7, 1, 1]
+
+
+@pytest.mark.parametrize("polls", [1, 3])
+@pytest.mark.parametrize(
+    ("is_refused", "lacked"),
+    [
+        (lambda request: request.n > 1, {"n"}),
+        (lambda request: request.top_logprobs, {"logprobs"}),
+        (lambda request: request.schema, {"json_schema"}),
+        (lambda request: request.schema or request.json_mode, {"json_schema", "json_mode"}),
+        (lambda request: request.max_tokens and not request.newer_limit, {"max_tokens"}),
+        (lambda request: request.temperature == 0, {"temperature"}),
+        (lambda request: request.messages[0].role == "system", {"system_role"}),
+    ],
+)  # fmt: skip
+def test_a_feature_that_a_rejection_does_not_name_is_found_and_learnt_once(
+    is_refused: Callable[[ChatRequest], bool], lacked: set[str], polls: int
+) -> None:
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        if is_refused(request):
+            raise RequestRejected("rejected the request (HTTP 400)")
+        tokens = TOKENS if request.top_logprobs else ()
+        return ChatReply((Choice("x", tokens=tokens),) * request.n)
+
+    messages = (Message("system", "be short"), Message("user", "hello"))
+    request = replace(FULL, messages=messages, temperature=0.0)
+    toy = Toy(reply)
+    session = session_of(toy)
+    for _ in range(2):
+        answers = ask(session, request, polls)
+        assert len(texts(answers)) == polls
+    assert learned(session) == (lacked if lacked != {"n"} or polls > 1 else set())
+    n_calls = polls if lacked == {"n"} else 1
+    assert answers.usage.calls == n_calls
+
+
+def test_log_probabilities_alone_are_not_given_up_for_another_cause() -> None:
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        raise RequestRejected("rejected the request (HTTP 400)")
+
+    answers = ask(session_of(Toy(reply)), replace(FULL, needs_logprobs=True))
+    assert {type(failure) for failure in failures(answers)} == {RequestRejected}
 
 
 def test_words_of_the_prompt_in_a_refusal_teach_nothing() -> None:
@@ -221,12 +279,6 @@ def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
     assert {
         (request.max_tokens, request.n, request.top_logprobs) for request in toy.asked
     } == {(100, 3, 5)}
-
-
-def test_the_limit_is_not_renamed_for_another_fault() -> None:
-    toy = Toy(failing(*(RequestRejected("rejected the request (HTTP 400)"),) * 20))
-    ask(session_of(toy))
-    assert not any(request.newer_limit for request in toy.asked)
 
 
 def test_ignored_n_is_topped_up_and_remembered() -> None:

@@ -350,20 +350,20 @@ def _without_what_names_nothing(
             part = isinstance(mark, Findings) and (mark.words_of or mark.part)
             if not part or part not in question.parts:
                 continue
-            named = list(texts_sharing_words(listed, question[part]))
-            if is_no:  # a longer text may be a claim in other words or another language
-                named = [
-                    text
-                    for text in listed
-                    if text in named or len(text) >= _SHORTEST_CLAIM
-                ]
-            elif listed and not named and not is_yes:
+            shares = set(texts_sharing_words(listed, question[part]))
+            # Beside a no a longer text may be a claim in other words or another language.
+            named = [
+                text
+                for text in listed
+                if text in shares or (is_no and len(text) >= _SHORTEST_CLAIM)
+            ]
+            if listed and not named and not is_yes:
                 raise UnusableReply(
-                    f"the field {name!r}: it names nothing of the {part}; [] if there is"
-                    " nothing to name",
+                    f"the field {name!r}: it names nothing of the {part}; give words of"
+                    f" the {part}, or [] if there is nothing to name",
                     raw=choice.text,
                 )
-            if mark.part is not None or is_yes or is_no:
+            if mark.part is not None or is_yes:
                 fields = {**fields, name: named}
     return fields
 

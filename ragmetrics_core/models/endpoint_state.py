@@ -56,6 +56,7 @@ class EndpointState:
         missing: As given.
         refused: What a trial was refused; to be among the missing once it is answered.
         taken: The features that it has taken.
+        guessed: The features that a rejected request was sent without, once for each.
         n_answers: How many calls it has answered.
     """
 
@@ -63,6 +64,7 @@ class EndpointState:
         self.missing = missing
         self.refused: set[str] = set()
         self.taken: set[str] = set()
+        self.guessed: set[str] = set()
         self.n_answers = 0
         # Whether a call has reached it since the last outage.
         self._is_reached = False

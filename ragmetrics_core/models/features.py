@@ -4,8 +4,11 @@ An endpoint refuses what it does not know. Its refusal names the feature, whatev
 status: 400, 403, 404, 422, 500 or 501. The feature is then dropped, for this endpoint and
 model, once for all requests. Several replies are then asked for by several calls,
 log-probabilities not at all (the judge polls instead), a schema as JSON mode and then by
-the prompt alone. A refusal that names no feature of its request is that request's own
-failure.
+the prompt alone.
+
+A rejection may name none. Then the request is sent again without each feature of which
+nobody knows whether the endpoint takes it, once for each. If all are rejected, it is that
+request's own failure.
 """
 
 import asyncio
@@ -130,7 +133,8 @@ _TOPICS = re.compile(
     r"|(?P<n>(?<![\\\w])n\b(?!['’]\w)|candidate_?count"
     r"|multiple (?:candidates|choices|completions))"
     r"|(?P<schema>response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)"
-    r"|structured[ _]output|guided[ _]decoding|\btool(?:s|_choice)?\b|function[ _]call)"
+    r"|structured[ _]output|guided[ _]decoding|grammar|additional_?properties"
+    r"|\btool(?:s|_choice)?\b|function[ _]call)"
     r"|(?P<temperature>temperature)"
     r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)"
     r"|(?P<system>\broles?\b|system[ _](?:role|message|prompt|instruction)"
@@ -229,6 +233,7 @@ class FittedRequest:
         endpoint: What is known of the model's endpoint, from the calls of all runs.
         request: The request; its ``n`` says how many replies are wanted.
         send: Sends one call.
+        may_guess: Whether a rejection that names no feature is worth further calls.
     """
 
     def __init__(
@@ -237,11 +242,14 @@ class FittedRequest:
         endpoint: EndpointState,
         request: ChatRequest,
         send: Send,
+        *,
+        may_guess: bool,
     ) -> None:
         self._model = model
         self._endpoint = endpoint
         self._request = request
         self._send = send
+        self._may_guess = may_guess
         self._stated_missing = stated_missing(model)
         self._trial: Trial | None = None  # where it tries what nobody knows yet
         self._left_out: set[str] = set()  # features
@@ -263,14 +271,47 @@ class FittedRequest:
         async with self._endpoint.first_with(self._untried) as self._trial:
             missing = self._endpoint.missing | self._endpoint.refused
             self._left_out = self._stated_missing | missing
-            await self._ask()
-            while self._refused is not None:
-                self._leave_out(self._refused)
-                if self._trial is not None:
-                    self._endpoint.note_refusal(self._trial, self._refused)
-                await self._ask()
+            await self._ask_without_refused()
+            is_unnamed = self._is_rejected and not any(
+                map(refused_topics, self._failures)
+            )
+            if is_unnamed and self._trial is not None and self._may_guess:
+                await self._guess_refused()
             self._learn()
         return self._reply()
+
+    async def _ask_without_refused(self) -> None:
+        """Ask, and ask again without each feature that a refusal names."""
+        await self._ask()
+        while self._refused is not None:
+            self._leave_out(self._refused)
+            if self._trial is not None:
+                self._endpoint.note_refusal(self._trial, self._refused)
+            await self._ask()
+
+    @property
+    def _is_rejected(self) -> bool:
+        """Whether the last calls were rejected, and not as too long or for a key."""
+        return any(type(failure) is RequestRejected for failure in self._failures)
+
+    async def _guess_refused(self) -> None:
+        """Ask without each untried feature, until the request is not rejected.
+
+        Features of one topic, such as a schema and JSON mode, are left out together.
+        """
+        failures, left_out = self._failures, self._left_out
+        for topic in dict.fromkeys(feature.topic for feature in FEATURES.values()):
+            self._left_out, self._found_missing = set(left_out), set()
+            for name, feature in FEATURES.items():
+                known = self._endpoint.taken | self._endpoint.guessed
+                untried = self._unstated_features(self._left_out) - known
+                if feature.topic == topic and name in untried:
+                    self._endpoint.guessed.add(name)
+                    self._leave_out(name)
+                    await self._ask_without_refused()
+                    if not self._failures:
+                        return
+        self._failures, self._left_out, self._found_missing = failures, left_out, set()
 
     def _untried(self) -> set[str]:
         """Return the features it would use now of which nothing is stated or known."""
@@ -319,7 +360,8 @@ class FittedRequest:
         if self._trial is not None:  # five calls would be refused like one
             first_index, *indices = indices
             await self._call(request_for_one, first_index)
-            if self._refused is not None:
+            if self._is_rejected:
+                self._failures *= len(self._missing_replies)
                 return
         await gather_all(self._call(request_for_one, index) for index in indices)
 

@@ -354,8 +354,14 @@ class Session:
         if self._is_in_batches:
             # what an earlier pass has sent is fetched, and counts
             request = replace(request, needs_logprobs=False)
-        endpoint = self._prepared.endpoint
-        return await FittedRequest(self.model, endpoint, request, send).complete()
+        fitted = FittedRequest(
+            self.model,
+            self._prepared.endpoint,
+            request,
+            send,
+            may_guess=not self._is_in_batches,  # each guess would be a batch
+        )
+        return await fitted.complete()
 
     async def _keys(
         self, request: ChatRequest, polls: int, first_poll: int
