@@ -107,6 +107,9 @@ def test_the_help_of_evaluate_fits_two_screens(monkeypatch: pytest.MonkeyPatch) 
     lines = parser_of("evaluate").format_help().splitlines()
     assert len(lines) <= 2 * 40
     assert max(map(len, lines)) <= 80
+    options = [line.split()[0] for line in lines if line.startswith("  --")]
+    for often_wanted in ("--judge", "--metrics"):
+        assert options.index(often_wanted) < options.index("--traces")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,15 @@ def test_answers_of_the_application_are_quotations() -> None:
         assert row.sample.generator == "extractive"
 
 
+def test_two_runs_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == main(["demo"]) == 0
+    assert main(["compare", "--no-files", "--fail-on-regression"]) == 0
+    assert "all 13 outcomes are equal" in capsys.readouterr().out
+
+
 def test_the_command_writes_its_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
