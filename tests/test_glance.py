@@ -145,6 +145,9 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
     screen = flat(report)
     for words in (headline, f"first {first}", sure):
         assert words in screen, screen
+    notebook = html.unescape(report._repr_html_())
+    for words in (headline, f"<p>First: {first}", sure):
+        assert words in notebook, notebook
     assert max(map(len, str(report).splitlines())) <= 80
 
 

@@ -263,7 +263,9 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     """
     verdicts = element("p", map(str, glance.decisions))
     headline = element("h4", [glance.headline])
-    way = element("p", [glance.way] if glance.way else [])
+    first = f"First: {glance.advice}" if glance.advice else ""
+    sure = f"How sure? {glance.sure}" if glance.sure else ""
+    next_steps = element("p", filter(None, (glance.way, first, sure)))
     rows = [
         (row.label.removeprefix("row "), row.name, row.question, row.answer)
         for row in glance.worst[:_MOST_ROWS]
@@ -272,7 +274,7 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     headings, *numbers = _rows(summary)
     metrics = table(numbers, headings) if numbers else ""
     notes = element("p", footnotes(summary, run))
-    return f"<div>{verdicts}{headline}{way}{worst}{metrics}{notes}</div>"
+    return f"<div>{verdicts}{headline}{next_steps}{worst}{metrics}{notes}</div>"
 
 
 def columns(
