@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from ragmetrics_core.capture.forms import letters_of
@@ -22,7 +23,7 @@ from ragmetrics_core.capture.plain_values import (
 )
 from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.structures import as_one_line, find_instances
-from ragmetrics_core.capture.tree import Document, Message
+from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.data import Turn
 
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
@@ -325,6 +326,44 @@ def _ids_of_answered(messages: Sequence[Message]) -> set[int]:
     return ids_of_answered
 
 
+def history_of_prompts(
+    root: Node, question: str | None, examples: Collection[str] = ()
+) -> tuple[Turn, ...]:
+    """Return the longest earlier talk in the prompts of a run's models; () without one.
+
+    Example: a model was shown user "Open?", assistant "Yes.", user "And when?". The first
+    two are the talk before the question "And when?". What models of the run replied
+    before is a step of this turn.
+
+    Args:
+        root: The run.
+        question: What is asked now; None if that is not known.
+        examples: Replies that a template holds: they and what stands before them are
+            no talk.
+    """
+    nodes = list(root.walk())
+    documents = [document for node in nodes for document in node.documents or ()]
+    end_of_reply: dict[str, float] = {}
+    for node in nodes:
+        if node.reply is not None and node.ended is not None:
+            end_of_reply.setdefault(as_one_line(node.reply.text), node.ended)
+
+    longest: tuple[Turn, ...] = ()
+    for node in nodes:
+        prompt: list[Message] = []
+        for message in node.prompt:
+            line = as_one_line(message.text)
+            if message.text in examples:
+                prompt = []
+            elif not line or node.began < end_of_reply.get(line, inf):
+                prompt.append(message)
+        turns = turns_before_question(prompt, question, documents)
+        has_reply = any(turn.role == "assistant" for turn in turns)
+        if has_reply and len(turns) > len(longest):
+            longest = turns
+    return longest
+
+
 # a shorter question stands in other messages by chance
 _FEWEST_CHARACTERS = 8
 
@@ -345,7 +384,8 @@ def turns_before_question(
     question_line = as_one_line(question)
     n_earlier_messages = 0
     for index, message in enumerate(prompt):
-        if message.role == "assistant" and message.text.strip():
+        is_reply = message.role == "assistant" and not message.tool_calls
+        if is_reply and message.text.strip():
             n_earlier_messages = index + 1
     # the last message that asks the question ends the earlier turns
     for index, message in enumerate(prompt):

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from math import inf
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn, end_of
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
-from ragmetrics_core.capture.history import read_history, turns_before_question
+from ragmetrics_core.capture.history import history_of_prompts, read_history
 from ragmetrics_core.capture.plain_values import (
     ASSISTANTS,
     USERS,
@@ -298,19 +297,13 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         # an agent may have answered by a call of a tool, such as a schema's
         is_unanswered = ("user", "user") in pairwise(roles)
         return _UNANSWERED if is_unanswered and tree.turn_number is None else ()
-    end_of_own_reply: dict[str, float] = {}
-    for call, reply in calls.replies.items():
-        end_of_own_reply.setdefault(as_one_line(reply.text), end_of(call))
-    examples = set(map(as_one_line, tree.instructions))
     # also to the model that rewrites the question
-    for call in calls.prompted:
-        earlier = turns_before_question(call.prompt, question, ())
-        for text in _replies_in(earlier) - examples:
-            if call.began < end_of_own_reply.get(text, inf):
-                return _SHOWN
+    if history_of_prompts(tree.root, question, tree.instructions):
+        return _SHOWN
+    own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for inputs in tree.lookup_inputs:
         plain_inputs = tree.to_plain_value(inputs)
-        if _has_unread_history(plain_inputs, question, set(end_of_own_reply)):
+        if _has_unread_history(plain_inputs, question, own_replies):
             return _UNREAD
     documents = [each.text for found in calls.lists for each in found.documents]
     for call in calls.prompted:

@@ -15,7 +15,7 @@ from langchain_ragmetrics.recording.calls import (
 )
 from langchain_ragmetrics.values import is_command, plain
 from ragmetrics_core.capture import Answer, Document, Node, Tree
-from ragmetrics_core.capture.history import history_in, turns_before_question
+from ragmetrics_core.capture.history import history_in, history_of_prompts
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     answer_in,
@@ -96,7 +96,7 @@ def _tree(run: Run) -> Tree:
     if given.get("question") is not None:
         tree.question = str(given["question"])
     if not tree.history:
-        tree.history = _history_of_prompt(tree)
+        tree.history = history_of_prompts(root, tree.question, tree.instructions)
         tree.is_history_of_prompt = bool(tree.history)
     # A run that only called models is no sample, since it retrieved nothing; it is one
     # if a tool or web search may have retrieved. "gpt-4o-search-preview" searches for
@@ -194,22 +194,6 @@ def _history(
     for state in (talk, output):
         turns = turns or history_in(state, question, only_before_question=is_known)
     return turns
-
-
-def _history_of_prompt(tree: Tree) -> tuple[Turn, ...]:
-    """The earlier turns that a model was shown, where the run was not handed them.
-
-    They may be examples of a function; those of a template are known.
-    """
-    models = [node for node in tree.root.walk() if node.kind == "model"]
-    known = {node.reply.text for node in models if node.reply} | {*tree.instructions}
-    for model in models:
-        turns = turns_before_question(model.prompt, tree.question, ())
-        replies = {turn.content for turn in turns if turn.role == "assistant"}
-        has_asked = any(turn.role == "user" for turn in turns)
-        if replies and has_asked and replies.isdisjoint(known):
-            return turns
-    return ()
 
 
 def _add_error(tree: Tree, run: Run, *, calls_models: bool) -> None:

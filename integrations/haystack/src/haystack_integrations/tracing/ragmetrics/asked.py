@@ -114,16 +114,6 @@ def history_remembered(calls: Calls, question: str | None) -> tuple[Turn, ...]:
     return ()
 
 
-def history_shown(calls: Calls, question: str | None) -> tuple[Turn, ...]:
-    """The earlier turns in the prompt of a model; they may be examples."""
-    for call in calls.models:
-        turns = turns_before_question(call.prompt, question, documents=())
-        has_reply = any(turn.role == "assistant" for turn in turns)
-        if has_reply and not _are_of_this_run(turns, calls):
-            return turns
-    return ()
-
-
 def _are_of_this_run(turns: Iterable[Turn], calls: Calls) -> bool:
     """Whether a model of this run replied what stands among some turns."""
     own_replies = {call.reply.text for call in calls.models if call.reply is not None}

@@ -10,7 +10,6 @@ from haystack_integrations.tracing.ragmetrics.asked import (
     find_question,
     history_handed_in,
     history_remembered,
-    history_shown,
 )
 from haystack_integrations.tracing.ragmetrics.components import Calls
 from haystack_integrations.tracing.ragmetrics.nodes import (
@@ -23,6 +22,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 )
 
 from ragmetrics_core.capture import Answer, Document, Tree
+from ragmetrics_core.capture.history import history_of_prompts
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     documents_in,
@@ -91,7 +91,7 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
     history = history_remembered(calls, question) or history_handed_in(run, question)
-    history_of_prompt = () if history else history_shown(calls, question)
+    history_of_prompt = () if history else history_of_prompts(calls.root, question)
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
     yield Tree(

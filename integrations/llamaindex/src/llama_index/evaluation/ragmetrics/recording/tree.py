@@ -7,9 +7,8 @@ from dataclasses import replace
 from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.run import Run
 
-from ragmetrics_core import Turn
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.history import history_in, turns_before_question
+from ragmetrics_core.capture.history import history_in, history_of_prompts
 from ragmetrics_core.capture.plain_values import Overrides, question_in
 from ragmetrics_core.capture.step_documents import name_empty_searches
 from ragmetrics_core.data.errors import SettingError
@@ -121,7 +120,9 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
             handed_in = {**inputs, "chat_history": talk}
             tree.history = tree.history or history_in(handed_in, tree.question)
         if not tree.history:
-            tree.history = _history_of_prompts(models, tree)
+            tree.history = history_of_prompts(
+                tree.root, tree.question, tree.instructions
+            )
             # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
             # of ``predict_and_call``, whose prompt is the chat history that it was handed,
             # nor those of a chat engine, whose memory keeps them.
@@ -301,25 +302,3 @@ def question(run: Run) -> str | None:
         if isinstance(message, Message) and message.role == "user":
             return message.text
     return asked
-
-
-def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
-    """Find the longest history of earlier turns in the prompts of a run's models.
-
-    Example: the prompt [user "Hi", assistant "Hello", user "Who?"] of the question
-    "Who?" gives two turns. Messages that only show documents are no turns, nor are
-    examples and what stands before them.
-    """
-    documents: list[Document] = []
-    for node in run.root.walk():
-        documents += node.documents or ()
-    histories: list[tuple[Turn, ...]] = []
-    for model in models:
-        spoken = [message for message in model.prompt if not message.tool_calls]
-        n_before = max(
-            (n for n, each in enumerate(spoken, 1) if each.text in run.instructions),
-            default=0,
-        )
-        spoken = spoken[n_before:]
-        histories.append(turns_before_question(spoken, run.question, documents))
-    return max(histories, key=len, default=())
