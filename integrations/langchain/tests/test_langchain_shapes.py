@@ -291,7 +291,11 @@ def retrieval_qa() -> None:
     ).invoke({"query": QUESTION})
 
 
-@shape(Turn(), Turn(question="Again?", doubts=["history_unread"]))
+# the model says twice the same
+@shape(
+    Turn(),
+    Turn(question="Again?", history=[QUESTION, ANSWER], doubts=["history_unread"]),
+)
 def message_history() -> None:
     kept = InMemoryChatMessageHistory()
     prompt = ChatPromptTemplate.from_messages(
