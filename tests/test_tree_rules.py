@@ -643,7 +643,6 @@ ROWS: dict[str, Row] = {
         ),
         [],
         None,
-        "undivided",
         calls="tool",
     ),
     "a value of a tool, and nothing else": Row(
@@ -654,7 +653,6 @@ ROWS: dict[str, Row] = {
         ),
         [],
         None,
-        "undivided",
         calls="tool",
     ),
     "text of a tool named as context": Row(

@@ -97,6 +97,8 @@ def _sample(
     if not found_evidence.contexts:
         named.discard("contexts")  # a place without any text settles nothing
     doubts = [doubt for doubt in all_doubts if doubt.settled_by not in named]
+    if found_evidence.contexts is None:  # no list is told that could lack a tool's text
+        doubts = [doubt for doubt in doubts if doubt.code != "undivided"]
     cited = cited_by(turn, found_answer, found_evidence)
     question = turn.question
     if question is None:
@@ -175,14 +177,12 @@ def _doubts(
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
     is_unrecorded = any(doubt.code == "not_recorded" for doubt in doubts_of_calls)
-    tool_doubt = _doubt_of_tools(turn.calls, found_evidence, table)
-    if tool_doubt is not None:
-        yield tool_doubt
+    yield from _doubts_of_tools(turn.calls, found_evidence, table)
     if turn.error or not tree.is_complete:
         yield Doubt("no_answer", _BROKEN)
     elif found_answer.text is None:
         yield Doubt("no_answer", _NO_ANSWER)
-    is_unknown = found_evidence.contexts is None and tool_doubt is None
+    is_unknown = found_evidence.contexts is None
     has_evidence = any(
         call.items and (call.shown or call.turn == table.turn)
         for call in table.calls
@@ -223,16 +223,16 @@ def _is_brought(text: str, calls: Calls) -> bool:
     return False
 
 
-def _doubt_of_tools(
+def _doubts_of_tools(
     calls: Calls, found_evidence: Evidence, table: Ledger
-) -> Doubt | None:
-    """Return a doubt where the user has to say which tools search.
+) -> Iterator[Doubt]:
+    """Yield a doubt where the user has to say which tools search.
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
     """
     if calls.context_tools is not None:
-        return None
+        return
     contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
     )
@@ -248,7 +248,7 @@ def _doubt_of_tools(
         if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None
-    if not names:
-        return None
-    setting = ", ".join(f'"{name}"' for name in names)
-    return Doubt("undivided", _TOOL_TEXT.format(", ".join(names), setting))
+    if names:
+        setting = ", ".join(f'"{name}"' for name in names)
+        words = _TOOL_TEXT.format(", ".join(names), setting)
+        yield Doubt("undivided", words, has_unread_texts=True)

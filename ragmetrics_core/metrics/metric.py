@@ -259,12 +259,15 @@ class Metric(SilentData, Settings, ABC):
                 continue
             if "contexts" not in group:
                 return self.undefined(" and ".join(f"no {field}" for field in group))
-            # tools returned all passages as one text, which nobody can divide
-            undivided = sample.capture and sample.capture.doubts.get("undivided")
-            if undivided:
-                return self.undefined(f"undivided: {undivided}", "undivided")
             # a ledger may take their place, but few users know of it
-            return self.undefined("no contexts")
+            unread = sample.capture and sample.capture.unread_texts
+            if not unread:
+                return self.undefined("no contexts")
+            # only the user knows whether the tools that returned text searched
+            calls = sample.ledger.calls if sample.ledger else ()
+            has_texts = any(call.kind == "tool" and call.items for call in calls)
+            code = "undivided" if has_texts else "missing"
+            return self.undefined(f"no contexts: {'; '.join(unread)}", code)
         return None
 
     def settings(self) -> dict[str, str]:

@@ -203,7 +203,8 @@ def _metric_line(
     """
     name = one_line(numbers.metric, width or 1)
     if numbers.mean is None:
-        return f"  {name:<{width}}  not scored"
+        head = f"  {name:<{width}}  not scored: "
+        return head + one_line(numbers.unscored_in_words, _WIDTH - len(head))
     interval = ""
     if numbers.interval is not None:
         interval = f"{_short(numbers.interval.low)}–{_short(numbers.interval.high)}"

@@ -370,7 +370,7 @@ def web_search(query: str) -> str:
     return PARIS
 
 
-@shape(Turn(contexts=[], doubts=["undivided"]))
+@shape(Turn(contexts=[]))
 def agent_text_tool() -> None:
     ask(agent([web_search]))
 
