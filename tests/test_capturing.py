@@ -256,6 +256,11 @@ def test_runs_without_a_sample_are_said():
         ToyApp(GOLDEN_TURNS[0]).run()
     assert captured.samples == ()
     assert dict(captured.problems) == {"say where things are by contexts_from=": 1}
+    report = captured.evaluate(["context_adherence"], judge=YES)
+    screen = " ".join(str(report).split())
+    assert "no run gave a sample: say where things are by contexts_from=." in screen
+    later = asyncio.run(captured.aevaluate(["context_adherence"], judge=YES))
+    assert later.run.stopped == report.run.stopped
 
 
 def in_a_bare_thread():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import langchain_ragmetrics
@@ -15,7 +16,8 @@ from haystack_integrations.components.evaluators import (
 )
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from llama_index.core.base.llms.types import ChatMessage as LlamaIndexMessage
@@ -25,6 +27,10 @@ from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever as LlamaIndexRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.evaluation import ragmetrics as llamaindex_ragmetrics
+
+from ragmetrics_core import ScriptedJudge
+from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.declined import Declined
 
 QUESTION = "Who is on this picture?"
 TEXT = "The lighthouse of Skarn was built in 1850."
@@ -135,6 +141,36 @@ def test_an_answer_that_may_rest_on_an_image_is_no_fault(
             sentence = row.sample.capture.doubts["not_recorded"]
             assert {each.reason for each in row.results.values()} == {sentence}
     assert statuses == {False: {"scored"}, True: {"undefined"}}
+
+
+def test_the_words_of_a_question_are_whole_beside_an_image() -> None:
+    """Answer Relevance is asked for nothing but question and answer."""
+    with langchain_ragmetrics.capture() as captured:
+        langchain(True)
+    grade = {"grade": 3, "reason": "It says who."}
+    judge = ScriptedJudge({Addresses: grade, Declined: {"declined": 0}})
+    (row,) = captured.evaluate(["answer_relevance"], judge=judge)
+    assert row.results["answer_relevance"].value == 1.0
+
+
+def test_an_answer_that_broke_off_is_not_judged() -> None:
+    class Breaks(FakeListChatModel):
+        """A model whose stream ends with an error."""
+
+        def _stream(self, *_: Any, **__: Any) -> Any:
+            yield ChatGenerationChunk(message=AIMessageChunk("Ida"))
+            raise ConnectionError
+
+    def answer(question: str) -> Any:
+        text = f"{Finds().invoke(question)[0].page_content}\n{question}"
+        yield from Breaks(responses=[ANSWER]).stream(text)
+
+    with langchain_ragmetrics.capture() as captured, suppress(ConnectionError):
+        list(RunnableLambda(answer).stream(QUESTION))
+    (row,) = captured.evaluate(
+        ["answer_relevance", "adherence"], judge=ScriptedJudge({})
+    )
+    assert {each.status for each in row.results.values()} == {"undefined"}
 
 
 def test_contexts_that_the_user_named_are_whole() -> None:

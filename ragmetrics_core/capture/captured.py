@@ -308,13 +308,14 @@ class Captured(Generic[Run]):
 
         samples = self.samples
         with as_judge_work():
-            return evaluate(
+            report = evaluate(
                 samples,
                 metrics,
                 judge=self._as_judge(judge),
                 progress=progress,
                 **settings,
             )
+        return self._with_reason(report)
 
     async def aevaluate(
         self,
@@ -332,10 +333,19 @@ class Captured(Generic[Run]):
 
         samples = self.samples
         with as_judge_work():
-            return await aevaluate(
+            report = await aevaluate(
                 samples,
                 metrics,
                 judge=self._as_judge(judge),
                 progress=progress,
                 **settings,
             )
+        return self._with_reason(report)
+
+    def _with_reason(self, report: Report) -> Report:
+        """Return a report that says why it has no row, if it has none."""
+        if report.results:
+            return report
+        why = "; ".join(self.problems.keys()) or "nothing was captured"
+        run = report.run.model_copy(update={"stopped": f"no run gave a sample: {why}"})
+        return type(report)(report.results, run)

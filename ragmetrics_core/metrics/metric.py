@@ -260,14 +260,15 @@ class Metric(SilentData, Settings, ABC):
             if "contexts" not in group:
                 return self.undefined(" and ".join(f"no {field}" for field in group))
             # a ledger may take their place, but few users know of it
-            unread = sample.capture and sample.capture.unread_texts
-            if not unread:
-                return self.undefined("no contexts")
-            # only the user knows whether the tools that returned text searched
+            unread_texts = sample.capture.unread_texts if sample.capture else None
+            reason = "; ".join(["no contexts", *(unread_texts or ())])
             calls = sample.ledger.calls if sample.ledger else ()
-            has_texts = any(call.kind == "tool" and call.items for call in calls)
-            code = "undivided" if has_texts else "missing"
-            return self.undefined(f"no contexts: {'; '.join(unread)}", code)
+            # only the user knows whether the tools that returned text searched
+            if unread_texts and any(
+                call.kind == "tool" and call.items for call in calls
+            ):
+                return self.undefined(reason, "undivided")
+            return self.undefined(reason)
         return None
 
     def settings(self) -> dict[str, str]:

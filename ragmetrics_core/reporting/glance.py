@@ -417,7 +417,7 @@ class GlanceTally:
 
     def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
         """What other rows would show; or what keeps these from saying it."""
-        if summary.stopped:
+        if summary.stopped and self._n_rows:
             return f"The run ended early: {one_line(summary.stopped)}."
         if summary.bad_rows:
             rows = count_in_words(summary.bad_rows, "row")
@@ -454,7 +454,8 @@ class GlanceTally:
         n_rows = self._n_rows
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if not n_rows:
-            return "There is no row."
+            why = one_line(summary.stopped, _LONGEST_TEXT)
+            return f"There is no row: {why}." if why else "There is no row."
         if by_words:
             return (
                 "Only words were compared; this is no evaluation yet."

@@ -203,8 +203,9 @@ def _metric_line(
     """
     name = one_line(numbers.metric, width or 1)
     if numbers.mean is None:
-        head = f"  {name:<{width}}  not scored: "
-        return head + one_line(numbers.unscored_in_words, _WIDTH - len(head))
+        head = f"  {name:<{width}}  not scored"
+        why = one_line(numbers.unscored_in_words, _WIDTH - len(head) - 2)
+        return f"{head}: {why}" if why else head
     interval = ""
     if numbers.interval is not None:
         interval = f"{_short(numbers.interval.low)}–{_short(numbers.interval.high)}"
