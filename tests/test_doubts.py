@@ -177,13 +177,25 @@ def handed_in(talk: object) -> Callable[[], object]:
 
 @row(
     "history_unread",
-    "hand in each as a message of user or assistant",
+    "hand in each turn as a message of user or assistant",
     history=[EARLIER, REPLY],
 )
 def a_transcript(is_followed: bool) -> Sample:
     return langchain(
         handed_in([("human", EARLIER), ("ai", REPLY)] if is_followed else TOLD)
     )
+
+
+@row("history_unread", "and what is no talk under another name")
+def lines_of_a_log(is_followed: bool) -> Sample:
+    from langgraph.graph import START, StateGraph
+
+    name = "steps" if is_followed else "messages"
+    app: Any = StateGraph(dict)
+    app.add_node("read", lambda state: {**state, name: [f"Reading: {ASKED}"]})
+    app.add_node("answer", lambda state: {**state, "answer": answered()})
+    app.add_edge(START, "read").add_edge("read", "answer")
+    return langchain(lambda: app.compile().invoke({"question": ASKED}))
 
 
 @row(
@@ -734,7 +746,7 @@ def haystack(
 
 @row(
     "history_unread",
-    "hand in each as a message of user or assistant",
+    "hand in each turn as a message of user or assistant",
     history=[EARLIER, REPLY],
 )
 def a_transcript_in_a_template(is_followed: bool) -> Sample:

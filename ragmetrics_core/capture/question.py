@@ -33,8 +33,8 @@ _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (
     Doubt(
         "history_unread",
-        "earlier turns were handed in in a form that is not read; hand in each as a"
-        " message of user or assistant",
+        "words under a name such as messages or history are not read; hand in each turn"
+        " as a message of user or assistant, and what is no talk under another name",
     ),
 )
 _SHOWN = (
