@@ -3,9 +3,9 @@
     uv run benchmarks/real_model.py http://127.0.0.1:8090/v1 --model NAME --data DATA --out FOLDER
 
 DATA holds the labelled rows by family, and the address speaks OpenAI's chat form. Rows
-are drawn by a seed, in turn from each source. One after the other each is judged by all
-tools, so a run that is cut short leaves the same rows for all. Each tool has a proxy of
-its own on 127.0.0.1, which counts its calls and tokens. ``FOLDER/judged.jsonl`` gets a
+are drawn by a seed, in turn from each source. All tools go through them in this order,
+side by side, so a run that is cut short leaves the same rows for all. Each tool has a
+proxy of its own on 127.0.0.1, which counts its calls and tokens. ``FOLDER/judged.jsonl`` gets a
 line for each row and tool; the same command goes on where it ended. Other libraries run
 in environments of their own, which ``uv`` makes (``benchmarks/peers``).
 """
@@ -22,6 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -305,9 +306,6 @@ def judge_all(
     file: Path,
 ) -> None:
     """Judge each row by all tools; what the file holds already is not judged again."""
-    done = {(each.task, each.id, each.tool) for each in read(file)}
-    proxies = {tool: Proxy(options.address.rstrip("/")) for tool in options.tools}
-    tools: dict[str, Ours | Peer] = {}
     turns = []  # the first row of each task, then the second of each
     for place in range(max(map(len, rows_by_task.values()))):
         turns += [
@@ -315,28 +313,59 @@ def judge_all(
             for task, rows in rows_by_task.items()
             if place < len(rows)
         ]
-    for task, row in turns:
-        for tool in options.tools:
-            tasks = OURS[tool] if tool in OURS else PEERS[tool]
-            row_id = row.sample.id or ""
-            if task not in tasks or (task, row_id, tool) in done:
-                continue
-            if tool not in tools:
-                arguments = tool, proxies[tool], options.model
-                log = file.with_name(f"{tool}.log")
-                tools[tool] = (
-                    Ours(*arguments) if tool in OURS else Peer(*arguments, log)
-                )
-            judged = Judged(task, row_id, row.source, tool)
-            started = time.monotonic()
-            try:
-                judged.scores = tools[tool].scores(task, row)
-            except ValueError as error:
-                judged.error = str(error)[:300] or "no score"
-            judged.seconds = round(time.monotonic() - started, 2)
-            vars(judged).update(vars(proxies[tool].counted()))
-            with file.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(vars(judged)) + "\n")
+    done = {(each.task, each.id, each.tool) for each in read(file)}
+    # a server reads several requests at little more cost than one
+    with ThreadPoolExecutor(len(options.tools)) as pool:
+        runs = [
+            pool.submit(judge_by, tool, turns, done, options, file)
+            for tool in options.tools
+        ]
+        for run in runs:
+            run.result()
+
+
+def judge_by(
+    name: str,
+    turns: Iterable[tuple[str, LabelledSample]],
+    done: set[tuple[str, str, str]],
+    options: argparse.Namespace,
+    file: Path,
+) -> None:
+    """Judge the rows by one tool, and write a line for each."""
+    is_ours = name in OURS
+    tasks = OURS[name] if is_ours else PEERS[name]
+    wanted = [
+        (task, row)
+        for task, row in turns
+        if task in tasks and (task, row.sample.id, name) not in done
+    ]
+    if not wanted:
+        return
+    proxy = Proxy(options.address.rstrip("/"))
+    tool: Ours | Peer
+    if is_ours:
+        tool = Ours(name, proxy, options.model)
+    else:
+        tool = Peer(name, proxy, options.model, file.with_name(f"{name}.log"))
+    for task, row in wanted:
+        scores, error, started = Scores(), "", time.monotonic()
+        try:
+            scores = tool.scores(task, row)
+        except ValueError as why:
+            error = str(why)[:300] or "no score"
+        judged = Judged(
+            task,
+            row.sample.id or "",
+            row.source,
+            name,
+            scores,
+            error,
+            seconds=round(time.monotonic() - started, 2),
+            **vars(proxy.counted()),
+        )
+        # one write: two runs may share the file
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(vars(judged)) + "\n")
 
 
 def read(file: Path) -> list[Judged]:

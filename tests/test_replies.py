@@ -358,3 +358,96 @@ def test_any_text_is_scored_or_failed_and_never_raises(text: str) -> None:
     result, model = score("utilization", text or "x")
     assert result.status in ("scored", "failed")
     assert len(model.requests) <= 2
+
+
+# Replies of Qwen2.5-Coder-1.5B-Instruct at T = 0 and 1, shortened.
+HAMLET = {
+    "question": "Who wrote Hamlet?",
+    "contexts": [
+        "Hamlet is a tragedy by William Shakespeare.",
+        "Bananas are rich in potassium.",
+    ],
+    "answer": "William Shakespeare wrote Hamlet.",
+    "reference": "Shakespeare wrote it.",
+}
+
+
+def of_hamlet(metric: Metric, *replies: object) -> tuple[Any, int]:
+    """The result, and how often the model was asked."""
+    model = Saying(*map(json.dumps, replies))
+    return metric.score(**HAMLET, judge=LLMJudge(model)), len(model.requests)
+
+
+COPIED: dict[str, tuple[Metric, dict[str, Any], dict[str, Any]]] = {
+    "the rating of an example": (
+        ContextRecall(),
+        {"reason": "The time matches; what a card costs is missing.", "score": 0.5},
+        {"reason": "It names Shakespeare.", "score": 1.0},
+    ),
+    "the reason of an example": (
+        ContextUtilization(relevance="binary"),
+        {
+            "reason": "It names the bridge that is meant, a step on the way to the year.",
+            "useful": 1,
+        },
+        {"reason": "It names the author.", "useful": 1},
+    ),
+    "the facts of an example": (
+        RetrievalAccuracy(polls=1, template=ONE_FACT),
+        {"facts": ["Anna Brod lit the Orle lighthouse."]},
+        {"facts": ["Shakespeare wrote Hamlet."], "covered": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("metric", "copied", "own"), COPIED.values(), ids=COPIED)
+def test_an_example_of_the_prompt_is_no_verdict(
+    metric: Metric, copied: dict[str, Any], own: dict[str, Any]
+) -> None:
+    failed, asked = of_hamlet(metric, copied)
+    assert (failed.status, asked >= 2) == ("failed", True)
+    assert "repeats the form or an example" in failed.reason
+    scored, _ = of_hamlet(metric, copied, own)
+    assert scored.value == 1.0
+
+
+def test_words_of_an_example_may_be_the_judges_own() -> None:
+    everything = {"reason": "Everything matches and nothing is wrong.", "score": 1.0}
+    result, asked = of_hamlet(ContextRecall(), everything)
+    assert (result.value, asked) == (1.0, 1)
+    # about the same things as the example
+    judge = LLMJudge(
+        Saying(
+            '{"reason": "The time matches; what a card costs is missing.", "score": 0.5}'
+        )
+    )
+    library = ContextRecall().score(
+        answer="It opens at nine.",
+        reference="It opens at nine, and the card is free.",
+        judge=judge,
+    )
+    assert library.value == 0.5
+
+
+def test_claims_of_the_contexts_are_no_claims_of_the_answer() -> None:
+    bananas = ["Bananas are rich in potassium."]
+    adherence = ContextAdherence(polls=1, cause=False)
+    beside_a_yes = {"supported": 1, "claims": 1, "unsupported": bananas}
+    result, asked = of_hamlet(adherence, beside_a_yes)
+    assert (result.value, asked) == (1.0, 1)
+    # a no for which nothing of the answer is named is asked again, then failed
+    beside_a_no = {"supported": 0, "claims": 1, "unsupported": bananas}
+    right = {"supported": 1, "claims": 1, "unsupported": []}
+    result, asked = of_hamlet(adherence, beside_a_no, right)
+    assert (result.value, asked) == (1.0, 2)
+    assert of_hamlet(adherence, beside_a_no)[0].status == "failed"
+
+
+def test_a_reason_that_denies_beside_an_empty_list_is_no_yes() -> None:
+    denied = "The contexts do not say who wrote it. Not supported."
+    adherence = ContextAdherence(polls=1, cause=False)
+    no = {"reason": denied, "supported": 0, "claims": 1, "unsupported": []}
+    assert of_hamlet(adherence, no)[0].status == "failed"
+    claim = {**no, "unsupported": ["William Shakespeare wrote Hamlet."]}
+    result, asked = of_hamlet(adherence, no, claim)
+    assert (result.value, asked) == (0.0, 2)

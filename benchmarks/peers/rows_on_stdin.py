@@ -11,7 +11,7 @@ from typing import Any
 Row = Mapping[str, Any]
 SECONDS = 3600.0
 """For one call: a small machine is slow, and no library is to fail for its time limit."""
-MAX_TOKENS = 512
+MAX_TOKENS = 384
 """Of a reply: a small model may not stop by itself."""
 
 

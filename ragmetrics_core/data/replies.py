@@ -202,13 +202,14 @@ def texts_sharing_words(texts: Sequence[str], with_text: str) -> tuple[str, ...]
     claims of it. Content words are those of four letters or more, names and numbers; of
     scripts without spaces, pairs of signs. A text without any has its other words.
     """
-    wanted = _content_words(with_text) or _all_words(with_text)
+    wanted = content_words(with_text) or _all_words(with_text)
     return tuple(
-        text for text in texts if wanted & (_content_words(text) or _all_words(text))
+        text for text in texts if wanted & (content_words(text) or _all_words(text))
     )
 
 
-def _content_words(text: str) -> set[str]:
+def content_words(text: str) -> set[str]:
+    """Return words of four letters or more, names and numbers, in lower case."""
     words: set[str] = set()
     for word in _WORD.findall(normalize("NFKC", text)):
         if _WITHOUT_SPACES.search(word):

@@ -24,6 +24,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.replies import (
     Findings,
+    content_words,
     overall_fields,
     plain_label,
     texts_sharing_words,
@@ -105,10 +106,9 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         _fail(
             choice, f"it holds no JSON object with the field {_verdict_field(names)!r}"
         )
-    template = question.instructions.template
-    replies = [found for found in replies if not _repeats_form(found.fields, template)]
+    replies = [found for found in replies if not _repeats_prompt(found, question)]
     if not replies:
-        _fail(choice, "it repeats the form instead of filling it")
+        _fail(choice, "it repeats the form or an example, and judges nothing")
     if all(_may_be_quotation(choice.text, found) for found in replies):
         _fail(
             choice,
@@ -298,15 +298,43 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
     return not (is_led_to and is_last)
 
 
-def _repeats_form(fields: Mapping[str, Any], template: str) -> bool:
-    """Tell whether an object holds a placeholder of the prompt's form."""
-    texts = [
-        text
-        for value in fields.values()
-        for text in (value if isinstance(value, list) else [value])
-        if isinstance(text, str)
-    ]
-    return any(_PLACEHOLDER.fullmatch(text) and text in template for text in texts)
+def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:
+    """Tell whether an object holds a placeholder of the form, or a text of an example.
+
+    A text of an example may be the judge's own, too: if it shares a content word with
+    the sample, or if the instructions hold its words but for one.
+    """
+    instructions = question.instructions
+    for text in _texts_in(found.fields):
+        if _PLACEHOLDER.fullmatch(text) and text in instructions.template:
+            return True
+        if len(text) < _SHORTEST_CLAIM or f'"{text}"' not in instructions.examples:
+            continue
+        own_words = content_words(text) - content_words(instructions.template)
+        shown_words = content_words(_texts_shown(question))
+        if len(own_words) > 1 and not own_words & shown_words:
+            return True
+    return False
+
+
+def _texts_shown(question: Question[Any], without: str = "") -> str:
+    """Return the texts of the question's parts, but for one part."""
+    texts: list[str] = []
+    for name, part in question.parts.items():
+        if name != without:
+            texts += part.texts
+    return "\n".join(texts)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts of a JSON value, also of the objects and lists in it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts_in([*value.values()])
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item)
 
 
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
@@ -351,11 +379,18 @@ def _without_what_names_nothing(
             if not part or part not in question.parts:
                 continue
             shares = set(texts_sharing_words(listed, question[part]))
-            # Beside a no a longer text may be a claim in other words or another language.
+            # Beside a no a longer text may be a claim in other words or another language,
+            # but not one that the other texts make word by word.
+            others = content_words(_texts_shown(question, without=part))
             named = [
                 text
                 for text in listed
-                if text in shares or (is_no and len(text) >= _SHORTEST_CLAIM)
+                if text in shares
+                or (
+                    is_no
+                    and len(text) >= _SHORTEST_CLAIM
+                    and not content_words(text) <= others
+                )
             ]
             if listed and not named and not is_yes:
                 raise UnusableReply(

@@ -98,7 +98,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "13"
+    version: ClassVar[str] = "14"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
