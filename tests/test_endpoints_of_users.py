@@ -474,10 +474,13 @@ def test_a_verdict_is_read_where_the_server_puts_it(
     assert (summary.count, summary.mean) == (1, 1.0)
 
 
+@pytest.mark.parametrize(
+    "key", [KEY, "".join(f"\\u{ord(sign):04x}" for sign in KEY)], ids=["", "escaped"]
+)
 def test_a_reply_that_repeats_the_key_is_kept_without_it(
-    loopback_server: Serve, tmp_path: Path
+    key: str, loopback_server: Serve, tmp_path: Path
 ) -> None:
-    server = loopback_server(lambda _: f'{{"reason": "Key {KEY}.", "score": 1.0}}')
+    server = loopback_server(lambda _: f'{{"reason": "Key {key}.", "score": 1.0}}')
     report = evaluate(
         [row()],
         [ContextRecall()],

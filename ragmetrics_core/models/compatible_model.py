@@ -33,7 +33,6 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.endpoint_errors import (
-    LEFT_OUT,
     MOST_BYTES,
     Fault,
     error_of_large_reply,
@@ -41,6 +40,7 @@ from ragmetrics_core.models.endpoint_errors import (
     judge_error,
     seconds_of_retry_after,
     status_of_body,
+    without_secret,
 )
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
@@ -337,9 +337,7 @@ class OpenAICompatibleModel(ChatModel):
     ) -> errors.JudgeError:
         """Return the error for the status and the content of a reply."""
         seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
-        text = content.decode(errors="replace")
-        if key := self._key():
-            text = text.replace(key, LEFT_OUT)
+        text = without_secret(content.decode(errors="replace"), self._key())
         return self._error(Fault.from_reply(status, text, seconds_to_wait))
 
     async def _send(

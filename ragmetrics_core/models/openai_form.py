@@ -23,7 +23,7 @@ from ragmetrics_core.models.chat import (
     Finish,
     TokenAlternatives,
 )
-from ragmetrics_core.models.endpoint_errors import LEFT_OUT, message_in
+from ragmetrics_core.models.endpoint_errors import message_in, without_secret
 from ragmetrics_core.models.features import topics_of
 
 # Why a reply ended: the words of OpenAI, and of others that frameworks hand on.
@@ -220,8 +220,7 @@ def chat_reply(
             f"{model} sent a body without any reply; check the endpoint",
             is_unreadable=True,
         )
-        sentence = message_in(body)
-        error.raw = sentence.replace(key, LEFT_OUT) if key else sentence
+        error.raw = without_secret(message_in(body), key)
         error.topics = topics_of(error.raw)
         raise error
     choices = [_choice(model, choice) for choice in listed_choices]
@@ -291,14 +290,13 @@ def reply_of(
     """
     all_choices = tuple(choices)
     if len(secret_to_leave_out) >= _SHORTEST_SECRET:
+        texts = [
+            without_secret(choice.text, secret_to_leave_out) for choice in all_choices
+        ]
         all_choices = tuple(
-            # its pieces stand in the tokens
-            replace(
-                choice, text=choice.text.replace(secret_to_leave_out, "…"), tokens=()
-            )
-            if secret_to_leave_out in choice.text
-            else choice
-            for choice in all_choices
+            # pieces of the secret stand in the tokens
+            choice if text == choice.text else replace(choice, text=text, tokens=())
+            for choice, text in zip(all_choices, texts, strict=True)
         )
     if not all_choices:
         raise errors.TransientJudgeError(
