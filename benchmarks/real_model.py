@@ -477,8 +477,8 @@ def main() -> None:
         "--longest", type=int, default=3000, help="characters of contexts (3000)"
     )
     parser.add_argument("--parts", type=int, default=3, help="chunks, facts a row (3)")
-    parser.add_argument("--tools", type=_names_of(TOOLS), default=TOOLS)
-    parser.add_argument("--tasks", type=_names_of(QUESTIONS), default=tuple(QUESTIONS))
+    parser.add_argument("--tools", type=names_of(TOOLS), default=TOOLS)
+    parser.add_argument("--tasks", type=names_of(QUESTIONS), default=tuple(QUESTIONS))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "judged.jsonl"
@@ -486,7 +486,7 @@ def main() -> None:
     print(tables(read(file)))
 
 
-def _names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
     """Read names parted by commas."""
 
     def names(text: str) -> tuple[str, ...]:
