@@ -1,8 +1,7 @@
 """The page of a comparison: better, worse, same; the rows that moved; both answers."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
@@ -33,18 +32,12 @@ class ScoreChange(NamedTuple):
     second: float
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedSample:
+class ChangedSample(NamedTuple):
     """A sample that both runs scored, with both answers in pieces."""
 
     scores: list[ScoreChange]
     pair: tuple[SampleResult, SampleResult]
-
-    @property
-    def answers(self) -> tuple[list[Piece], list[Piece]]:
-        """Both answers, with what stands in one of them only."""
-        first, second = map(_answer_of, self.pair)
-        return _pieces_of_answers(first, second)
+    answers: tuple[list[Piece], list[Piece]]
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
@@ -58,18 +51,40 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     moved = comparison.moved  # those that lost most first
     lost = [change for change in moved if change.difference < 0]
     won = [change for change in moved if change.difference > 0]
-    drawn_changes = _changes_to_draw(comparison, metrics)
     shown = [*lost[:_MOST_SAMPLES], *won[:_MOST_SAMPLES]]
+
+    # what cannot be told has a place only where there is such a change
+    by_verdict: dict[str, list[MetricChange]] = {"worse": [], "better": [], "same": []}
+    for change in comparison.over_all_samples:
+        verdict = "same" if change.verdict == "identical" else change.verdict
+        by_verdict.setdefault(verdict, []).append(change)
+
+    # drawn are all metrics, and the slices with a verdict
+    drawn_changes = [
+        change
+        for change in comparison.changes
+        if change.slice is None or change.verdict != "cannot tell"
+    ]
+    drawn_changes.sort(key=lambda change: metrics.index(change.metric))
+    axis_limit = max(comparison.margin, _LEAST_AXIS_LIMIT)  # to either side of 0
+    for change in drawn_changes:
+        if change.interval is not None:
+            ends = (abs(change.interval.low), abs(change.interval.high))
+            axis_limit = max(axis_limit, *ends)
+
+    by_words = set(comparison.judges) == {EMBEDDED}
     data = {
         "comparison": comparison,
-        "by_verdict": _changes_by_verdict(comparison),
+        "by_verdict": by_verdict,
         "moved": moved[:_MOST_MOVED],
         "n_moved": len(moved),
         "shown_rows": {change.second.number for change in shown},
         "question_of": _question_of,
-        "asks": _questions_of(comparison),
+        "asks": {
+            metric: question_of(metric, {}, by_words=by_words) for metric in metrics
+        },
         "drawn_changes": drawn_changes,
-        "axis_limit": _axis_limit(comparison, drawn_changes),
+        "axis_limit": axis_limit,
         "n_lost": len(lost),
         "lost": [_changed_sample(change, metrics) for change in lost[:_MOST_SAMPLES]],
         "won": [_changed_sample(change, metrics) for change in won[:_MOST_SAMPLES]],
@@ -78,83 +93,25 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     write_html(path, "comparison.html.j2", (), data)
 
 
-def _changes_by_verdict(comparison: Comparison) -> dict[str, list[MetricChange]]:
-    """Sort the changes over all samples into worse, better and same.
-
-    What cannot be told has a place only where there is such a change.
-    """
-    changes_by_verdict: dict[str, list[MetricChange]] = {
-        "worse": [],
-        "better": [],
-        "same": [],
-    }
-    for change in comparison.over_all_samples:
-        verdict = "same" if change.verdict == "identical" else change.verdict
-        changes_by_verdict.setdefault(verdict, []).append(change)
-    return changes_by_verdict
-
-
-def _questions_of(comparison: Comparison) -> dict[str, str]:
-    """By metric what it asks, as far as its judges can tell."""
-    by_words = set(comparison.judges) == {EMBEDDED}
-    return {
-        metric: question_of(metric, {}, by_words=by_words)
-        for metric in comparison.metrics_in_order
-    }
-
-
-def _changed_sample(change: Changed, metrics: Sequence[str]) -> ChangedSample:
-    """A row that moved, with all its scores and both answers."""
+def _changed_sample(change: Changed, metrics: Iterable[str]) -> ChangedSample:
+    """A row that moved, with the scores that both runs have, and both answers."""
     pair = (change.first, change.second)
-    return ChangedSample(_score_changes(pair, metrics), pair)
+    scores = []
+    for metric in metrics:
+        results = [row.results[metric] for row in pair if metric in row.results]
+        values = [result.value for result in results if result.value is not None]
+        if len(values) == len(pair):
+            scores.append(ScoreChange(metric, *values))
+    first_answer, second_answer = [
+        (row.sample and row.sample.answer) or "" for row in pair
+    ]
+    return ChangedSample(scores, pair, _pieces_of_answers(first_answer, second_answer))
 
 
 def _question_of(change: Changed) -> str:
     """How the question of a row begins."""
     sample = change.second.sample
     return one_line((sample and sample.question) or "", _LONGEST_QUESTION)
-
-
-def _score_changes(
-    pair: tuple[SampleResult, SampleResult], metrics: Iterable[str]
-) -> list[ScoreChange]:
-    """The metrics that were scored in both runs, with both scores."""
-    changes = []
-    for metric in metrics:
-        first, second = (_score(row, metric) for row in pair)
-        if first is not None and second is not None:
-            changes.append(ScoreChange(metric, first, second))
-    return changes
-
-
-def _score(row: SampleResult, metric: str) -> float | None:
-    result = row.results.get(metric)
-    return None if result is None else result.value
-
-
-def _changes_to_draw(
-    comparison: Comparison, metrics: Sequence[str]
-) -> list[MetricChange]:
-    """List the changes to draw: all metrics, and the slices with a verdict."""
-    changes = [
-        change
-        for change in comparison.changes
-        if change.slice is None or change.verdict != "cannot tell"
-    ]
-    return sorted(changes, key=lambda change: metrics.index(change.metric))
-
-
-def _axis_limit(comparison: Comparison, changes: Iterable[MetricChange]) -> float:
-    """How far the axis of the forest plot reaches to either side of 0."""
-    limit = max(comparison.margin, _LEAST_AXIS_LIMIT)
-    for change in changes:
-        if change.interval is not None:
-            limit = max(limit, abs(change.interval.low), abs(change.interval.high))
-    return limit
-
-
-def _answer_of(row: SampleResult) -> str:
-    return (row.sample.answer if row.sample else None) or ""
 
 
 def _pieces_of_answers(first: str, second: str) -> tuple[list[Piece], list[Piece]]:

@@ -132,24 +132,47 @@ def page_data(
     ]
     ids_to_label = set(to_label)
     drawn = [row.label_id in ids_to_label for row in rows]
-    # what was drawn comes first: the page may not hold the texts of all rows
-    order = sorted(_worst_first(table_entries), key=lambda place: not drawn[place])
+
+    # The page may not hold the texts of all rows: first come those that were drawn,
+    # then rows without a score, then those with the lowest.
+    lowest_scores = []
+    for entry in table_entries:
+        outcomes = entry[3]  # of each metric, a score or a status such as "failed"
+        scores = [outcome for outcome in outcomes if isinstance(outcome, float)]
+        lowest_scores.append(min(scores, default=-1.0))
+    order = sorted(
+        range(len(rows)), key=lambda place: (not drawn[place], lowest_scores[place])
+    )
     packed_details = pack_lines(
         detail_lines((rows[place], diagnoses[place]) for place in order)
     )
+
+    # by what people can filter: short metadata, and what was drawn to be labelled
+    facets: dict[str, Any] = dict(facets_of(rows))
+    if any(drawn):
+        facets[TO_LABEL] = {
+            "values": ["drawn"],
+            "of": [0 if is_drawn else None for is_drawn in drawn],
+            # from how many they were drawn, for those who read the labels
+            "among": sum(row.sample is not None for row in rows),
+        }
+
+    # A person may label rows on the page. The browser keeps these labels under a digest
+    # of its texts, so that they never appear on the page of another report.
+    texts_of_page = packed_details + json_text(table_entries)
+    digest = sha256(texts_of_page.encode(errors="replace")).hexdigest()
+
     faults = {diagnosis.name for diagnosis in diagnoses if diagnosis.kind == "fault"}
     at_weakest = list(glance.weakest.faults) if glance.weakest else []
     script_data = {
         "metrics": metrics,
-        # A person may label rows on the page. The browser keeps these labels under this
-        # name, so that they never appear on the page of another report.
-        "digest": _name_for_kept_labels(packed_details, table_entries),
+        "digest": digest,
         "groups": list(glance.groups),
         # in the order in which people look at their rows: the weakest stage first
         "faults": [at_weakest, sorted(faults.difference(at_weakest))],
         # of these rows nobody can say whether something is wrong: they come next
         "open": [rule.name for rule in RULES if rule.kind == "unjudged"],
-        "facets": _facets(rows, drawn),
+        "facets": facets,
         "yes_above": ONE_HALF,
         "asks": {
             metric: question_of(metric, run.questions, by_words=False)
@@ -184,38 +207,6 @@ def page_data(
         "index": table_entries,
         "details": packed_details,
     }
-
-
-def _facets(rows: Sequence[SampleResult], drawn: Sequence[bool]) -> dict[str, Any]:
-    """By what people can filter rows: short metadata, and what was drawn to be labelled."""
-    facets: dict[str, Any] = dict(facets_of(rows))
-    if any(drawn):
-        facets[TO_LABEL] = {
-            "values": ["drawn"],
-            "of": [0 if is_drawn else None for is_drawn in drawn],
-            # from how many they were drawn, for those who read the labels
-            "among": sum(row.sample is not None for row in rows),
-        }
-    return facets
-
-
-def _name_for_kept_labels(packed_details: str, table_entries: Sequence[Any]) -> str:
-    """A digest of the page's texts: under it a browser keeps the labels of a reader."""
-    texts_of_page = packed_details + json_text(table_entries)
-    return sha256(texts_of_page.encode(errors="replace")).hexdigest()
-
-
-def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
-    """The indices of the rows, the rows with the lowest score first.
-
-    Rows without any score come before them.
-    """
-    lowest_scores = []
-    for entry in index:
-        outcomes = entry[3]  # of each metric, a score or a status such as "failed"
-        scores = [outcome for outcome in outcomes if isinstance(outcome, float)]
-        lowest_scores.append(min(scores, default=-1.0))
-    return sorted(range(len(index)), key=lowest_scores.__getitem__)
 
 
 def _judges_by_metric(rows: Sequence[SampleResult]) -> dict[str, dict[str, None]]:

@@ -12,13 +12,12 @@ from itertools import chain, pairwise
 from typing import Any
 from zlib import compressobj
 
-from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
+from ragmetrics_core.data import SampleResult, replace_surrogates
 from ragmetrics_core.data.display import one_line
 from ragmetrics_core.reporting.diagnosis import Diagnosis
 from ragmetrics_core.reporting.glance import row_glance
 from ragmetrics_core.reporting.journey import (
     LOSS_IN_WORDS,
-    FactOnItsWay,
     Passage,
     SampleJourney,
     journey_of,
@@ -79,11 +78,26 @@ def entry_of(
     sample = row.sample
     glance = row_glance(row, diagnosis)
     capture_notes = sample.capture if sample else None
+    # the title is the problem of a bad row, else the first text of the sample
+    texts = [row.problem]
+    if sample is not None:
+        texts += [sample.question or "", sample.answer or "", *sample.reference]
+    first_text = next((text for text in texts if text), "")
+    title = " ".join(str(replace_surrogates(first_text))[:1000].split())
+    outcomes: list[float | str | None] = []
+    for metric in metrics:
+        result = row.results.get(metric)
+        if result is None:
+            outcomes.append(None)
+        elif result.value is None:
+            outcomes.append(result.status)
+        else:
+            outcomes.append(round(result.value, 4))
     entry = [
         row.index,
         cut(sample.id or "") if sample else "",
-        _title_of(row),
-        [_outcome_of(row.results.get(metric)) for metric in metrics],
+        title if len(title) <= _EXCERPT else title[:_EXCERPT] + "…",
+        outcomes,
         glance.name,
         one_line(glance.answer, _EXCERPT),
         capture_notes.grade if capture_notes else None,
@@ -95,28 +109,6 @@ def entry_of(
     return entry
 
 
-def _title_of(row: SampleResult) -> str:
-    """Return an excerpt of a bad row's problem, or of the first text of a sample.
-
-    The first text is the question, else the answer, else the reference. Example: "Who
-    built the tower?".
-    """
-    sample = row.sample
-    texts = [row.problem]
-    if sample is not None:
-        texts += [sample.question or "", sample.answer or "", *sample.reference]
-    first_text = next((text for text in texts if text), "")
-    words = " ".join(str(replace_surrogates(first_text))[:1000].split())
-    return words if len(words) <= _EXCERPT else words[:_EXCERPT] + "…"
-
-
-def _outcome_of(result: MetricResult | None) -> float | str | None:
-    """The score of a result, else its status; None without a result."""
-    if result is None:
-        return None
-    return result.status if result.value is None else round(result.value, 4)
-
-
 def journey_data(followed: SampleJourney | None) -> dict[str, Any] | None:
     """What became of each passage and fact of a row, for the opened row.
 
@@ -124,33 +116,23 @@ def journey_data(followed: SampleJourney | None) -> dict[str, Any] | None:
     """
     if followed is None or not followed.lost_something:
         return None
-    return {
-        "passages": [_passage_data(passage) for passage in followed.passages],
-        "facts": [_fact_data(fact) for fact in followed.facts],
-        "unknown": dict(followed.unknown),
-    }
-
-
-def _passage_data(passage: Passage) -> dict[str, Any]:
-    """The known fields of a passage; its share only where it was cut."""
-    known: dict[str, Any] = {}
-    for name in _FIELDS_OF_PASSAGE:
-        value = getattr(passage, name)
-        if value is not None:
-            known[name] = value
-    if passage.shown != "cut":
-        known.pop("share", None)
-    return known
-
-
-def _fact_data(fact: FactOnItsWay) -> dict[str, Any]:
-    """What became of a fact: where it was lost, or that it is not known."""
-    data: dict[str, Any] = {"known": fact.known}
-    if fact.lost is not None:
-        data["lost"] = LOSS_IN_WORDS[fact.lost]
-    if fact.passages:
-        data["passages"] = fact.passages
-    return data
+    passages = []
+    for passage in followed.passages:
+        known = {name: getattr(passage, name) for name in _FIELDS_OF_PASSAGE}
+        if passage.shown != "cut":
+            del known["share"]
+        passages.append(
+            {name: value for name, value in known.items() if value is not None}
+        )
+    facts = []
+    for fact in followed.facts:
+        data: dict[str, Any] = {"known": fact.known}
+        if fact.lost is not None:
+            data["lost"] = LOSS_IN_WORDS[fact.lost]
+        if fact.passages:
+            data["passages"] = fact.passages
+        facts.append(data)
+    return {"passages": passages, "facts": facts, "unknown": dict(followed.unknown)}
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
@@ -166,51 +148,33 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
         the index of its value or None. Fields behind the first twenty are empty: the
         page only counts them.
     """
-    fields_by_row = [
-        _short_facts(row.sample.metadata) if row.sample else {} for row in rows
-    ]
+    fields_by_row = []
     names: dict[str, None] = {}  # as an ordered set
-    for fields_of_row in fields_by_row:
+    for row in rows:
+        # words and whole numbers, a little longer than people filter by
+        fields_of_row = {
+            cut(name): str(replace_surrogates(str(value)[: _VALUE + 1])).strip()
+            for name, value in (row.sample.metadata if row.sample else {}).items()
+            if isinstance(value, str | int)
+        }
+        fields_by_row.append(fields_of_row)
         names.update(dict.fromkeys(fields_of_row))
+
     facets: dict[str, dict[str, list[Any]]] = {}
     for name in names:
         values = [fields_of_row.get(name) for fields_of_row in fields_by_row]
-        n_by_value = Counter(value for value in values if value is not None)
-        if not _is_filter(n_by_value):
+        counts = Counter(value for value in values if value is not None)
+        most_values = min(_VALUES, counts.total() - 1)
+        if not 1 < len(counts) <= most_values or max(map(len, counts)) > _VALUE:
             continue
-        has_room = len(facets) < _FIELDS
-        facets[name] = _facet(values, n_by_value) if has_room else {}
+        if len(facets) >= _FIELDS:
+            facets[name] = {}
+            continue
+        frequent_first = [value for value, _ in counts.most_common()]
+        index_by_value = {value: index for index, value in enumerate(frequent_first)}
+        indices = [None if value is None else index_by_value[value] for value in values]
+        facets[name] = {"values": frequent_first, "of": indices}
     return facets
-
-
-def _facet(
-    values: Sequence[str | None], n_by_value: Counter[str]
-) -> dict[str, list[Any]]:
-    """Make the facet of one field: its values, and the index of each row's value.
-
-    Args:
-        values: The value of the field in each row; None in rows without the field.
-        n_by_value: How many rows have each value.
-    """
-    frequent_first = [value for value, _ in n_by_value.most_common()]
-    index_by_value = {value: index for index, value in enumerate(frequent_first)}
-    indices = [None if value is None else index_by_value[value] for value in values]
-    return {"values": frequent_first, "of": indices}
-
-
-def _is_filter(counts: Counter[str]) -> bool:
-    """Whether people can filter by a field, by how often it has each value."""
-    most_values = min(_VALUES, counts.total() - 1)
-    return 1 < len(counts) <= most_values and max(map(len, counts)) <= _VALUE
-
-
-def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The words and whole numbers of the metadata, a little longer than people filter by."""
-    return {
-        cut(name): str(replace_surrogates(str(value)[: _VALUE + 1])).strip()
-        for name, value in metadata.items()
-        if isinstance(value, str | int)
-    }
 
 
 def detail_lines(
@@ -333,20 +297,14 @@ def _passage_of(judged: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[st
     rank = judged.get("rank") or 0
     contexts = sample.get("contexts") or []
     text = contexts[rank - 1].get("text", "") if 0 < rank <= len(contexts) else ""
+    span = _span_of(words, text)
     return {
         "note": f"The judge's passage, in #{rank}: {found}.",
         "rank": rank,
         "words": words,
-        "span": _span_in_browser(words, text),
+        # as a browser counts
+        "span": span and [len(text[:end].encode("utf-16-le")) // 2 for end in span],
     }
-
-
-def _span_in_browser(words: str, text: str) -> list[int] | None:
-    """Where words stand in a text, counted as a browser counts; None if nowhere."""
-    span = _span_of(words, text)
-    if span is None:
-        return None
-    return [len(text[:end].encode("utf-16-le")) // 2 for end in span]
 
 
 def _data_of(row: SampleResult, n_cut: Counter[str]) -> tuple[str, dict[str, Any]]:
