@@ -341,6 +341,17 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
     "a reply with the whole talk": {"question": Q, "output": {"messages": ANSWERED}},
     "a reply alone": {"output": {"messages": ANSWERED}},
     "an empty history": {"question": ANSWERED, "history": [], "answer": None},
+    "from and value": {
+        "conversations": "c7",
+        "question": [
+            {"from": role, "value": text}
+            for role, text in zip(
+                ("system", "human", "gpt", "human"),
+                [message["content"] for message in NOW],
+                strict=True,
+            )
+        ],
+    },
 }
 
 
@@ -354,6 +365,41 @@ def test_a_question_of_messages_keeps_its_earlier_turns(row: dict[str, Any]) -> 
     ]
     assert (sample.answer or "Anna.").strip() == "Anna."
     assert (sample.answer is None) is ("Anna." not in str(row))
+
+
+def test_what_a_tool_gave_before_the_question_is_a_turn() -> None:
+    calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+    tool = {"role": "tool", "content": "Ferry: Ida Voss.", "tool_call_id": "1"}
+    messages = [*EARLIER[:2], calls, tool, EARLIER[2], NOW[-1], calls, tool]
+    for row in ({"question": messages}, {"question": Q, "history": messages[:5]}):
+        sample = Sample.from_row(row)
+        said = [turn.role for turn in sample.history if turn.role != "system"]
+        assert (sample.question, said) == (Q, ["user", "tool", "assistant"])
+        assert sample.answer is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "http://127.0.0.1/a.png"}},
+        {"type": "image", "source": {"type": "base64", "data": "x"}},
+        {"type": "input_audio", "input_audio": {"data": "x"}},
+        {"inline_data": {"mime_type": "image/png", "data": "x"}},
+        {"image": {"format": "png", "source": {"bytes": "x"}}},
+    ],
+)
+@pytest.mark.parametrize("place", [0, -1])
+def test_messages_that_no_judge_can_be_shown_are_refused(
+    part: dict[str, Any], place: int
+) -> None:
+    messages = [dict(message) for message in NOW[1:]]
+    content = [{"type": "text", "text": messages[place]["content"]}, part]
+    for shown in (content, [part]):
+        messages[place]["content"] = shown
+        with pytest.raises(RowError, match="an image or a recording, which no judge"):
+            Sample.from_row({"question": messages})
+        with pytest.raises(RowError, match="an image or a recording, which no judge"):
+            Sample.from_row({"question": Q, "history": messages})
 
 
 def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history() -> None:

@@ -15,7 +15,13 @@ from ragmetrics_core.data.blank import is_present, is_word_for_nothing
 from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
-from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
+from ragmetrics_core.data.messages import (
+    MEDIA_REFUSED,
+    ROLES,
+    holds_media,
+    text_of_content,
+    unwrap_message,
+)
 from ragmetrics_core.data.number_values import (
     is_number,
     number_as_text,
@@ -437,9 +443,11 @@ def _read_turn(index: int, message: Any) -> Any:
         return message
     if isinstance(message, Mapping):
         class_name, fields = unwrap_message(message)
-        speaker = _value_of_first_key(fields, ("role", "speaker", "type"))
+        speaker = _value_of_first_key(fields, ("role", "speaker", "type", "from"))
         role = str(speaker or class_name or "user")
-        content = _value_of_first_key(fields, ("content", "text", "message"))
+        content = _value_of_first_key(fields, ("content", "text", "message", "value"))
+        if holds_media(content):
+            raise RowError(f"history: {MEDIA_REFUSED}")
         if isinstance(content, (list, tuple)):
             content = text_of_content(content)
         known_role = ROLES.get(role) or ROLES.get(role.casefold())

@@ -29,7 +29,7 @@ from ragmetrics_core.data.errors import (
     RowError,
     SettingError,
 )
-from ragmetrics_core.data.messages import SaidMessage, said_messages
+from ragmetrics_core.data.messages import MEDIA_REFUSED, SaidMessage, said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.number_values import plain_data
 
@@ -291,7 +291,7 @@ def _find_field(
 def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
     """Take what stands around a question or an answer that is one of several messages.
 
-    The user's and the assistant's messages before the question are the history, and the
+    The messages before the question, but for the system's, are the history, and the
     assistant's last one after it is the answer, where no column holds these.
 
     Raises:
@@ -300,7 +300,7 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
     nothing = FoundValue(None, "")
     for holder in ("question", "answer"):
         column, messages = found_by_field.get(holder, nothing)[1:]
-        said = [message for message in messages if message.role in _SPEAKERS.values()]
+        said = [message for message in messages if message.role != "system"]
         places_of_user = [
             place for place, message in enumerate(said) if message.role == "user"
         ]
@@ -308,7 +308,8 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
             continue
         place = places_of_user[-1]
         turns = [{"role": turn.role, "content": turn.text} for turn in said[:place]]
-        asked, replies = said[place].text, [turn.text for turn in said[place + 1 :]]
+        asked = said[place].text
+        replies = [turn.text for turn in said[place + 1 :] if turn.role == "assistant"]
         question = found_by_field.setdefault("question", FoundValue(asked, column))
         if _content(question.value) != _content(asked):
             continue  # the answer to another question
@@ -527,6 +528,8 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     if text_under_usual_name is not None:
         return text_under_usual_name
     messages = tuple(said_messages(data))
+    if any(message.has_media for message in messages):
+        raise RowError(f"{field}: {MEDIA_REFUSED}")
     for message in reversed(messages):
         if message.role == _SPEAKERS[field]:
             return FoundValue(message.text, "", messages)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
     **dict.fromkeys(
-        ("ai", "assistant", "model", "chatbot", "AIMessage", "AIMessageChunk"),
+        ("ai", "assistant", "model", "chatbot", "gpt", "AIMessage", "AIMessageChunk"),
         "assistant",
     ),
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
@@ -22,7 +22,9 @@ CALL_PARTS = ("tool_call", "tool_use")
 
 _SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
-_CONTENT_KEYS = ("content", "contents", "parts", "blocks")
+_CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value")
+# How the type of a part begins, or its key at Gemini, that holds no text for a judge.
+_MEDIA = ("image", "input_image", "audio", "input_audio", "video", "media", "inline")
 # Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama,
 # LangChain, LangGraph.
 _MESSAGE_HOLDERS = (
@@ -39,11 +41,19 @@ _MESSAGE_HOLDERS = (
 _DEEPEST = 6  # objects and lists in each other
 
 
+MEDIA_REFUSED = (
+    "its messages hold an image or a recording, which no judge is shown; say in words"
+    " what it holds, or leave the row out"
+)
+"""What is wrong with such messages."""
+
+
 class SaidMessage(NamedTuple):
-    """A message's role and text."""
+    """A message's role and text, and whether it holds an image or a recording, too."""
 
     role: str
     text: str
+    has_media: bool = False
 
 
 class UnwrappedMessage(NamedTuple):
@@ -62,10 +72,18 @@ class UnwrappedMessage(NamedTuple):
     def role(self) -> str | None:
         """Who wrote it: "user", "assistant", "system" or "tool"; None if it does not say.
 
-        It says so by its field "role", or by a class or type such as "HumanMessage".
+        It says so by its field "role" or "from", or by a class or type such as
+        "HumanMessage".
         """
-        writer = self.fields.get("role") or self.class_name or self.fields.get("type")
-        return ROLES.get(writer) if isinstance(writer, str) else None
+        for writer in (
+            self.fields.get("role"),
+            self.class_name,
+            self.fields.get("type"),
+            self.fields.get("from"),
+        ):
+            if writer:
+                return ROLES.get(writer) if isinstance(writer, str) else None
+        return None
 
 
 def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
@@ -107,6 +125,16 @@ def text_of_content(content: object) -> str:
     if isinstance(content, (list, tuple)):
         return "".join(text_of_content(part) for part in content)
     return _text_of_part(content) if isinstance(content, Mapping) else ""
+
+
+def holds_media(content: object) -> bool:
+    """Tell whether a message's content holds an image or a recording."""
+    if isinstance(content, (list, tuple)):
+        return any(map(holds_media, content))
+    if not isinstance(content, Mapping):
+        return False
+    objects = [key for key, value in content.items() if isinstance(value, Mapping)]
+    return any(str(name).startswith(_MEDIA) for name in (content.get("type"), *objects))
 
 
 def _text_of_part(part: Mapping[str, Any]) -> str:
@@ -156,7 +184,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
-        [SaidMessage(role='user', text='Who?')]
+        [SaidMessage(role='user', text='Who?', has_media=False)]
     """
     if depth and isinstance(value, (list, tuple)):
         for item in value:
@@ -165,7 +193,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         return
     message = _message_in(value)
     if message is not None:
-        if message.text.strip():
+        if message.text.strip() or message.has_media:
             yield message
         return
     for holder in _MESSAGE_HOLDERS:
@@ -191,4 +219,4 @@ def _message_in(value: Mapping[str, Any]) -> SaidMessage | None:
             break
     if message.role is None or content is None:
         return None
-    return SaidMessage(message.role, text_of_content(content))
+    return SaidMessage(message.role, text_of_content(content), holds_media(content))
