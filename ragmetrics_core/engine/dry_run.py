@@ -26,14 +26,14 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import MetricCrashed, QuestionNotSupported, RowError
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     distinct_judges,
     judges_by_metric,
 )
 from ragmetrics_core.engine.scoring import signature_with_judge
-from ragmetrics_core.judging.decision_judge import ConvertedQuestion, convert_question
+from ragmetrics_core.engine.user_judge import counts_by_itself
+from ragmetrics_core.judging.decision_judge import convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric
 from ragmetrics_core.models.chat import Capabilities
@@ -98,7 +98,17 @@ class CountingJudge(Judge):
             converted = convert_question(question)
             if isinstance(converted, NotAnswered):  # refused
                 return Answer(converted)
-            self._count_typed(models[0], converted)
+            new_questions = [
+                typed_json
+                for typed_json in converted.typed_by_json
+                if self._is_new(converted.state, typed_json)
+            ]
+            most = models[0].most_questions
+            for start in range(0, len(new_questions), most):
+                sent = new_questions[start : start + most]
+                text = request_text(converted.state, sent)
+                request = Usage(calls=1, prompt_tokens=_tokens(len(text)))
+                self.usage += priced(request, models[0].prices())
         elif models:
             lacks_logprobs = all(
                 model.capabilities().logprobs is False for model in models
@@ -118,19 +128,6 @@ class CountingJudge(Judge):
         if wanted is not None:
             weights = (Weight(1.0),) * len(verdicts_of(reply))
         return Answer(Asked((reply,) * question.polls, weights=weights))
-
-    def _count_typed(self, model: DecisionModel, converted: ConvertedQuestion) -> None:
-        """Count the requests for a question's typed questions."""
-        new_questions = [
-            typed_json
-            for typed_json in converted.typed_by_json
-            if self._is_new(converted.state, typed_json)
-        ]
-        most = model.most_questions
-        for start in range(0, len(new_questions), most):
-            text = request_text(converted.state, new_questions[start : start + most])
-            request = Usage(calls=1, prompt_tokens=_tokens(len(text)))
-            self.usage += priced(request, model.prices())
 
     def _count_prompts(self, question: Question[R], reply: R | None) -> None:
         """Count the calls of chat models: each model is asked every question.

@@ -50,16 +50,13 @@ def iter_results(
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=iter_results.__annotations__)
     results = stream(run, samples, progress=progress, columns=column_by_field)
-    return _results_then_error(run, results)
 
+    def results_then_error() -> Iterator[SampleResult]:
+        yield from results
+        if run.source_error is not None:
+            raise run.source_error
 
-def _results_then_error(
-    run: Run, results: Iterator[SampleResult]
-) -> Iterator[SampleResult]:
-    """Yield results, then raise what the user's iterator of samples raised, if it did."""
-    yield from results
-    if run.source_error is not None:
-        raise run.source_error
+    return results_then_error()
 
 
 def evaluate(

@@ -59,11 +59,31 @@ def make_model_judge(
         is_endpoint_given: Whether the caller gave any of these as an argument. A judge
             that has no endpoint refuses them.
     """
-    _check_name(name)
+    if not name:
+        raise SettingError(
+            "the judge's name is blank; give a model's name such as"
+            " 'openai/gpt-4o-mini', or 'lexical'"
+        )
+    if "://" in name:
+        raise SettingError(
+            "a model's name holds no address; name the address with api_base="
+            " (--api-base)"
+        )
     address, key_variable, timeout = endpoint
     seconds = _SECONDS_OF_CALL if timeout is None else timeout
     if name.startswith(_COMPATIBLE_PREFIX):
-        return _make_compatible(name, endpoint, seconds)
+        if not address:
+            raise SettingError(
+                f"{name} needs the address of its endpoint: api_base= (--api-base) or"
+                " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
+            )
+        client = OpenAICompatibleModel(
+            address,
+            name.removeprefix(_COMPATIBLE_PREFIX),
+            api_key_env=key_variable,
+            timeout=seconds,
+        )
+        return _judge_with_time(client, seconds)
     typed_model = decision_model(
         name, api_base=address, api_key_env=key_variable, timeout=seconds
     )
@@ -77,7 +97,13 @@ def make_model_judge(
         return _judge_with_time(model, seconds)
     if _MODULE_AND_NAME.fullmatch(name):
         return _import_judge(name, is_endpoint_given=is_endpoint_given)
-    _refuse_misspelt(name, address)
+    # LiteLLM takes seconds to load. So it is asked only where a name is close to ours.
+    hint = _hint_of_misspelt(name)
+    if hint and not knows_provider(name, address):
+        raise SettingError(
+            f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
+            " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"
+        )
     litellm_model = LiteLLMModel(
         name, api_base=address, api_key_env=key_variable, timeout=seconds
     )
@@ -87,51 +113,6 @@ def make_model_judge(
 def _judge_with_time(model: ChatModel, seconds: float) -> LLMJudge:
     """Make a judge that lets a call take as long as its model does."""
     return LLMJudge(model, timeout=max(seconds, LLMJudge.timeout or 0.0))
-
-
-def _check_name(name: str) -> None:
-    """Refuse, by ``SettingError``, a name that is blank, or that holds an address."""
-    if not name:
-        raise SettingError(
-            "the judge's name is blank; give a model's name such as"
-            " 'openai/gpt-4o-mini', or 'lexical'"
-        )
-    if "://" in name:
-        raise SettingError(
-            "a model's name holds no address; name the address with api_base="
-            " (--api-base)"
-        )
-
-
-def _make_compatible(name: str, endpoint: Endpoint, seconds: float) -> Judge:
-    """Make the judge of an endpoint that speaks OpenAI's protocol.
-
-    ``SettingError`` if its address is not named.
-    """
-    address, key_variable, _ = endpoint
-    if not address:
-        raise SettingError(
-            f"{name} needs the address of its endpoint: api_base= (--api-base) or"
-            " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
-        )
-    model = name.removeprefix(_COMPATIBLE_PREFIX)
-    client = OpenAICompatibleModel(
-        address, model, api_key_env=key_variable, timeout=seconds
-    )
-    return _judge_with_time(client, seconds)
-
-
-def _refuse_misspelt(name: str, address: str | None) -> None:
-    """Refuse a name that is a misspelling of our names, unless LiteLLM knows it.
-
-    LiteLLM takes seconds to load. So it is asked only where a name is close to ours.
-    """
-    hint = _hint_of_misspelt(name)
-    if hint and not knows_provider(name, address):
-        raise SettingError(
-            f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
-            " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"
-        )
 
 
 def _hint_of_misspelt(name: str) -> str:

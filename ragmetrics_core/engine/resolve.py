@@ -151,32 +151,23 @@ def _judge_by_name(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) ->
     )
     judge = _judges.get(identity)
     if judge is None:
-        new_judge = _make_judge(name, endpoint, is_endpoint_given=is_endpoint_given)
+        # Each is imported only here. Both are large, and a run seldom needs both.
+        if name == "lexical":
+            from ragmetrics_core.lexical.lexical_judge import LexicalJudge
+
+            new_judge: Judge = LexicalJudge()
+        else:
+            from ragmetrics_core.engine.model_judges import make_model_judge
+
+            new_judge = make_model_judge(
+                name, endpoint, is_endpoint_given=is_endpoint_given
+            )
         # If another thread was faster, this returns the judge which that thread made.
         judge = _judges.setdefault(identity, new_judge)
     while len(_judges) > _MOST_JUDGES:
         oldest = next(iter(_judges))
         _judges.pop(oldest, None)
     return judge
-
-
-def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
-    """Make the judge that a name stands for: the embedded one, or one that asks a model.
-
-    Each is imported only here. Both are large, and a run seldom needs both.
-
-    Args:
-        name: The name.
-        endpoint: The address and the variable of its key.
-        is_endpoint_given: Whether the caller gave an address or key as an argument.
-    """
-    if name == "lexical":
-        from ragmetrics_core.lexical.lexical_judge import LexicalJudge
-
-        return LexicalJudge()
-    from ragmetrics_core.engine.model_judges import make_model_judge
-
-    return make_model_judge(name, endpoint, is_endpoint_given=is_endpoint_given)
 
 
 @cache

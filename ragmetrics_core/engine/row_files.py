@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -66,17 +66,16 @@ def read_samples(
         MissingDependency: If Parquet support is not installed.
     """
     rows = islice(read_rows(path), limit)
-    yield from refuse_wrong_columns(
-        _sample_at(place, columns_read.read_sample(row)) for place, row in rows
-    )
 
+    def samples() -> Iterator[Sample | RowError]:
+        for place, row in rows:
+            sample = columns_read.read_sample(row)
+            if isinstance(sample, RowError):  # the error names the place: "line 3"
+                error_class = type(sample)
+                sample = error_class(f"{place}: {sample}")
+            yield sample
 
-def _sample_at(place: str, sample: Sample | RowError) -> Sample | RowError:
-    """Return a sample, or the error with its place, such as "a.jsonl, line 3"."""
-    if isinstance(sample, RowError):
-        error_class = type(sample)
-        return error_class(f"{place}: {sample}")
-    return sample
+    yield from refuse_wrong_columns(samples())
 
 
 def check_readable(path: Path) -> None:
@@ -145,11 +144,16 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _jsonl(path: Path) -> Iterator[Located]:
-    if _holds_results(path):
-        yield from _rows_of_results(path)
+    if _holds_results(path):  # its samples are judged again
+        for result in Report.from_jsonl(path).results:
+            row: Any = RowError("was no sample in the run that wrote this file")
+            if result.sample is not None:
+                row = result.sample.model_dump(mode="json")
+            yield f"{path}, row {result.number}", row
         return
     with open_text(path) as file:
-        if _first_line_with_text(file) in ("{", "[", "[{"):
+        first_text = next((line.strip() for line in file if line.strip()), "")
+        if first_text in ("{", "[", "[{"):
             raise InputError(
                 f"{path}: an object over several lines, and .jsonl has one on each"
                 f" line; name it .json, or convert it: jq -c . {shlex.quote(str(path))}"
@@ -159,59 +163,29 @@ def _jsonl(path: Path) -> Iterator[Located]:
         yield from json_lines(path, file)
 
 
-def _first_line_with_text(lines: Iterable[str]) -> str:
-    """It is without the blanks around it; "" if no line has a text."""
-    for line in lines:
-        stripped = line.strip()
-        if stripped:
-            return stripped
-    return ""
-
-
-def _rows_of_results(path: Path) -> Iterator[Located]:
-    """Yield the samples of a results file as rows, to be judged again."""
-    for result in Report.from_jsonl(path).results:
-        row: Any = RowError("was no sample in the run that wrote this file")
-        if result.sample is not None:
-            row = result.sample.model_dump(mode="json")
-        yield f"{path}, row {result.number}", row
-
-
 def _json(path: Path) -> Iterator[Located]:
-    """Yield the rows of a ``.json`` file, each with its place."""
-    rows = _rows_of_json(path)
+    """Yield the rows of a ``.json`` file, each with its place.
+
+    It holds a list of rows, an object around such a list, a table by its columns, or one
+    sample.
+    """
+    text = read_text(path)
+    nothing = ("", RowError("not JSON: the file is empty"))
+    _, rows = next(json_lines(path, [text]), nothing)
+    if isinstance(rows, RowError):
+        _, first = next(json_lines(path, text.split("\n")[:1]), ("", None))
+        if isinstance(first, Mapping):
+            raise InputError(f"{path} holds an object on each line; name it .jsonl")
+        raise InputError(f"{path}: {rows}")
+    if isinstance(rows, Mapping):
+        by_columns = rows_of_columns(rows)
+        rows = _find_rows(rows, path) if by_columns is None else by_columns
     if not isinstance(rows, list):
         raise InputError(
             f"{path}: needs a list of objects, found {type(rows).__name__}"
         )
     for number, row in enumerate(rows, start=1):
         yield f"{path}, item {number}", row
-
-
-def _rows_of_json(path: Path) -> Any:
-    """Return the rows in a ``.json`` file; anything but a list is none.
-
-    It holds a list of rows, an object around such a list, a table by its columns, or one
-    sample.
-    """
-    data = _value_of_file(path)
-    if not isinstance(data, Mapping):
-        return data
-    rows = rows_of_columns(data)
-    return _find_rows(data, path) if rows is None else rows
-
-
-def _value_of_file(path: Path) -> Any:
-    """Return what a JSON file holds; ``InputError`` if that is nothing, or no JSON."""
-    text = read_text(path)
-    lines = json_lines(path, [text])
-    _, value = next(lines, ("", RowError("not JSON: the file is empty")))
-    if isinstance(value, RowError):
-        _, first = next(json_lines(path, text.split("\n")[:1]), ("", None))
-        if isinstance(first, Mapping):
-            raise InputError(f"{path} holds an object on each line; name it .jsonl")
-        raise InputError(f"{path}: {value}")
-    return value
 
 
 def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:

@@ -49,8 +49,6 @@ from ragmetrics_core.engine.sample_sources import (
     iterate_samples,
     warn_of_oddities,
 )
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import MetricLike, choose_metrics
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget, Limits
@@ -123,7 +121,7 @@ class Run:
         if batch and self._budget.limits.requests_per_minute:
             raise SettingError("batches know no limits per minute: leave them out")
         self._started_at = time.monotonic()
-        self._date = _now()
+        self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
         self.interrupted = False
@@ -132,41 +130,34 @@ class Run:
         self._n_begun = 0  # rows that were read and started
         self._n_rows: int | None = None  # all rows, where their number is known
         self.why_part = ""
-        # For samples that come one by one: the latest, which some metrics look at.
         # Whether the caller chose the judge of each metric, instead of a default.
-        self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
+        self._is_judge_chosen = all(
+            is_judge_chosen(judge, metric.model)
+            for metric in self.metrics
+            if metric.asks_judge
+        )
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = list(distinct_judges(judge_by_metric).values())
-        self.batch_store = self._make_batch_store(store) if batch else None
-        self.store = self.batch_store or resolve_store(store)
-        self._judging = self._make_judging(judge_by_metric)
+        self.store = resolve_store(store)
+        self.batch_store: ParkingStore | None = None
+        if batch:  # its package is optional, and so imported only here
+            make_parking_store = import_deferred("ParkingStore")
+            self.batch_store = make_parking_store(
+                self.store, self._chat_models, self._budget
+            )
+            self.store = self.batch_store
+        self._judging = SampleJudging(
+            judge_by_metric,
+            concurrency=concurrency,
+            store=self.store,
+            budget=self._budget,
+        )
+        self._judging.check_signatures(self.metrics)
         # The rows that have started and whose results nobody has taken, in their order.
         self._started: deque[Future[SampleResult]] = deque()
         # By the row's index in the input: the results that the run's caller has not
         # got yet. An interrupt finds them here, whatever it interrupted.
         self._results: dict[int, SampleResult] = {}
-
-    def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
-        """Open the judges' sessions for this run."""
-        judging = SampleJudging(
-            judge_by_metric,
-            concurrency=self.concurrency,
-            store=self.store,
-            budget=self._budget,
-        )
-        judging.check_signatures(self.metrics)
-        return judging
-
-    def _make_batch_store(self, store: StoreLike) -> "ParkingStore":
-        """Make the store that collects requests until a batch of them is submitted.
-
-        Its package is optional, and so imported only here.
-        """
-        make_parking_store = import_deferred("ParkingStore")
-        batch_store: ParkingStore = make_parking_store(
-            resolve_store(store), self._chat_models, self._budget
-        )
-        return batch_store
 
     @property
     def _chat_models(self) -> list[ChatModel]:
@@ -213,6 +204,10 @@ class Run:
         Example: ``judges`` ("gpt",), ``seconds`` 12.1, and the signature of each
         metric.
         """
+        packages = {"python": platform.python_version()}
+        for module, package in _PACKAGES_BY_MODULE.items():
+            if module in sys.modules:  # only of what is imported
+                packages[package] = _version_of(package)
         details_by_judge = {
             judge.session.name: judge.session.details for judge in self._judging.judges
         }
@@ -223,7 +218,7 @@ class Run:
                 addresses_by_judge[judge.name] = addresses
         return RunFacts(
             version=_version_of("ragmetrics-core"),
-            packages=_versions_of_packages(),
+            packages=packages,
             models=tuple(sorted(self._judging.models)),
             judges=tuple(judge.name for judge in self.judges if judge is not NOBODY),
             # whether the caller chose the judge, instead of a default
@@ -274,11 +269,22 @@ class Run:
         )
         self._judging.check_signatures(self.metrics)
         for index, row in enumerate(rows):
-            if self._is_over():
+            # No further row starts once a limit is reached, or a judge that never answered
+            # says that it never will.
+            is_past_deadline = self._budget.remaining == 0.0
+            if is_past_deadline:
+                self._budget.expire()
+            if self._budget.reached is not None or self._judging.refused is not None:
                 break
             self._n_begun += 1
             self._started.append(submit(self._judge(index, row)))
-            yield from self._results_to_take()
+            # Results are taken before one more row starts. A slow row delays all behind
+            # it, and many of these are judged meanwhile.
+            for _ in range(_RESULTS_BEFORE_A_ROW):
+                if self._started and self._started[0].done():
+                    yield self._started[0]
+            while len(self._started) >= max(AHEAD, self.most_rows):
+                yield self._started[0]
             if len(self._started) >= self.most_rows:
                 yield submit(self._judging.wait_for_room())
         while self._started:
@@ -289,17 +295,6 @@ class Run:
         result = await self._judging.judge(index, row, self.metrics)
         self._results[index] = result
         return result
-
-    def _results_to_take(self) -> Iterator[Future[SampleResult]]:
-        """Yield the results that are taken before one more row starts.
-
-        A slow row delays all behind it, and many of these are judged meanwhile.
-        """
-        for _ in range(_RESULTS_BEFORE_A_ROW):
-            if self._started and self._started[0].done():
-                yield self._started[0]
-        while len(self._started) >= max(AHEAD, self.most_rows):
-            yield self._started[0]
 
     def _until_source_fails(
         self, rows: Iterator[Sample | RowError]
@@ -321,17 +316,6 @@ class Run:
                 raise
             self.source_error = error
             logger.error("%s", self.stopped)  # its words may hold texts
-
-    def _is_over(self) -> bool:
-        """Whether the run ends here: no further row shall start.
-
-        It ends once a limit is reached, or a judge that never answered says that it
-        never will.
-        """
-        is_past_deadline = self._budget.remaining == 0.0
-        if is_past_deadline:
-            self._budget.expire()
-        return self._budget.reached is not None or self._judging.refused is not None
 
     def take(self, result: SampleResult) -> SampleResult:
         """Take the next row's result.
@@ -412,27 +396,6 @@ class Run:
         return submit(self._judging.judge(index, sample, self.metrics))
 
 
-def _versions_of_packages() -> dict[str, str]:
-    """Return the versions of Python and of known packages that are imported."""
-    versions = {"python": platform.python_version()}
-    for module, package in _PACKAGES_BY_MODULE.items():
-        if module in sys.modules:
-            versions[package] = _version_of(package)
-    return versions
-
-
-def _now() -> str:
-    """Return the present date and time, to the second, in ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _is_judge_chosen_for_all(judge: JudgeLike, metrics: Iterable[Metric]) -> bool:
-    """Whether somebody chose the judge of every metric, instead of leaving it open."""
-    return all(
-        is_judge_chosen(judge, metric.model) for metric in metrics if metric.asks_judge
-    )
-
-
 def stream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> Iterator[SampleResult]:
@@ -455,8 +418,10 @@ def stream(
             if run.batch_store is not None:
                 take_in_replies = run.batch_store.look_at_batches()
                 wait_for(run.do_before_deadline(take_in_replies))
-            for next_result in _results_of(futures):
-                yield run.hand_on(display.add(run.take(next_result)))
+            for future in futures:
+                next_result: SampleResult | None = future.result()
+                if next_result is not None:  # None: one more row may be judged
+                    yield run.hand_on(display.add(run.take(next_result)))
             if run.batch_store is not None:
                 wait_for(run.do_before_deadline(run.batch_store.submit()))
         except KeyboardInterrupt:
@@ -464,14 +429,6 @@ def stream(
                 yield display.add(result)
         finally:
             run.give_up_unfinished_rows()
-
-
-def _results_of(futures: Iterator[Future[Any]]) -> Iterator[SampleResult]:
-    """Wait for each future of ``start_rows``, and yield those results that are a row's."""
-    for future in futures:
-        result: SampleResult | None = future.result()
-        if result is not None:
-            yield result
 
 
 async def astream(

@@ -61,7 +61,13 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
     for resolved_judge in distinct_judges(judge_by_metric).values():
         check_judge(resolved_judge)
         for chat_model in resolved_judge.models:
-            _check_prices_stated(chat_model)
+            # Our models check their prices themselves, and may have to load a table for
+            # them. A user's own may know them only after ``prepare``: it is asked again.
+            if not is_ours(type(chat_model)):
+                prices = None
+                with suppress(Exception):
+                    prices = chat_model.prices()
+                check_prices(chat_model.name, prices)
     return judge_by_metric
 
 
@@ -171,50 +177,22 @@ class SampleJudging:
             asyncio.TaskGroup() as group,
             self._start_of_sample,
         ):
-            tasks = await self._start_metrics(group, row, metrics)
+            tasks: dict[str, asyncio.Task[MetricResult]] = {}
+            # Wait for a free slot, so that a sample does not start before one of its
+            # questions can be asked. The slot is given back when the tasks are started;
+            # each question then takes a slot of its own.
+            async with self._question_slots:
+                for metric in metrics:
+                    judge = self._judge_by_metric[metric.name]
+                    judging = carry_out(metric, row, judge)
+                    tasks[metric.name] = group.create_task(judging)
             # The tasks take the free slots before the next sample starts.
             await asyncio.sleep(0)
-        outcomes = {name: task.result() for name, task in tasks.items()}
-        return self._result_of_sample(index, row, outcomes)
-
-    async def _start_metrics(
-        self, group: asyncio.TaskGroup, sample: Sample, metrics: Sequence[Metric]
-    ) -> dict[str, asyncio.Task[MetricResult]]:
-        """Start each metric in a task, as soon as a slot for a question is free.
-
-        Returns:
-            The tasks, by the metric's name.
-        """
-        tasks: dict[str, asyncio.Task[MetricResult]] = {}
-        # Wait for a free slot, so that a sample does not start before one of its
-        # questions can be asked. The slot is given back when the tasks are started;
-        # each question then takes a slot of its own.
-        async with self._question_slots:
-            for metric in metrics:
-                judge = self._judge_by_metric[metric.name]
-                judging = carry_out(metric, sample, judge)
-                tasks[metric.name] = group.create_task(judging)
-        return tasks
-
-    def _result_of_sample(
-        self, index: int, sample: Sample, outcome_by_metric: Mapping[str, MetricResult]
-    ) -> SampleResult:
-        """Return the result of a sample, made of the outcomes of its metrics.
-
-        The outcome of a metric that an interrupt or a limit cut off is left out; what
-        the metric has spent is added to ``unfinished``. This also notes, in ``models``,
-        which models answered. Example: of two metrics the second was cut off after 3
-        calls: ``results`` has one entry, and ``unfinished.calls`` is 3.
-
-        Args:
-            index: The row's place in the input.
-            sample: The sample.
-            outcome_by_metric: The outcome of each metric, by the metric's name.
-        """
         results: dict[str, MetricResult] = {}
         spent_unfinished = Usage()
-        for name, outcome in outcome_by_metric.items():
-            self.models.update(outcome.usage.models)
+        for name, task in tasks.items():
+            outcome = task.result()
+            self.models.update(outcome.usage.models)  # which models answered
             if was_cut_off(outcome):
                 spent_unfinished += outcome.usage
             else:
@@ -222,7 +200,7 @@ class SampleJudging:
         has_spent = spent_unfinished != Usage()
         return SampleResult(
             index=index,
-            sample=sample,
+            sample=row,
             results=results,
             unfinished=spent_unfinished if has_spent else None,
         )
@@ -283,15 +261,3 @@ def addresses_of(judge: Judge) -> tuple[str, ...]:
         if model.address:
             addresses.append(f"{model.address}{through}")
     return tuple(dict.fromkeys(addresses))
-
-
-def _check_prices_stated(model: ChatModel) -> None:
-    """Raise ``SettingError`` if a user's own model states prices that are invalid."""
-    # Our models check their prices themselves, and may have to load a table for them.
-    if is_ours(type(model)):
-        return
-    try:
-        prices = model.prices()
-    except Exception:  # noqa: BLE001  # it may know them only after prepare, and is asked again then
-        return
-    check_prices(model.name, prices)

@@ -27,8 +27,8 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.data.crashes import frame_of_users_code, is_ours, reason_of_crash
 from ragmetrics_core.data.reasoning import leave_out_reasoning
-from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import judge_of_metric
+from ragmetrics_core.engine.user_judge import judge_in_run
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.features import gather_all
@@ -148,20 +148,9 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
     row = {name: value for name, value in fields.items() if name != "metadata"}
     # who names contexts has said that a text with "|" in it is one context
     sample = Sample.from_row(row, contexts="contexts" if "contexts" in row else None)
-    # what it does not know, such as "anser", it has put into the sample's metadata
+    # What it does not know, it has put into the sample's metadata: each name that is no
+    # field of a sample, such as "anser", and a history that is a single text.
     unknown_fields = sample.metadata
-    _refuse_unknown_fields(unknown_fields)
-    named_metadata = {str(name): value for name, value in metadata.items()}
-    return sample.model_copy(update={"metadata": named_metadata})
-
-
-def _refuse_unknown_fields(unknown_fields: Mapping[str, Any]) -> None:
-    """Raise ``SettingError`` if ``Sample.from_row`` made no field of an argument.
-
-    Args:
-        unknown_fields: What it has put into the metadata instead: each name that is no
-            field of a sample, and a history that is a single text.
-    """
     if "history" in unknown_fields:
         raise errors.SettingError(
             "history= takes a list of texts or of messages; a single text is no history"
@@ -171,6 +160,8 @@ def _refuse_unknown_fields(unknown_fields: Mapping[str, Any]) -> None:
             f"no field of a sample is named {', '.join(unknown_fields)}; use question,"
             " contexts, answer, reference"
         )
+    named_metadata = {str(name): value for name, value in metadata.items()}
+    return sample.model_copy(update={"metadata": named_metadata})
 
 
 class RunJudge:
@@ -355,9 +346,11 @@ async def _carry_out_plan(
         metric: The metric.
         sample: The sample.
         judge: The judge's session in this run.
-        usages: Gets what each answer cost.
+        usages: Gets what each answer cost. If the judge raises instead of answering,
+            gets what its calls cost until then.
 
     Raises:
+        JudgeUnavailable: If no question will be answered.
         LimitReached: If the plan came to no end before the deadline.
         SettingError: If the plan returns no outcome.
     """
@@ -371,14 +364,32 @@ async def _carry_out_plan(
     plan, questions_or_end = begun
     try:
         while not isinstance(questions_or_end, StopIteration):
-            answers = await _ask_questions(judge, questions_or_end, usages)
+            answers = await gather_all(
+                _ask_in_slot(judge, question, usages) for question in questions_or_end
+            )
+            # No question will be answered. A limit of the run is not raised: the metric
+            # gets it as a reply, and may still make a result of the replies it has.
+            for answer in answers:
+                if isinstance(answer.reply, NotAnswered):
+                    error = answer.reply.error
+                    is_limit = isinstance(error, errors.LimitReached)
+                    if isinstance(error, errors.JudgeUnavailable) and not is_limit:
+                        raise error.with_traceback(None)
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
             async with judge.budget.in_time():
                 questions_or_end = await _compute_beside_loop(metric, size, take_step)
     finally:
+        # The generator of a plan that has not ended by itself is closed; that of a
+        # user's metric in a thread, since its ``finally`` blocks may take long.
         if not isinstance(questions_or_end, StopIteration):
-            _end_early(metric, plan)
+            if _may_take_long(metric):
+                name = _thread_name(metric)
+                call_in_thread(plan.close, context=copy_context(), name=name)
+            else:
+                # ValueError: a step that was given up still runs in its thread
+                with suppress(ValueError):
+                    plan.close()
     return checked_outcome(metric, questions_or_end.value)
 
 
@@ -402,20 +413,6 @@ def _may_take_long(metric: Metric) -> bool:
 
 def _thread_name(metric: Metric) -> str:
     return f"ragmetrics {metric.name}"
-
-
-def _end_early(metric: Metric, plan: Plan) -> None:
-    """Close the generator of a plan that has not ended by itself.
-
-    The plan of a user's metric is closed in a thread, since its ``finally`` blocks may
-    take long.
-    """
-    if _may_take_long(metric):
-        call_in_thread(plan.close, context=copy_context(), name=_thread_name(metric))
-    else:
-        # ValueError: a step that was given up still runs in its thread
-        with suppress(ValueError):
-            plan.close()
 
 
 def _begin_plan(
@@ -482,28 +479,6 @@ def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
         return stop
 
 
-async def _ask_questions(
-    judge: RunJudge, questions: Batch, usages: list[Usage]
-) -> list[Answer[Any]]:
-    """Ask the judge a metric's questions, and return the answers in their order.
-
-    Args:
-        judge: The judge's session in this run.
-        questions: The questions.
-        usages: Gets what each answer cost. If the judge raises instead of answering,
-            gets what its calls cost until then.
-
-    Raises:
-        JudgeUnavailable: If no question will be answered.
-    """
-    answers = await gather_all(
-        _ask_in_slot(judge, question, usages) for question in questions
-    )
-    for answer in answers:
-        _raise_if_unavailable(answer)
-    return answers
-
-
 async def _ask_in_slot(
     judge: RunJudge, question: Question[Any], usages: list[Usage]
 ) -> Answer[Any]:
@@ -530,20 +505,6 @@ async def _ask_in_slot(
     usages.append(answer.usage)
     judge.note_answer(answer)
     return answer
-
-
-def _raise_if_unavailable(answer: Answer[Any]) -> None:
-    """Raise the error of an answer if it means that no question will be answered.
-
-    A limit of the run is not raised: the metric gets it as a reply, and may still make
-    a result of the replies it has.
-    """
-    if not isinstance(answer.reply, NotAnswered):
-        return
-    error = answer.reply.error
-    is_limit = isinstance(error, errors.LimitReached)
-    if isinstance(error, errors.JudgeUnavailable) and not is_limit:
-        raise error.with_traceback(None)
 
 
 def _took_tokens(usage: Usage) -> bool:

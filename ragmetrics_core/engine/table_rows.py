@@ -39,7 +39,19 @@ def table_rows(samples: Any) -> Iterator[Any]:
     if hasattr(samples, "samples_and_bad_rows"):  # recorded traces
         return iter(samples.samples_and_bad_rows())
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
-        return _rows_of_pandas(_index_as_columns(samples))
+        # Phoenix exports the ids of its spans as the named levels of an index.
+        index_names = getattr(getattr(samples, "index", None), "names", ())
+        levels = [
+            name
+            for name in index_names
+            if name is not None and name not in samples.columns
+        ]
+        if levels:
+            samples = samples.reset_index(level=levels)
+        names = [str(name) for name in samples.columns]
+        _refuse_repeated_columns(names, "data frame")
+        rows_of_pandas = samples.itertuples(index=False, name=None)
+        return (dict(zip(names, values, strict=True)) for values in rows_of_pandas)
     if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
         return iter(samples.iter_rows(named=True))
     # an Arrow table or record batch
@@ -52,19 +64,15 @@ def table_rows(samples: Any) -> Iterator[Any]:
     is_one_row = isinstance(samples, (Sample, Mapping, str, bytes))
     if isinstance(samples, Iterable) and not is_one_row:
         return iter(samples)
+    hint = ""
+    if isinstance(samples, (str, PurePath)):
+        hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
+    elif isinstance(samples, Mapping) and all(map(_is_table, samples.values())):
+        hint = f"; choose one of its tables: {', '.join(map(str, samples))}"
     raise SettingError(
         "samples must be several: a list of Sample or rows, got one"
-        f" {type(samples).__name__}{_hint(samples)}"
+        f" {type(samples).__name__}{hint}"
     )
-
-
-def _hint(samples: Any) -> str:
-    """Say what to do about something that is no table; "" if nothing is known."""
-    if isinstance(samples, (str, PurePath)):
-        return "; read the file first, or use the command: ragmetrics evaluate FILE"
-    if isinstance(samples, Mapping) and all(map(_is_table, samples.values())):
-        return f"; choose one of its tables: {', '.join(map(str, samples))}"
-    return ""
 
 
 def _is_table(split: Any) -> bool:
@@ -113,27 +121,6 @@ def rows_of_columns(table: Mapping[Any, Any]) -> list[dict[Any, Any]] | None:
 def _number_rows(index: Iterable[Any]) -> bool:
     """Whether the keys of an object number rows: "0", "1" and so on."""
     return all(str(key).isdecimal() for key in index)
-
-
-def _rows_of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a data frame of pandas as mappings."""
-    names = [str(name) for name in frame.columns]
-    _refuse_repeated_columns(names, "data frame")
-    rows = frame.itertuples(index=False, name=None)
-    return (dict(zip(names, values, strict=True)) for values in rows)
-
-
-def _index_as_columns(frame: Any) -> Any:
-    """Return a data frame of pandas with the named levels of its index as columns.
-
-    Phoenix exports the ids of its spans as such an index.
-    """
-    index = getattr(frame, "index", None)
-    index_names = getattr(index, "names", ())
-    levels = [
-        name for name in index_names if name is not None and name not in frame.columns
-    ]
-    return frame.reset_index(level=levels) if levels else frame
 
 
 def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:

@@ -50,11 +50,11 @@ def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
         budget: What the run may spend.
     """
     if not counts_by_itself(session):
-        return OwnJudge(session, concurrency, budget)
-    return session if is_ours(type(session)) else OwnJudge(session, concurrency, None)
+        return UserJudge(session, concurrency, budget)
+    return session if is_ours(type(session)) else UserJudge(session, concurrency, None)
 
 
-class OwnJudge(Judge):
+class UserJudge(Judge):
     """A judge of a user's own in one run: counted, and its answers checked.
 
     It is awaited beside the event loop of all judges, unless it has a session of its
@@ -133,7 +133,16 @@ class OwnJudge(Judge):
                 raise  # the error already names the cause
             raise self._crash(error) from error
         check_answer(self._judge, answer, question)
-        return self._with_probability(question, answer)
+        # Where a question wants a probability, and a judge of a user's own gives verdicts
+        # alone, it is the share of replies that say yes.
+        reply = answer.reply
+        wanted = question.wanted_probability
+        if wanted is None or is_ours(type(self._judge)):
+            return answer
+        if not isinstance(reply, Asked) or reply.weights:
+            return answer
+        weights = weights_by_share(reply.replies, wanted)
+        return replace(answer, reply=replace(reply, weights=weights))
 
     async def _call(self, question: Question[Any]) -> Answer[Any]:
         """Call the judge; ``JudgeError`` where its method is no ``async def``."""
@@ -152,23 +161,6 @@ class OwnJudge(Judge):
         if has_own_session:
             return await call()
         return await await_users_code(self._judge, call)
-
-    def _with_probability(
-        self, question: Question[Any], answer: Answer[Any]
-    ) -> Answer[Any]:
-        """Return an answer of verdicts with the share of replies that say yes.
-
-        That is the probability where a question wants one and the judge of a user's own
-        gives verdicts alone.
-        """
-        reply = answer.reply
-        wanted = question.wanted_probability
-        if wanted is None or is_ours(type(self._judge)):
-            return answer
-        if not isinstance(reply, Asked) or reply.weights:
-            return answer
-        weights = weights_by_share(reply.replies, wanted)
-        return replace(answer, reply=replace(reply, weights=weights))
 
     def _crash(self, error: BaseException) -> JudgeCrashed:
         """Return the error of a judge whose code raised; its message holds no texts."""
