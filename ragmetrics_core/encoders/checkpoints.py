@@ -4,7 +4,7 @@ Nothing is fetched. What cannot be known of a checkpoint is refused in a sentenc
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -86,7 +86,12 @@ def load(
     onnx_file = _onnx_file(folder) if device is None else None
     with _as_setting_error(model):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        _check_head(model, config.architectures or ())
+        architectures = config.architectures or ()
+        if not any("SequenceClassification" in name for name in architectures):
+            in_config = ", ".join(architectures) or "no architecture"
+            raise SettingError(
+                f"{model} is no sequence classifier: its config names {in_config}"
+            )
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True
         )
@@ -115,15 +120,6 @@ def _as_setting_error(model: str | Path) -> Iterator[None]:
         raise SettingError(
             f"{model} cannot be loaded as a sequence classifier: {error}"
         ) from error
-
-
-def _check_head(model: str | Path, architectures: Sequence[str]) -> None:
-    """Raise ``SettingError`` unless a checkpoint is a sequence classifier."""
-    if not any("SequenceClassification" in name for name in architectures):
-        in_config = ", ".join(architectures) or "no architecture"
-        raise SettingError(
-            f"{model} is no sequence classifier: its config names {in_config}"
-        )
 
 
 def _load_network(transformers: Any, folder: Path, model: object) -> Any:

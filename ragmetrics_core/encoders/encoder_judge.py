@@ -125,7 +125,12 @@ class EncoderJudge(Judge):
             device=self.device,
         )
         # special tokens such as "[SEP]" are taken out of the judged texts
-        self._special_tokens = _any_of(self._checkpoint.tokenizer.all_special_tokens)
+        escaped = sorted(
+            (re.escape(mark) for mark in self._checkpoint.tokenizer.all_special_tokens),
+            key=len,
+            reverse=True,
+        )
+        self._special_tokens = re.compile("|".join(escaped) or r"(?!)")
         # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()
         self._model_lock = Lock()
@@ -285,7 +290,14 @@ class EncoderJudge(Judge):
         """
         room = self._room_beside(hypotheses)
         premise = self._without_special_tokens(premise)
-        spans = self._token_spans(premise)
+        with self._tokenizer_lock:
+            encoding = self._checkpoint.tokenizer(
+                premise,
+                add_special_tokens=False,
+                return_offsets_mapping=True,
+                verbose=False,
+            )
+        spans: list[tuple[int, int]] = encoding["offset_mapping"]
         if not spans:
             return [""]
         overlap = room // 4
@@ -322,18 +334,6 @@ class EncoderJudge(Judge):
             )
         return room
 
-    def _token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where each token of a text begins and ends, in characters."""
-        with self._tokenizer_lock:
-            encoding = self._checkpoint.tokenizer(
-                text,
-                add_special_tokens=False,
-                return_offsets_mapping=True,
-                verbose=False,
-            )
-        spans: list[tuple[int, int]] = encoding["offset_mapping"]
-        return spans
-
     def probabilities(self, pairs: Sequence[Pair]) -> list[float]:
         """Return how probable it is that each premise supports its hypothesis.
 
@@ -354,21 +354,20 @@ class EncoderJudge(Judge):
             with self._model_lock:
                 logits_of_batch = self._checkpoint.logits(tokens)
             for index, logits in zip(indices, logits_of_batch, strict=True):
-                probabilities[index] = round(self._probability(logits), 4)
+                positive = logits[self._checkpoint.support_index]
+                # The sigmoid is the softmax beside a second output of 0.
+                alternatives = [*logits, 0.0] if len(logits) == 1 else logits
+                if not all(isfinite(logit) for logit in alternatives):
+                    raise JudgeError(
+                        f"{self.model} gave no numbers for a pair of texts"
+                    )
+                exponents = [
+                    min(_LARGEST_EXPONENT, logit - positive) for logit in alternatives
+                ]
+                probabilities[index] = round(
+                    1 / sum(exp(exponent) for exponent in exponents), 4
+                )
         return probabilities
-
-    def _probability(self, logits: Sequence[float]) -> float:
-        """Return the probability of the label that means support.
-
-        It is the sigmoid of a single output, and the softmax of several outputs.
-        """
-        positive = logits[self._checkpoint.support_index]
-        # The sigmoid is the softmax beside a second output of 0.
-        alternatives = [*logits, 0.0] if len(logits) == 1 else logits
-        if not all(isfinite(logit) for logit in alternatives):
-            raise JudgeError(f"{self.model} gave no numbers for a pair of texts")
-        exponents = [min(_LARGEST_EXPONENT, logit - positive) for logit in alternatives]
-        return 1 / sum(exp(exponent) for exponent in exponents)
 
     def _tokenize(
         self,
@@ -438,12 +437,6 @@ def _reason(probabilities: Sequence[float], other_parts: Sequence[str]) -> str:
     if n_more > 0:
         reason += f" and {n_more} more"
     return reason
-
-
-def _any_of(marks: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern that finds any of these texts; nothing if there are none."""
-    escaped = sorted((re.escape(mark) for mark in marks), key=len, reverse=True)
-    return re.compile("|".join(escaped) or r"(?!)")
 
 
 def _length(pair: Pair) -> int:

@@ -119,16 +119,12 @@ class Display:
         is_time = time.monotonic() - self._last_shown >= pause
         if self._show is not False and is_time:
             self._last_shown = time.monotonic()
-            self._show_progress()
+            line = self.progress.line()
+            if self._shows_line:
+                _write(f"\r{line:<79}")
+            else:
+                logger.info("%s", line)
         return result
-
-    def _show_progress(self) -> None:
-        """Show how far the run is: in a line that is replaced, or in the log."""
-        line = self.progress.line()
-        if self._shows_line:
-            _write(f"\r{line:<79}")
-        else:
-            logger.info("%s", line)
 
 
 def _write(text: str) -> None:

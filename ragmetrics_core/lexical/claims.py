@@ -198,22 +198,19 @@ def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
     announced_task = _TASK.match(words)
     if announced_task is not None:
         words_before_task, task = announced_task.groups()
-        if _was_asked(task, question):
+        # was the task, as "reset the password", in the words of the question?
+        asked_terms = frozenset(content_terms(question or ""))
+        was_asked = True
+        for word in task.split():
+            terms = content_terms(word)
+            is_known = bool(terms) and asked_terms.issuperset(terms)
+            if not is_known and word not in _TASK_WORDS:
+                was_asked = False
+        if was_asked:
             words = words_before_task
     if not _LEAD_IN.fullmatch(words):
         return "", sentence
     return up_to_colon[0], sentence[up_to_colon.end() :].strip()
-
-
-def _was_asked(task: str, question: str | None) -> bool:
-    """Whether a task, as "reset the password", is in the words of the question."""
-    asked_terms = frozenset(content_terms(question or ""))
-    for word in task.split():
-        terms = content_terms(word)
-        is_known = bool(terms) and asked_terms.issuperset(terms)
-        if not is_known and word not in _TASK_WORDS:
-            return False
-    return True
 
 
 def _claims(sentence: str, question: str | None) -> bool:

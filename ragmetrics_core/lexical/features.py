@@ -21,7 +21,9 @@ MOST_SENTENCES = 200
 A longer answer is judged by its first ones and all of its terms.
 """
 
-Place = tuple[int, int]  # of a sentence: index of the context, index in the context
+SentencePlace = tuple[
+    int, int
+]  # of a sentence: index of the context, index in the context
 _MOST_PLACES = 500
 _MOST_NAMES = 10
 # A context sentence says nearly the same as a sentence of the answer if it shares this
@@ -88,34 +90,24 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     The best one shares most **terms**, which are the stems of the words that carry a
     meaning. Among equals it is the earliest.
     """
-    places = _places_of_terms(answer.terms, contexts)
+    # The context sentences that hold each term: "mill" only in the first context's second
+    # sentence is {"mill": [(0, 1)]}. The limit bounds the work for texts of a megabyte.
+    places: defaultdict[str, list[SentencePlace]] = defaultdict(list)
+    for context_index, context in enumerate(contexts):
+        for sentence_index, context_sentence in enumerate(context.sentences):
+            for term in answer.terms.intersection(context_sentence.terms):
+                if len(places[term]) < _MOST_PLACES:
+                    places[term].append((context_index, sentence_index))
     aligned_sentences = answer.sentences[:MOST_SENTENCES]
     return tuple(
         _find_match(sentence, contexts, places) for sentence in aligned_sentences
     )
 
 
-def _places_of_terms(
-    terms: frozenset[str], contexts: Sequence[Passage]
-) -> Mapping[str, Sequence[Place]]:
-    """Find the context sentences that hold each term, up to ``_MOST_PLACES``.
-
-    Example: "mill" only in the first context's second sentence: {"mill": [(0, 1)]}.
-    The limit bounds the work for texts of a megabyte.
-    """
-    places: defaultdict[str, list[Place]] = defaultdict(list)
-    for context_index, context in enumerate(contexts):
-        for sentence_index, sentence in enumerate(context.sentences):
-            for term in terms.intersection(sentence.terms):
-                if len(places[term]) < _MOST_PLACES:
-                    places[term].append((context_index, sentence_index))
-    return places
-
-
 def _find_match(
     sentence: Sentence,
     contexts: Sequence[Passage],
-    places: Mapping[str, Sequence[Place]],
+    places: Mapping[str, Sequence[SentencePlace]],
 ) -> Match:
     """Find the context sentence that shares most terms with a sentence of the answer.
 
@@ -133,80 +125,51 @@ def _find_match(
     if not n_shared_by_place:
         return Match()
     most_shared = max(n_shared_by_place.values())
-    context_index, sentence_index = _first_place_with(most_shared, n_shared_by_place)
+    # the first, in the order of the contexts
+    context_index, sentence_index = min(
+        place for place, n in n_shared_by_place.items() if n == most_shared
+    )
     # The context sentences that say nearly the same: they share .6 of the sentence's
     # terms, and .9 of what the best one shares.
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
     )
-    similar = _sentences_that_share(least_shared, n_shared_by_place, contexts)
-    return Match(
-        context=context_index,
-        sentence=sentence_index,
-        share=most_shared / len(terms),
-        # "Carl Voss" in the example: the contexts name him, but not with the mill
-        misplaced_name=_find_misplaced_name(sentence, n_shared_by_place, places),
-        # of "The mill is not old." over "The mill is old.": the term "old"
-        denied_terms=_find_denied_terms(sentence, similar),
-    )
-
-
-def _first_place_with(n_shared: int, n_shared_by_place: Mapping[Place, int]) -> Place:
-    """The first place, in the order of the contexts, that shares so many terms."""
-    return min(place for place, n in n_shared_by_place.items() if n == n_shared)
-
-
-def _sentences_that_share(
-    least_shared: float,
-    n_shared_by_place: Mapping[Place, int],
-    contexts: Sequence[Passage],
-) -> list[Sentence]:
-    """The context sentences that share at least ``least_shared`` terms."""
-    sentences = []
-    for (context_index, sentence_index), n_shared in n_shared_by_place.items():
-        if n_shared >= least_shared:
-            sentences.append(contexts[context_index].sentences[sentence_index])
-    return sentences
-
-
-def _count_shared_terms(
-    terms: AbstractSet[str], places: Mapping[str, Sequence[Place]]
-) -> Counter[Place]:
-    """Count how many of the terms each context sentence holds, by its place."""
-    n_shared_by_place: Counter[Place] = Counter()
-    for term in terms:
-        n_shared_by_place.update(places.get(term, ()))
-    return n_shared_by_place
-
-
-def _find_misplaced_name(
-    sentence: Sentence,
-    n_shared_by_place: Mapping[Place, int],
-    places: Mapping[str, Sequence[Place]],
-) -> MisplacedName | None:
-    """Find the name that the contexts mention farthest from the rest of its sentence.
-
-    For example, the sentence says that Carl Voss bought the mill. The contexts name
-    Carl Voss, but not in the sentences that speak of the mill. None if each name stands
-    where the rest of its sentence does, or is not mentioned.
-
-    Args:
-        sentence: The sentence of the answer.
-        n_shared_by_place: How many terms of the sentence each context sentence holds.
-        places: The places of the context sentences that hold a term, by the term.
-    """
+    similar = [
+        contexts[place[0]].sentences[place[1]]
+        for place, n_shared in n_shared_by_place.items()
+        if n_shared >= least_shared
+    ]
+    # The name that the contexts mention farthest from the rest of its sentence: "Carl
+    # Voss" in the example. None if each stands where that does, or is not mentioned.
     misplaced: MisplacedName | None = None
     for name_terms in terms_of_names(sentence.text)[:_MOST_NAMES]:
         support = _support_beside_name(name_terms, n_shared_by_place, places)
         if support < (1.0 if misplaced is None else misplaced.support):
             misplaced = MisplacedName(name_terms, support)
-    return misplaced
+    return Match(
+        context=context_index,
+        sentence=sentence_index,
+        share=most_shared / len(terms),
+        misplaced_name=misplaced,
+        # of "The mill is not old." over "The mill is old.": the term "old"
+        denied_terms=_find_denied_terms(sentence, similar),
+    )
+
+
+def _count_shared_terms(
+    terms: AbstractSet[str], places: Mapping[str, Sequence[SentencePlace]]
+) -> Counter[SentencePlace]:
+    """Count how many of the terms each context sentence holds, by its place."""
+    n_shared_by_place: Counter[SentencePlace] = Counter()
+    for term in terms:
+        n_shared_by_place.update(places.get(term, ()))
+    return n_shared_by_place
 
 
 def _support_beside_name(
     name_terms: frozenset[str],
-    n_shared_by_place: Mapping[Place, int],
-    places: Mapping[str, Sequence[Place]],
+    n_shared_by_place: Mapping[SentencePlace, int],
+    places: Mapping[str, Sequence[SentencePlace]],
 ) -> float:
     """Measure how far the contexts say the same of a name as a sentence of the answer.
 
@@ -312,38 +275,23 @@ def adherence(
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
-    bigram_share = _bigram_share(answer, contexts) if answer.bigrams else term_share
+    bigram_share = term_share
+    if answer.bigrams:
+        bigrams = frozenset[tuple[str, str]]().union(
+            *(context.bigrams for context in contexts)
+        )
+        bigram_share = _share(answer.bigrams, bigrams)
     sentence_share = _mean([match.share for match in matches], default=0.0)
-    least_name_support = _least_support_of_names(matches)
-    name_share = _share_of_names(answer, terms)
-    return term_share, bigram_share, sentence_share, least_name_support, name_share
-
-
-def _least_support_of_names(matches: Sequence[Match]) -> float:
-    """How far the contexts say the same of a name as the answer, at least; 1.0 at best.
-
-    A name is misplaced if the context sentences with it say less of the answer's
-    sentence than others do. Its support says how much less: 1 term in place of 4 is .25.
-    """
+    # A name is misplaced if the context sentences with it say less of the answer's
+    # sentence than others do: 1 term in place of 4 is .25.
     misplaced_names = [match.misplaced_name for match in matches]
     supports = [name.support for name in misplaced_names if name is not None]
-    return min(supports, default=1.0)
-
-
-def _share_of_names(answer: Passage, terms: AbstractSet[str]) -> float:
-    """Share of the names in an answer's first sentences of which all terms are there."""
+    least_name_support = min(supports, default=1.0)
     is_name_found: list[bool] = []
     for sentence in answer.sentences[:MOST_SENTENCES]:
         is_name_found += [name <= terms for name in terms_of_names(sentence.text)]
-    return _mean(is_name_found, default=1.0)
-
-
-def _bigram_share(answer: Passage, contexts: Sequence[Passage]) -> float:
-    """Share of the answer's bigrams that any of the contexts holds."""
-    bigrams = set[tuple[str, str]]()
-    for context in contexts:
-        bigrams |= context.bigrams
-    return _share(answer.bigrams, bigrams)
+    name_share = _mean(is_name_found, default=1.0)
+    return term_share, bigram_share, sentence_share, least_name_support, name_share
 
 
 def _mean(values: Sequence[float], *, default: float) -> float:

@@ -195,7 +195,28 @@ def _judge_adherence(question: Adherent) -> Asked[AdherenceReply]:
         return Asked((_ABSTENTION,))
     answer = parse(text)
     if not answer.terms:  # such as "Yes." or "It is."
-        return _judge_adherence_by_wording(question)
+        wording = question["answer"].strip()
+        ranks_of_holders = [
+            rank
+            for rank, context in enumerate(question["contexts"], start=1)
+            if holds_wording(context, wording)
+        ]
+        is_held = bool(ranks_of_holders)
+        coverage = 1.0 if is_held else 0.0
+        sentence = SentenceSupport(
+            sentence=wording,
+            rank=ranks_of_holders[0] if is_held else None,
+            evidence=wording if is_held else "",
+            coverage=coverage,
+        )
+        # The fitted regression wants several shares, such as of the terms found. Without
+        # terms each of them is 1 where the wording is held, else 0.
+        n_shares = len(ADHERENT.slopes)
+        probability = ADHERENT.probability((coverage,) * n_shares)
+        verb = "stands" if is_held else "does not stand"
+        reason = f"no content terms; the answer {verb} in the contexts word for word"
+        no_match = Match()  # without terms no context sentence is the nearest
+        return _reply_with_poll(probability, reason, (sentence,), (no_match,))
     return _judge_adherence_by_terms(question, answer)
 
 
@@ -237,41 +258,24 @@ def _judge_adherence_by_terms(
         n_terms = len(answer.terms)
         n_found = round(feature_values[0] * n_terms)
         reason = f"{n_found} of {n_terms} terms found in the contexts"
-        reason += _list_missing_words(supports) + _list_misplaced_names(text, matches)
+        missing = dict.fromkeys(
+            chain.from_iterable(support.uncovered for support in supports)
+        )
+        if missing:
+            reason += f"; not found: {_list_terms(missing)}"
+        # Names that the contexts mention, but not where they say the rest: "Carl Voss
+        # bought the mill." over "Carl Voss lived in Kiel. Anna bought the mill."
+        misplaced_terms = _union(
+            match.misplaced_name.terms for match in matches if match.misplaced_name
+        )
+        names = words_with_terms(text, misplaced_terms)
+        if names:
+            listed = _list_terms(names)
+            reason += f"; not where the rest of its sentence stands: {listed}"
     low, high = UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
     return _reply_with_poll(probability, reason, supports, matches)
-
-
-def _judge_adherence_by_wording(question: Adherent) -> Asked[AdherenceReply]:
-    """Judge an answer that has no meaningful word, such as "No." or "It is".
-
-    It rests on the contexts if one of them holds it word for word: "No." rests on "Is
-    it open? No.", and not on "It is open.".
-    """
-    wording = question["answer"].strip()
-    ranks_of_holders = [
-        rank
-        for rank, context in enumerate(question["contexts"], start=1)
-        if holds_wording(context, wording)
-    ]
-    is_held = bool(ranks_of_holders)
-    coverage = 1.0 if is_held else 0.0
-    sentence = SentenceSupport(
-        sentence=wording,
-        rank=ranks_of_holders[0] if is_held else None,
-        evidence=wording if is_held else "",
-        coverage=coverage,
-    )
-    # The fitted regression wants several shares, such as of the terms found. Without
-    # terms each of them is 1 where the wording is held, else 0.
-    n_shares = len(ADHERENT.slopes)
-    probability = ADHERENT.probability((coverage,) * n_shares)
-    verb = "stands" if is_held else "does not stand"
-    reason = f"no content terms; the answer {verb} in the contexts word for word"
-    no_match = Match()  # without terms no context sentence is the nearest
-    return _reply_with_poll(probability, reason, (sentence,), (no_match,))
 
 
 def _reply_with_poll(
@@ -291,11 +295,11 @@ def _reply_with_poll(
         matches: The context sentence nearest to each, in the same order.
     """
     verdict: PollVerdict = "yes" if is_yes(probability) else "no"
-    unsupported = [
-        sentence.sentence
-        for sentence, match in zip(sentences, matches, strict=True)
-        if _is_unsupported(sentence, match)
-    ]
+    unsupported = []
+    for sentence, match in zip(sentences, matches, strict=True):
+        is_weak = sentence.coverage < _SUPPORTED
+        if is_weak or sentence.numbers or match.denied_terms:
+            unsupported.append(sentence.sentence)
     if verdict == "no" and not unsupported:  # then the sentence with least support
         weakest = min(sentences, key=lambda sentence: sentence.coverage)
         unsupported = [weakest.sentence]
@@ -307,11 +311,6 @@ def _reply_with_poll(
     )
     weight = Weight(probability, "lexical")
     return Asked((poll,), weights=(weight,))
-
-
-def _is_unsupported(sentence: SentenceSupport, match: Match) -> bool:
-    is_weak = sentence.coverage < _SUPPORTED
-    return is_weak or bool(sentence.numbers) or bool(match.denied_terms)
 
 
 def _judge_usefulness(question: Useful) -> Asked[Any]:
@@ -369,12 +368,13 @@ def _judge_each_text(
 def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
     """The fields of every reply that questions about chunks and facts have."""
     is_positive = is_yes(probability)
+    is_near = abs(probability - 0.5) < UNCERTAIN_DISTANCE
     return {
         "label": label,
         "useful": is_positive,
         "covered": is_positive,
         "supported": is_positive,
-        "reason": _hedge_reason(probability, reason),
+        "reason": f"uncertain: {reason}" if is_near else reason,
     }
 
 
@@ -496,15 +496,6 @@ def _list_terms(terms: Collection[str]) -> str:
     return listed
 
 
-def _hedge_reason(probability: float, reason: str) -> str:
-    """Return a reason for a verdict on a chunk or a fact.
-
-    Near the threshold it says *uncertain*.
-    """
-    is_near = abs(probability - 0.5) < UNCERTAIN_DISTANCE
-    return f"uncertain: {reason}" if is_near else reason
-
-
 def _support_of_sentences(
     answer: Passage,
     contexts: Sequence[Passage],
@@ -528,7 +519,11 @@ def _support_of_sentences(
     for sentence, match in zip(aligned_sentences, matches, strict=True):
         terms = frozenset(sentence.terms)
         n_covered = len(terms & shared_terms)
-        rank, evidence = _rank_and_text(match, contexts)
+        rank = None  # of the nearest context, from 1
+        evidence = ""
+        if match.context is not None:
+            rank = match.context + 1
+            evidence = contexts[match.context].sentences[match.sentence].text
         sentence_support = SentenceSupport(
             sentence=sentence.text,
             rank=rank,
@@ -539,42 +534,6 @@ def _support_of_sentences(
         )
         support.append(sentence_support)
     return tuple(support)
-
-
-def _rank_and_text(match: Match, contexts: Sequence[Passage]) -> tuple[int | None, str]:
-    """The rank from 1 of the nearest context, and its sentence; None and "" without."""
-    if match.context is None:
-        return None, ""
-    context = contexts[match.context]
-    return match.context + 1, context.sentences[match.sentence].text
-
-
-def _list_missing_words(sentences: Sequence[SentenceSupport]) -> str:
-    """Name the words of an answer that no context holds: "; not found: red, tower"."""
-    words = dict.fromkeys(
-        chain.from_iterable(sentence.uncovered for sentence in sentences)
-    )
-    return f"; not found: {_list_terms(words)}" if words else ""
-
-
-def _list_misplaced_names(answer_text: str, matches: Sequence[Match]) -> str:
-    """Name the names that the contexts mention, but not where they say the rest.
-
-    Example: the answer "Carl Voss bought the mill." over "Carl Voss lived in Kiel. Anna
-    bought the mill." gives "; not where the rest of its sentence stands: Carl, Voss".
-
-    Args:
-        answer_text: The answer as it is written.
-        matches: For each of its sentences the nearest context sentence.
-    """
-    terms = frozenset[str]()
-    for match in matches:
-        if match.misplaced_name is not None:
-            terms |= match.misplaced_name.terms
-    names = words_with_terms(answer_text, terms)
-    if not names:
-        return ""
-    return f"; not where the rest of its sentence stands: {_list_terms(names)}"
 
 
 def _explain_coverage(

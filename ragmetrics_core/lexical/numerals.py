@@ -50,17 +50,10 @@ def normalise_number(token: str) -> str:
     ascii_token = token if token.isascii() else "".join(map(_ascii, token))
     without_groups = _GROUP.sub("", ascii_token)  # "1,234.5" without its comma
     number = without_groups.replace(",", ".")
-    return _strip_leading_zeros(_strip_trailing_zeros(number))
-
-
-def _strip_trailing_zeros(number: str) -> str:
-    """Write "2.5" for "2.50", and "2" for "2.0"; a version such as "1.2.0" stays."""
-    has_fraction = number.count(".") == 1
-    return number.rstrip("0").rstrip(".") if has_fraction else number
-
-
-def _strip_leading_zeros(number: str) -> str:
-    """Write "7" for "007"; "0.5" and "00" stay."""
+    # "2.5" for "2.50", and "2" for "2.0"; a version such as "1.2.0" stays
+    if number.count(".") == 1:
+        number = number.rstrip("0").rstrip(".")
+    # "7" for "007"; "0.5" and "00" stay
     is_zero = number.strip("0") == ""
     has_one_digit_before_point = number[1:2] == "."
     if is_zero or has_one_digit_before_point:
@@ -105,15 +98,12 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
     as_one = normalise_number(_GAP.sub("", digits))
     part_by_part = {normalise_number(part) for part in _NUMBER.findall(digits)}
     spellings = [{as_one}, part_by_part]
-    if scale and _can_be_scaled(as_one):  # "2 million", not "1.2.3 million"
+    # "2 million", not "1.2.3 million", or a hundred digits before it
+    can_be_scaled = len(as_one) <= _LONGEST and as_one.count(".") < 2
+    if scale and can_be_scaled:
         scaled = Decimal(as_one).scaleb(_SCALES[scale])
         spellings.append({normalise_number(f"{scaled:f}")})
     return spellings
-
-
-def _can_be_scaled(number: str) -> bool:
-    """Whether "million" behind a number multiplies it: not "1.2.3", or hundred digits."""
-    return len(number) <= _LONGEST and number.count(".") < 2
 
 
 def _numbers_for_decade(written: re.Match[str]) -> set[str]:
@@ -198,13 +188,8 @@ def find_unknown_numbers(text: str, known_numbers: AbstractSet[str]) -> dict[str
     with_years_written_out = _YEARS.sub(_write_years_out, without_pointers)
     unknown: dict[str, None] = {}
     for written in _WRITTEN.finditer(with_years_written_out):
-        if not _is_known(written, known_numbers):
+        # known in any spelling, or as a decade
+        is_spelt = any(spelling <= known_numbers for spelling in _spellings(written))
+        if not is_spelt and known_numbers.isdisjoint(_numbers_for_decade(written)):
             unknown[written[1]] = None
     return unknown
-
-
-def _is_known(written: re.Match[str], known_numbers: AbstractSet[str]) -> bool:
-    """Whether the known numbers bear a number out, in any spelling or as a decade."""
-    if any(spelling <= known_numbers for spelling in _spellings(written)):
-        return True
-    return not known_numbers.isdisjoint(_numbers_for_decade(written))

@@ -340,14 +340,12 @@ def holds_wording(text: str, wording: str) -> bool:
         return accents != "" and accents in text
     wording_tokens = _TOKEN.findall(folded_wording)
     if wording_tokens:
-        return _holds_words(_TOKEN.findall(folded_text), wording_tokens)
+        # as whole words: "it is" is not in "split issue"
+        words_of_wording = f" {' '.join(wording_tokens)} "
+        words_of_text = f" {' '.join(_TOKEN.findall(folded_text))} "
+        return words_of_wording in words_of_text
     # such as "??"
     return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
-
-
-def _holds_words(text_tokens: list[str], wording_tokens: list[str]) -> bool:
-    """Whether words stand in a text as whole words: "it is" is not in "split issue"."""
-    return f" {' '.join(wording_tokens)} " in f" {' '.join(text_tokens)} "
 
 
 def _with_single_spaces(text: str) -> str:
@@ -372,7 +370,9 @@ def _stem_english(word: str) -> str:
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("ies"):
-        singular = _singular_of_ies(word)
+        # "tie" for "ties", and "city" for "cities"
+        is_short = len(word) == 4
+        singular = word[:-1] if is_short else f"{word[:-3]}y"
         return _NUMERALS.get(singular, singular)
     is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
     if is_plural:
@@ -381,12 +381,6 @@ def _stem_english(word: str) -> str:
     if len(word) > 4:
         word = word.removesuffix("e")
     return word
-
-
-def _singular_of_ies(word: str) -> str:
-    """Write "tie" for "ties", and "city" for "cities"."""
-    is_short = len(word) == 4
-    return word.removesuffix("s") if is_short else word.removesuffix("ies") + "y"
 
 
 def _strip_ing_ed_or_ly(word: str) -> str:

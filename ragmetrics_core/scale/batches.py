@@ -15,7 +15,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,9 +99,13 @@ class ParkingStore(SqliteStore):
         Raises:
             SettingError: If the store is no single file, or a model takes no batches.
         """
-        file = _check_store(store)
+        if not isinstance(store, SqliteStore):
+            raise SettingError(
+                "batches are kept in the file of replies: name one, e.g."
+                " store='replies.sqlite'"
+            )
         batch_models = _check_models(models)
-        super().__init__(file.path, fresh=file.fresh)
+        super().__init__(store.path, fresh=store.fresh)
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
         # whether another process is making a batch of requests of this pass
@@ -166,7 +170,8 @@ class ParkingStore(SqliteStore):
         body = json.dumps(model.body(request))
         first_key = keys[0]
         request_id = digest(first_key)  # under it the file knows the request
-        entry = self._entry_of(request_id)
+        row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
+        entry = NEVER_ASKED if row is None else RequestEntry(*row)
         reply = _final_reply(model, entry, body)
         if reply is not None:  # a batch has answered the request
             usage = self._note_taken(reply, keys, request_id, entry.tries)
@@ -180,11 +185,6 @@ class ParkingStore(SqliteStore):
         parked = ParkedRequest.of(request_id, body, entry.tries + 1)
         self._waiting.write(model, parked)
         return self._reply_of_waiting(model, body, request.n)
-
-    def _entry_of(self, request_id: str) -> RequestEntry:
-        """Read what the file holds of a request; ``NEVER_ASKED`` if it has nothing."""
-        row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
-        return NEVER_ASKED if row is None else RequestEntry(*row)
 
     def _reply_of_waiting(
         self, model: OpenAICompatibleModel, body: str, n_replies: int
@@ -221,10 +221,6 @@ class ParkingStore(SqliteStore):
         self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
             return reply.usage
-        return self._usage_of_failure(reply, request_id, tries)
-
-    def _usage_of_failure(self, reply: ChatReply, request_id: str, tries: int) -> Usage:
-        """A call for each try of a failed request; nothing if it was counted before."""
         if request_id in self._ids_of_counted_failures:
             return Usage()
         self._ids_of_counted_failures.add(request_id)
@@ -287,13 +283,17 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         # the claimed requests as the service wants them: each as a line of JSON
-        request_lines = self._claim(model, requests, token)
+        claim = partial(batch_table.claim_requests, requests, token, model.base_url)
+        request_lines = self._run_and_commit(claim)
         if not request_lines:  # other processes have claimed all requests
             self._waits_for_other_process = True
             return
         self.batches_of_pass.add(token)
         file_id = await self._upload(model, request_lines, token)
-        has_claim_expired = not self._renew_claim(token)
+        # from now the requests are claimed for ten minutes more
+        has_claim_expired = not self._run_and_commit(
+            partial(batch_table.restart_clock, token)
+        )
         if has_claim_expired:  # the upload was so slow that other processes took over
             return
         try:
@@ -311,16 +311,6 @@ class ParkingStore(SqliteStore):
             model.name,
         )
 
-    def _claim(
-        self,
-        model: OpenAICompatibleModel,
-        requests: Sequence[ParkedRequest],
-        token: str,
-    ) -> list[bytes]:
-        """Enter a batch, and return the lines of its file; none if others have them."""
-        claim = partial(batch_table.claim_requests, requests, token, model.base_url)
-        return self._run_and_commit(claim)
-
     async def _upload(
         self, model: OpenAICompatibleModel, lines: list[bytes], token: str
     ) -> str:
@@ -337,14 +327,6 @@ class ParkingStore(SqliteStore):
             raise
         except errors.JudgeError as error:
             raise await self._not_made(token, error) from None
-
-    def _renew_claim(self, token: str) -> bool:
-        """Claim the requests of a batch for ten minutes from now.
-
-        Returns False if other processes have taken them over, because the upload alone
-        took more than ten minutes.
-        """
-        return self._run_and_commit(partial(batch_table.restart_clock, token))
 
     async def _not_made(
         self, token: str, error: errors.JudgeError
@@ -409,7 +391,9 @@ class ParkingStore(SqliteStore):
                 self._leave_alone(batch)
                 continue
             state = await self._state_of(model, batch)
-            if cancel and _is_cancellable(state):
+            # the service lists it, under an id, and it has not ended
+            is_cancellable = bool(state["id"]) and state["status"] not in ENDED
+            if cancel and is_cancellable:
                 state = await batch_calls.cancel_batch(model, str(state["id"]))
             if collect and state["status"] in ENDED:
                 await self._collect(model, batch, state)
@@ -588,7 +572,10 @@ class ParkingStore(SqliteStore):
                 )
                 if name == "output_file_id":
                     n_output_lines = len(content.splitlines())
-        are_all_readable = n_output_lines >= _n_completed(state)
+        # Of a completed batch whose service counts nothing one at least was answered.
+        at_least = 1 if state["status"] == "completed" else 0
+        n_completed: int = state["request_counts"].get("completed", at_least)
+        are_all_readable = n_output_lines >= n_completed
         return n_entered, are_all_readable
 
     def _may_be_readable_later(self, batch: Batch) -> bool:
@@ -620,15 +607,6 @@ class ParkingStore(SqliteStore):
         return cast("T", result)
 
 
-def _check_store(store: ReplyStore) -> SqliteStore:
-    """Return the store; raise ``SettingError`` unless it is a single file."""
-    if isinstance(store, SqliteStore):
-        return store
-    raise SettingError(
-        "batches are kept in the file of replies: name one, e.g. store='replies.sqlite'"
-    )
-
-
 def _check_models(models: Sequence[ChatModel]) -> list[OpenAICompatibleModel]:
     """Return the models; raise ``SettingError`` if there is none that takes batches."""
     batch_models = [
@@ -645,11 +623,6 @@ def _check_models(models: Sequence[ChatModel]) -> list[OpenAICompatibleModel]:
     return batch_models
 
 
-def _is_cancellable(state: Mapping[str, Any]) -> bool:
-    """Whether the service lists a batch, under an id, and the batch has not ended."""
-    return bool(state["id"]) and state["status"] not in ENDED
-
-
 def _may_have_made_batch(error: errors.JudgeError) -> bool:
     """Whether a service may have made a batch although the call ended in this error.
 
@@ -659,16 +632,6 @@ def _may_have_made_batch(error: errors.JudgeError) -> bool:
     if not isinstance(error, errors.TransientJudgeError):
         return False
     return error.is_sent and not isinstance(error, errors.RateLimited)
-
-
-def _n_completed(state: Mapping[str, Any]) -> int:
-    """How many requests of a batch were answered, as the service says.
-
-    Of a completed batch whose service counts nothing it is one at least.
-    """
-    at_least = 1 if state["status"] == "completed" else 0
-    n_completed: int = state["request_counts"].get("completed", at_least)
-    return n_completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -703,14 +666,9 @@ def _final_reply(
     if reply.choices or entry.tries >= MAX_TRIES:
         return reply
     is_other_request = entry.body_digest.decode() != digest(body)
-    if is_other_request or _is_passing_failure(reply):
-        return None
-    return reply
-
-
-def _is_passing_failure(reply: ChatReply) -> bool:
-    """Whether a reply failed for a reason that may pass."""
-    return bool(reply.failures) and isinstance(reply.failures[0], _PASSING_ERRORS)
+    first_failure = reply.failures[0] if reply.failures else None
+    may_pass = isinstance(first_failure, _PASSING_ERRORS)
+    return None if is_other_request or may_pass else reply
 
 
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ragmetrics_core.data import InputError, RowError, import_extra, json_value
 from ragmetrics_core.data.arrow import arrow_rows
-from ragmetrics_core.data.results import MetricResult, SampleResult, Signature
+from ragmetrics_core.data.results import SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.resolve import NOBODY
 from ragmetrics_core.reporting.jsonl import plain, validate_data
@@ -47,30 +47,26 @@ def columns_of_results(
         ]
     )
     states = [
-        {"problem": row.problem or None, "unfinished": _as_json(row.unfinished)}
+        {
+            "problem": row.problem or None,
+            "unfinished": json.dumps(plain(row.unfinished)),
+        }
         for row in results
     ]
     columns = {"sample": pa.array(states, texts)}
     for name in metrics:
-        cells = [_cell_of_result(row.results.get(name)) for row in results]
+        cells: list[dict[str, Any] | None] = []
+        for row in results:
+            outcome = row.results.get(name)
+            if outcome is None:  # the metric was not judged
+                cells.append(None)
+                continue
+            signature = str(outcome.signature)
+            fields: Any = plain(outcome.model_copy(update={"signature": signature}))
+            cell = {field: fields.get(field) for field in _RESULT_FIELDS}
+            cells.append({**cell, "result": json.dumps(fields)})
         columns[name] = pa.array(cells, result)
     return columns
-
-
-def _as_json(value: object) -> str:
-    """Any data of ours as JSON; what JSON cannot hold becomes text."""
-    return json.dumps(plain(value))
-
-
-def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
-    """The struct of a metric's result; None for a metric that was not judged."""
-    if result is None:
-        return None
-    signature = str(result.signature)
-    whole = result.model_copy(update={"signature": signature})
-    fields: Any = plain(whole)
-    cell = {name: fields.get(name) for name in _RESULT_FIELDS}
-    return {**cell, "result": json.dumps(fields)}
 
 
 class ParquetRows(Sequence[SampleResult]):
@@ -172,9 +168,19 @@ class ParquetRows(Sequence[SampleResult]):
             return SampleResult(index=index, sample=None, problem=str(row))
         # The column "sample" holds no texts, but what was noted when the row was judged.
         problem = row["sample"]["problem"] or ""
+        sample = None
+        if not problem:
+            inputs = {name: row[name] for name in self._inputs}
+            try:
+                sample = Sample.from_row(inputs, **self._columns)
+            except RowError as error:
+                raise InputError(
+                    f"{self._path}, row {index}: {error}; give the columns that the"
+                    " Scorer was given"
+                ) from error
         fields = {
             "index": index,
-            "sample": None if problem else self._sample_of_row(index, row),
+            "sample": sample,
             "results": {
                 name: json_value(row[name]["result"])
                 for name in self.metrics
@@ -184,21 +190,6 @@ class ParquetRows(Sequence[SampleResult]):
             "problem": problem,
         }
         return validate_data(SampleResult, fields, f"{self._path}, row {index}")
-
-    def _sample_of_row(self, index: int, row: Mapping[str, Any]) -> Sample:
-        """Read the sample of a row from the columns of the input.
-
-        Raises:
-            InputError: If the row is no sample with the columns that the caller names.
-        """
-        inputs = {name: row[name] for name in self._inputs}
-        try:
-            return Sample.from_row(inputs, **self._columns)
-        except RowError as error:
-            raise InputError(
-                f"{self._path}, row {index}: {error}; give the columns that the Scorer"
-                " was given"
-            ) from error
 
 
 def _schema_of_results(data: Any) -> Any:

@@ -1,7 +1,7 @@
 """Scoring a table: a pure function from rows to rows, which engines carry out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any, Unpack
 
@@ -18,7 +18,6 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics, Run, stream
-from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
@@ -72,8 +71,12 @@ class Scorer:
         """
         self.metrics = tuple(choose_metrics(metrics))
         # A metric must not have the name of the column in which samples are returned.
-        _refuse_name_of_samples(self.metrics)
-        # Some metrics take contexts of other rows, which another worker may have.
+        # A metric must not have the name of the column in which samples are returned.
+        if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
+            raise SettingError(
+                f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the samples"
+                " in the scored table; give it another name="
+            )
         self.limits = limits
         # Opens the budget that all processes of a job share; an engine such as Ray sets
         # it. None: each process has ``limits`` of its own.
@@ -135,37 +138,25 @@ class Scorer:
         fields = [*table.schema, *self.added_schema(table.schema.names)]
         rows = [self._sample_or_error(row) for row in arrow_rows(table)]
         with _one_table_at_a_time:
-            judged = self._judge(rows)
+            if self._run is None:
+                limits: Limits | Budget | None = self.limits
+                if self.open_job_budget is not None:
+                    limits = self.open_job_budget()
+                self._run = Run(*self._settings, limits)
+            judged = list(stream(self._run, rows, progress=False, columns={}))
+            if self._run.interrupted:
+                raise KeyboardInterrupt
         # where a limit ended the run, the last rows have no result
-        cut_off_by_limit = [
-            _result_not_judged(index, rows[index])
-            for index in range(len(judged), len(rows))
-        ]
+        for index in range(len(judged), len(rows)):
+            row = rows[index]
+            sample = row if isinstance(row, Sample) else None
+            problem = str(row) if isinstance(row, RowError) else ""
+            judged.append(SampleResult(index=index, sample=sample, problem=problem))
         metrics = [metric.name for metric in self.metrics]
-        added = columns_of_results([*judged, *cut_off_by_limit], metrics)
+        added = columns_of_results(judged, metrics)
         return pa.Table.from_arrays(
             [*table.columns, *added.values()], schema=pa.schema(fields)
         )
-
-    def _judge(self, rows: Sequence[Sample | RowError]) -> list[SampleResult]:
-        """Judge the rows in the scorer's run; a limit may end it before the last row.
-
-        Raises:
-            KeyboardInterrupt: If the run is interrupted, as by an engine that ends a
-                task.
-        """
-        if self._run is None:
-            self._run = Run(*self._settings, self._limits_of_run())
-        results = list(stream(self._run, rows, progress=False, columns={}))
-        if self._run.interrupted:
-            raise KeyboardInterrupt
-        return results
-
-    def _limits_of_run(self) -> Limits | Budget | None:
-        """What the run may spend: the budget of its job, else the scorer's limits."""
-        if self.open_job_budget is not None:
-            return self.open_job_budget()
-        return self.limits
 
     def _sample_or_error(self, row: Any) -> Sample | RowError:
         """The sample of a row, or the error why it has none."""
@@ -179,19 +170,3 @@ class Scorer:
             return RowError(str(error))
         except RowError as error:
             return error
-
-
-def _refuse_name_of_samples(metrics: Iterable[Metric]) -> None:
-    """Raise ``SettingError`` for a metric with the name of the column of samples."""
-    if any(metric.name == _SAMPLE_COLUMN for metric in metrics):
-        raise SettingError(
-            f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the samples"
-            " in the scored table; give it another name="
-        )
-
-
-def _result_not_judged(index: int, row: Sample | RowError) -> SampleResult:
-    """The result of a row that no metric has judged."""
-    if isinstance(row, RowError):
-        return SampleResult(index=index, sample=None, problem=str(row))
-    return SampleResult(index=index, sample=row)

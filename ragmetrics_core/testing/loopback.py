@@ -374,7 +374,11 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
     for token in _TOKEN.findall(text):
         probability_by_text = _alternatives(token, probability, mass)
         entry_by_text = {
-            alternative: _entry(alternative, chance)
+            alternative: {
+                "token": alternative,
+                "logprob": math.log(max(chance, _RARE)),
+                "bytes": list(alternative.encode()),
+            }
             for alternative, chance in probability_by_text.items()
         }
         likeliest_first = sorted(
@@ -383,15 +387,6 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
         top_entries = [entry_by_text[alternative] for alternative in likeliest_first]
         entries.append({**entry_by_text[token], "top_logprobs": top_entries})
     return entries
-
-
-def _entry(token: str, probability: float) -> dict[str, Any]:
-    """Return a token with its log-probability, in OpenAI's form."""
-    return {
-        "token": token,
-        "logprob": math.log(max(probability, _RARE)),
-        "bytes": list(token.encode()),
-    }
 
 
 def _alternatives(
