@@ -97,7 +97,14 @@ def reading_of(
         dialect: The only dialect that is read; None for each whose mark the span bears.
     """
     dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
-    marked_dialects = [names for names in dialects if _bears_mark(attributes, names)]
+    marked_dialects = []
+    for names in dialects:
+        # a mark without a value is none: nothing tells then what the call was
+        has_mark = attributes.get(names["mark"]) not in (None, "")
+        prefixes = tuple(names.get("mark_prefixes", ()))
+        has_prefix = prefixes and any(key.startswith(prefixes) for key in attributes)
+        if has_mark or has_prefix:
+            marked_dialects.append(names)
     if not marked_dialects:
         return None
     reading = _read(attributes, marked_dialects[0])
@@ -174,17 +181,6 @@ def session_of(attributes: Mapping[str, Any]) -> str | None:
     if conversation is None:
         return None
     return str(number_as_text(conversation.value))
-
-
-def _bears_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
-    """Whether a span bears the mark of a dialect.
-
-    A mark without a value is none: nothing tells then what the call was.
-    """
-    if attributes.get(names["mark"]) not in (None, ""):
-        return True
-    prefixes = tuple(names.get("mark_prefixes", ()))
-    return bool(prefixes) and any(key.startswith(prefixes) for key in attributes)
 
 
 def _text_or_messages(messages: tuple[Message, ...]) -> Any:

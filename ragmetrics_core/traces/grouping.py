@@ -427,13 +427,13 @@ def _open(path: Path) -> BufferedReader:
         return _spool(_refuse_too_much(path, lines))
     if start.startswith(b"\x1f\x8b"):  # gzip
         with source, gzip.open(source) as packed:
-            return _spool(_refuse_too_much(path, _unpack(packed)))
+            return _spool(_refuse_too_much(path, _unpacked(packed)))
     if not source.seekable():
         return _spool(source)
     return source
 
 
-def _unpack(packed: gzip.GzipFile) -> Iterator[bytes]:
+def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
     """Yield what a packed file holds.
 
     Where it was cut off or is damaged, a line follows that is no JSON.

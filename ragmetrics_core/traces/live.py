@@ -137,7 +137,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             settings,
             linger_s=linger_s,
             # of runs that were interrupted: a later trace may resume them
-            make_waiting_samples=self._waiting_samples,
+            make_waiting_samples=lambda: self._reader.finish(),
         )
 
     def after_fork(self) -> None:
@@ -250,10 +250,6 @@ class SampleProcessor(BackgroundEvaluator[int]):
             self.without_sample[reason] += 1
         self._reader.forget_traces()
         return samples
-
-    def _waiting_samples(self) -> list[Sample]:
-        """The samples that still wait for a later trace."""
-        return self._reader.finish()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further spans, judge the ended traces, and count the others.

@@ -16,7 +16,6 @@ from ragmetrics_core.data import Sample
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.traces.dialects import (
     DIALECTS,
-    Reading,
     dialects_of,
     switches_of,
 )
@@ -167,7 +166,15 @@ class TraceReader:
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = [call for outermost in calls for call in outermost.walk()]
         readings = [call.reading for call in all_calls if call.reading is not None]
-        self._note_dialects(spans, readings)
+        # The dialects that wrote the spans. While no span bore a mark, by which a dialect
+        # is recognised, the names of the attributes are noted, for the message on that.
+        if readings:
+            self.has_marked_spans = True
+        is_full = len(self.attributes_without_mark) > _MAX_KEYS
+        for span in spans:
+            self.dialects.update(dialects_of(span.attributes))
+            if not self.has_marked_spans and not is_full:
+                self.attributes_without_mark.update(span.attributes)
         # of use only if the trace gives no sample; ``read`` removes it if it gives one
         has_content = any(
             reading.input is not None or reading.output is not None or reading.prompt
@@ -206,23 +213,6 @@ class TraceReader:
         self.tools.update(tools - ANSWER_TOOLS)
         self.kinds.update(kinds)
         return []
-
-    def _note_dialects(
-        self, spans: Sequence[Span], readings: Sequence[Reading]
-    ) -> None:
-        """Note the dialects that wrote the spans.
-
-        While no span bore a mark, by which a dialect is recognised, the names of the
-        attributes are noted as well, for the message that says so.
-        """
-        if readings:
-            self.has_marked_spans = True
-        for span in spans:
-            self.dialects.update(dialects_of(span.attributes))
-        if self.has_marked_spans or len(self.attributes_without_mark) > _MAX_KEYS:
-            return
-        for span in spans:
-            self.attributes_without_mark.update(span.attributes)
 
 
 def _trees_of(call: Call) -> Iterator[Tree]:

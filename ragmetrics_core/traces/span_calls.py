@@ -90,7 +90,14 @@ def calls_of(
     roots: list[Call] = []
     for call in calls.values():
         parent = calls.get(call.span.parent)
-        if parent is None or _is_run_of_batch(call, parent):
+        # Traceloop puts a run of a batch inside the one before it.
+        is_run_of_batch = (
+            parent is not None
+            and call.span.name == parent.span.name
+            and call.span.name.endswith(".workflow")
+            and not parent.inside
+        )
+        if parent is None or is_run_of_batch:
             roots.append(call)
         else:
             parent.inside.append(call)
@@ -106,13 +113,6 @@ def calls_of(
     if resolve is not None:
         _resolve_texts(readings, resolve, ordered[0].trace)
     return roots
-
-
-def _is_run_of_batch(call: Call, parent: Call) -> bool:
-    """Whether two runs of a batch, which Traceloop puts one inside the other."""
-    has_name_of_parent = call.span.name == parent.span.name
-    is_workflow = call.span.name.endswith(".workflow")
-    return has_name_of_parent and is_workflow and not parent.inside
 
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
