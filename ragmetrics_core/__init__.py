@@ -1,6 +1,6 @@
 """Evaluate retrieval and answers of RAG applications: evidence, cost and confidence for every score.
 
-The names that most programs need; all others are imported from their rooms, e.g.
+The names that most programs need; all others are imported from their packages, e.g.
 ``ragmetrics_core.data``. Importing the package loads nothing heavy: every name is
 imported at its first use.
 """

@@ -1,6 +1,6 @@
 """The data of ragmetrics: samples, questions, replies, evidence, results and errors.
 
-Other rooms import from here; the stub beside this file lists the names.
+Other packages import from here; the stub beside this file lists the names.
 """
 
 from ragmetrics_core import names_of_stub

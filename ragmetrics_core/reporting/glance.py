@@ -295,9 +295,16 @@ class GlanceTally:
             sorted(decisions, key=lambda one: _WORST_FIRST.index(one.outcome))
         )
         weakest = _weakest(stages)
+        judges_and_addresses = []
+        for judge in judges:
+            addresses = ", ".join(run.addresses.get(judge, ()))
+            named = f"{judge} at {addresses}" if addresses else judge
+            judges_and_addresses.append(named)
+        if not judges and run.judge_chosen:  # by a run of metrics that need no judge
+            judges_and_addresses = ["none was asked"]
         return Glance(
             title=title_of(run),
-            judges=_judges_in_words(judges, run),
+            judges=tuple(judges_and_addresses),
             by_words=by_words,
             rows=summary.rows,
             seconds=run.seconds,
@@ -395,10 +402,9 @@ class GlanceTally:
         if largest.n_rows == n_rows:
             return diagnosis.advice
         rows = count_in_words(n_rows, "fault" if kind == "fault" else "row")
-        return (
-            f"For {largest.n_rows:,} of the {rows} ({diagnosis.name}),"
-            f" {_inside(diagnosis.advice)}"
-        )
+        # behind other words the sentence begins with a small letter
+        advice = diagnosis.advice[:1].lower() + diagnosis.advice[1:]
+        return f"For {largest.n_rows:,} of the {rows} ({diagnosis.name}), {advice}"
 
     def _at_stage_to_mend(
         self, kind: Kind, weakest: StageGlance | None
@@ -537,7 +543,9 @@ class GlanceTally:
         others; then the next rows of each. Rows of which nobody can say come last.
         """
         if decisions and decisions[0].outcome == "failed":
-            metric = _metric_of_gate(decisions[0].metric)
+            # of a gate on a share, as "share(m>0.5)", the metric is m
+            gate = decisions[0].metric
+            metric = gate.removeprefix("share(").partition(">")[0]
             threshold = decisions[0].at_least
             below = [
                 row
@@ -570,11 +578,6 @@ def _names(groups: Iterable[_Group]) -> Counter[str]:
     return counts
 
 
-def _inside(sentence: str) -> str:
-    """A sentence as it goes on behind other words: it begins with a small letter."""
-    return sentence[:1].lower() + sentence[1:]
-
-
 def _keep_lowest(kept: list[Any], entry: Sequence[Any]) -> None:
     """Put an entry into its place in a sorted list of the lowest few."""
     insort(kept, entry, key=_sort_key)
@@ -584,11 +587,6 @@ def _keep_lowest(kept: list[Any], entry: Sequence[Any]) -> None:
 def _sort_key(entry: Sequence[Any]) -> tuple[Any, ...]:
     """All of an entry but the row, which has no order."""
     return tuple(entry[:-1])
-
-
-def _metric_of_gate(name: str) -> str:
-    """The metric of a gate, also of one on a share, as "share(m>0.5)"."""
-    return name.removeprefix("share(").partition(">")[0]
 
 
 def glance_of(
@@ -621,7 +619,10 @@ def row_glance(
         if isinstance(result, Scored) and metric in (None, name)
     ]
     lowest = min(scored, key=lambda result: result.value, default=None)
-    score = None if lowest is None else lowest.value
+    score, reason = None, ""
+    if lowest is not None:
+        score = lowest.value
+        reason = one_line(f"{lowest.metric} {score:.2f}: {lowest.reason}")
     sample = row.sample or Sample()
     question = one_line(sample.question or "", _LONGEST_TEXT)
     is_of_answer = diagnosis.rule in _OF_ANSWERS
@@ -646,15 +647,8 @@ def row_glance(
         answer=answer,
         quote=(answer or question) if is_of_answer else (question or answer),
         expected=one_line(expected, _LONGEST_TEXT),
-        reason=_reason_of(lowest),
+        reason=reason,
     )
-
-
-def _reason_of(result: Scored | None) -> str:
-    """A score with its reason, in a line; "" without one."""
-    if result is None:
-        return ""
-    return one_line(f"{result.metric} {result.value:.2f}: {result.reason}")
 
 
 def _quoted(row: SampleResult) -> str:
@@ -728,19 +722,6 @@ def _failures(summary: Summary) -> str:
     n_failed = sum(sum(numbers.failed.values()) for numbers in failed)
     why = one_line(failed[0].failure, _LONGEST_TEXT)
     return f"{count_in_words(n_failed, 'result')} failed: {why}"
-
-
-def _judges_in_words(judges: Sequence[str], run: RunFacts) -> tuple[str, ...]:
-    """Who judged; or that nobody was asked, by a run of metrics that need no judge."""
-    if not judges and run.judge_chosen:
-        return ("none was asked",)
-    return tuple(_with_addresses(judge, run) for judge in judges)
-
-
-def _with_addresses(judge: str, run: RunFacts) -> str:
-    """The name of a judge, with the addresses that were asked."""
-    addresses = ", ".join(run.addresses.get(judge, ()))
-    return f"{judge} at {addresses}" if addresses else judge
 
 
 def title_of(run: RunFacts) -> str:

@@ -101,8 +101,16 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     return (
         *(f"High risk: {sentence}" for sentence in summary.risks),
         *_notes_on_intervals(summary),
-        *_notes_on_reasons(summary),
-        *_notes_on_failures(summary),
+        *(
+            f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
+            for numbers in summary.metrics
+            if numbers.unscored_in_words
+        ),
+        *(
+            f"{numbers.metric} failed, e.g.: {numbers.failure}"
+            for numbers in summary.metrics
+            if numbers.failure
+        ),
         *_notes_on_rows(summary),
         *_notes_on_run(summary, run),
         *run.notes,
@@ -128,20 +136,6 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
         if interval.design_effect is not None:
             words += f", design effect {interval.design_effect:.2f}"
         yield f"{metric}: {words}."
-
-
-def _notes_on_reasons(summary: Summary) -> Iterator[str]:
-    """Why rows have no score, by metric."""
-    for numbers in summary.metrics:
-        if numbers.unscored_in_words:
-            yield f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
-
-
-def _notes_on_failures(summary: Summary) -> Iterator[str]:
-    """Why the first row of each metric failed."""
-    for numbers in summary.metrics:
-        if numbers.failure:
-            yield f"{numbers.metric} failed, e.g.: {numbers.failure}"
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
@@ -183,16 +177,10 @@ def text_table(summary: Summary, run: RunFacts) -> str:
 
     It has at most 80 columns and no colour codes.
     """
-    grid = [text_grid(summary)] if summary.metrics else []
-    notes = [
-        line for note in footnotes(summary, run) for line in _wrap(note).splitlines()
-    ]
-    return "\n".join([*grid, *notes]).rstrip()
-
-
-def _wrap(text: str) -> str:
-    """A text of several lines of at most 80 columns."""
-    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
+    lines = [text_grid(summary)] if summary.metrics else []
+    for note in footnotes(summary, run):
+        lines += textwrap.wrap(note, _WIDTH, break_on_hyphens=False)
+    return "\n".join(lines).rstrip()
 
 
 def text_grid(summary: Summary) -> str:
@@ -305,7 +293,12 @@ def columns(
         "id": [sample.id for sample in samples],
         "question": [sample.question for sample in samples],
         "answer": [sample.answer for sample in samples],
-        "reference": [_reference_cell(sample) for sample in samples],
+        "reference": [
+            json_line(sample.reference).rstrip()
+            if len(sample.reference) > 1
+            else next(iter(sample.reference), None)
+            for sample in samples
+        ],
         "metadata": [
             json_line(sample.metadata).rstrip() if sample.metadata else None
             for sample in samples
@@ -331,13 +324,6 @@ def columns(
     }
 
 
-def _reference_cell(sample: Sample) -> str | None:
-    """The expected answer; several as JSON, None for none."""
-    if len(sample.reference) > 1:
-        return json_line(sample.reference).rstrip()
-    return sample.reference[0] if sample.reference else None
-
-
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     """Return the columns as CSV, which Excel reads as UTF-8 by the mark at its start.
 
@@ -350,13 +336,11 @@ def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     writer = csv.writer(file)
     writer.writerow(cells)
     for row in zip(*cells.values(), strict=True):
-        writer.writerow(map(_disarm_formula, row))
+        writer.writerow(
+            f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
+            for cell in row
+        )
     return file.getvalue()
-
-
-def _disarm_formula(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
 
 
 def is_formula(text: str) -> bool:
