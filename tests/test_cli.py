@@ -248,6 +248,7 @@ BAD_INPUT = {
     "rows.jsonl --out results.csv": "name it .jsonl",
     "rows.jsonl --out results.TSV": "name it .jsonl",
     "rows.jsonl --out results.parquet": "name it .jsonl",
+    "rows.jsonl --out results.jsonl.gz": "name it .jsonl",
     "rows.jsonl --metrics bleu": "no metric is named 'bleu'; there are: context_util",
     "rows.jsonl --metrics ,": "no metric is named ''",
     "rows.jsonl --fail-under bleu=1": "no metric 'bleu' for a gate",

@@ -357,7 +357,18 @@ def test_a_proxy_is_no_other_address_for_a_comparison(
     assert not compare(before, after).differing
 
 
-def test_a_certificate_that_is_not_trusted_is_called_so() -> None:
+@pytest.mark.parametrize(
+    ("trusted", "sentence"),
+    [
+        ("", r"self-signed certificate.*SSL_CERT_FILE"),
+        ("gone.pem", r"SSL_CERT_FILE names no file: gone\.pem"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_called_so(
+    trusted: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", trusted)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
     listener = socket.create_server(("127.0.0.1", 0))
@@ -371,9 +382,7 @@ def test_a_certificate_that_is_not_trusted_is_called_so() -> None:
     url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
     with (
         listener,
-        pytest.raises(
-            JudgeUnavailable, match=r"self-signed certificate.*SSL_CERT_FILE"
-        ),
+        pytest.raises(JudgeUnavailable, match=sentence),
     ):
         evaluate(
             [row()],

@@ -274,3 +274,22 @@ def test_a_file_that_was_found_damaged_is_not_read_again(
     warnings = [record.getMessage() for record in caplog.records]
     assert sum("kept in memory only" in warning for warning in warnings) == 1
     assert path.read_bytes() == whole
+
+
+def test_a_damaged_file_is_called_so(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No room is missing."""
+    store = SqliteStore(path)
+    for number in range(200):
+        store.put({f"{number}{KEY}"[: len(KEY)]: Choice("kept" * 200)})
+    store.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
+    store = SqliteStore(path)
+    assert store.get(KEY) is None
+    store.put({KEY: Choice("new")})
+    assert store.get(KEY) == Choice("new")
+    store.close()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "it is damaged: move it away, and a new one is begun" in warning

@@ -18,6 +18,7 @@ import pytest
 from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import (
     InputError,
     MissingDependency,
@@ -664,11 +665,23 @@ def test_several_tables_and_single_rows_are_no_table() -> None:
     for row in (
         {"question": "Who?", "contexts": ["a", "b"]},
         {"contexts": ["a", "b"], "reference": ["a", "b"]},
-        {"question": ["Who?", "When?"], "contexts": ["a"]},
         {},
     ):
         with pytest.raises(SettingError, match="samples must be several"):
             evaluate(row, judge="lexical")
+
+
+def test_columns_of_different_lengths_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {"question": ["Who?", "When?"], "contexts": [["a"]]}
+    sentence = r"by columns, which differ in .*\(question 2, contexts 1\)"
+    with pytest.raises(SettingError, match=sentence):
+        evaluate(table, judge="lexical")
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(table))
+    assert main(["evaluate", str(path), "--no-store", "--no-files"]) == 2
+    assert "by columns, which differ" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("beside", [{}, {"reply_text": "Anna."}])

@@ -200,6 +200,20 @@ def test_ids_of_two_forms_are_shown_where_none_matches() -> None:
     result = RetrievalRanking().score(retrieved=passages(["doc-7"]), expected_ids=[7])
     assert result.value == 0.0
     assert "expected is e.g. '7', and retrieved 'doc-7'" in result.reason
+    assert "as numbers" not in result.reason
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "expected"),
+    [("7", "007"), ("1.2345678901234568e16", "12345678901234567")],
+)
+def test_ids_that_a_table_has_read_as_numbers_are_named_as_the_cause(
+    retrieved: str, expected: str
+) -> None:
+    result = RetrievalRanking().score(
+        retrieved=passages(["a", retrieved]), expected_ids=[expected]
+    )
+    assert "some are equal as numbers: write ids as text, alike" in result.reason
 
 
 def test_it_is_in_report_page_and_gates_like_the_others(

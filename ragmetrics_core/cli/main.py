@@ -126,6 +126,13 @@ def _empty_argument(arguments: Sequence[str]) -> str | None:
 class Lines(logging.StreamHandler[TextIO]):
     """Writes log records to standard error, above a progress bar that is shown there."""
 
+    def __init__(self) -> None:
+        # Now: at the end of the process, when a client may still log, nothing is imported.
+        from ragmetrics_core.data.display import is_terminal
+
+        super().__init__()
+        self._is_terminal = is_terminal
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record to the present standard error: a progress bar replaces it."""
         self.stream = sys.stderr
@@ -133,10 +140,8 @@ class Lines(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; on a terminal it first erases an unfinished line there."""
-        from ragmetrics_core.data.display import is_terminal
-
         line = super().format(record)
-        return f"\r\x1b[K{line}" if is_terminal(sys.stderr) else line
+        return f"\r\x1b[K{line}" if self._is_terminal(sys.stderr) else line
 
 
 if __name__ == "__main__":

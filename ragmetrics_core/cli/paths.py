@@ -22,7 +22,7 @@ REVIEWS = ".reviews.jsonl"
 # A word within the first bytes of a data set.
 SET_MARK = "ragmetrics_dataset"
 _BYTES_WITH_MARK = 100
-_TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+_OTHER_SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx", ".gz", ".zip")
 # The options that name data sets, whose reviews are kept in a file beside them.
 _REVIEWED = ("set", "sets")
 
@@ -124,7 +124,7 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
     path: Path | None = getattr(options, "out", None)
     if path is None:
         return
-    if path.suffix.casefold() in _TABLE_SUFFIXES:
+    if path.suffix.casefold() in _OTHER_SUFFIXES:
         raise InputError(
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"

@@ -88,6 +88,9 @@ def rows_of_columns(table: Mapping[Any, Any]) -> list[dict[Any, Any]] | None:
     pandas and Hugging Face write ``{"question": ["a", "b"], …}``, ``{"question": {"0":
     "a", "1": "b"}, …}``, ``{"0": {"question": "a"}, …}`` and ``{"columns": ["question"],
     "data": [["a"], ["b"]]}``. A single row, whose question is a text, is none.
+
+    Raises:
+        SettingError: If its columns are lists of different lengths.
     """
     columns = {name: plain_data(cells) for name, cells in table.items()}
     names, lines = columns.get("columns"), columns.get("data")
@@ -110,8 +113,15 @@ def rows_of_columns(table: Mapping[Any, Any]) -> list[dict[Any, Any]] | None:
         and any(isinstance(cell, str) for cell in cells)
         for name, cells in columns.items()
     )
-    if not has_texts or len({len(cells) for cells in columns.values()}) > 1:
+    if not has_texts:
         return None
+    n_cells = {str(name): len(cells) for name, cells in columns.items()}
+    if len(set(n_cells.values())) > 1:
+        counts = ", ".join(f"{name} {count}" for name, count in n_cells.items())
+        raise SettingError(
+            f"it is a table by columns, which differ in their number of cells ({counts}):"
+            " give each as many, null for none"
+        )
     return [
         dict(zip(columns, row, strict=True))
         for row in zip(*columns.values(), strict=True)

@@ -179,6 +179,9 @@ class RetrievalRanking(Metric):
                 f"; expected is e.g. {(sample.expected_ids or ('',))[0]!r}, and retrieved"
                 f" {retrieved[0].id!r}"
             )
+            numbers = [_number(each.id or "") for each in retrieved]
+            if not set(map(_number, expected)).isdisjoint(numbers):
+                reason += "; some are equal as numbers: write ids as text, alike"
         return self.scored(value, reason, evidence)
 
     def _reason(self, hits: Sequence[bool], n_expected: int) -> str:
@@ -207,6 +210,14 @@ def _plain_id(identifier: str) -> str:
     identifier = normalize("NFC", identifier.strip())
     whole = identifier.removesuffix(".0")
     return whole if whole.isdecimal() else identifier
+
+
+def _number(identifier: str) -> float | str:
+    """Return an id as a number, such as 7 for "007", if it is one."""
+    try:
+        return float(identifier)
+    except ValueError:
+        return identifier
 
 
 def _words(context: Context) -> str:

@@ -12,6 +12,7 @@ keys and texts of the sample out, its sentence.
 
 import json
 import math
+import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Self
 
 from ragmetrics_core.data import errors
@@ -285,6 +287,12 @@ def _error_of_key(
 def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
     """Return the error of a call to which no whole reply came."""
     if "SSLCertVerificationError" in fault.class_names:
+        certificates = os.environ.get("SSL_CERT_FILE", "")
+        if certificates and not Path(certificates).is_file():
+            return errors.JudgeUnavailable(
+                f"{where} cannot be trusted, as SSL_CERT_FILE names no file:"
+                f" {certificates}"
+            )
         return errors.JudgeUnavailable(
             f"{where} has a certificate that is not trusted ({fault.tls_problem}): name"
             " a file with those that you trust in SSL_CERT_FILE, or check the address"

@@ -272,12 +272,18 @@ class SqliteStore(ReplyStore):
                 if not writes or self._connection is None:
                     self._is_readable = False
                     self.close()
+                is_damaged = isinstance(
+                    error, sqlite3.DatabaseError
+                ) and not isinstance(error, sqlite3.OperationalError)
                 _logger.warning(
-                    "%s: %s; make room or name another file",
+                    "%s: %s; %s",
                     "new replies are kept in memory only"
                     if self.trouble is None
                     else "stored replies are not read any more",
                     reason_without_texts(error, self.path),
+                    "it is damaged: move it away, and a new one is begun"
+                    if is_damaged
+                    else "make room or name another file",
                 )
                 self.trouble = error
                 return None
