@@ -25,6 +25,7 @@ from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.history import history_of_prompts
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import shows_some
@@ -663,6 +664,9 @@ class Turns(Generic[Run]):
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
+        if not tree.history:
+            turns = history_of_prompts(tree.root, tree.question, tree.instructions)
+            tree = replace(tree, history=turns, is_history_of_prompt=bool(turns))
         # a memory that was read after the run holds this turn as well
         answer = tree.answers[-1].text if tree.answers else None
         history = before_this_turn(tree.history, [tree.question or ""], answer or "")

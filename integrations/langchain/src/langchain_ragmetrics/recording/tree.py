@@ -15,7 +15,7 @@ from langchain_ragmetrics.recording.calls import (
 )
 from langchain_ragmetrics.values import is_command, plain
 from ragmetrics_core.capture import Answer, Document, Node, Tree
-from ragmetrics_core.capture.history import history_in, history_of_prompts
+from ragmetrics_core.capture.history import history_in
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     answer_in,
@@ -95,9 +95,6 @@ def _tree(run: Run) -> Tree:
         tree.history = _history(inputs, plain(run.talk), output, question)
     if given.get("question") is not None:
         tree.question = str(given["question"])
-    if not tree.history:
-        tree.history = history_of_prompts(root, tree.question, tree.instructions)
-        tree.is_history_of_prompt = bool(tree.history)
     # A run that only called models is no sample, since it retrieved nothing; it is one
     # if a tool or web search may have retrieved. "gpt-4o-search-preview" searches for
     # each answer, and its reply may not tell it.

@@ -5,7 +5,7 @@ Example: ``run({"builder": {"question": "Who?", "tone": "kind"}})`` hands in two
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.components import Calls
@@ -102,6 +102,7 @@ def history_remembered(calls: Calls, question: str | None) -> tuple[Turn, ...]:
     Those of a prompt builder, or of a component that was given documents, may be examples.
     """
     ends_before = calls.models[-1].began if calls.models else math.inf
+    own_replies = {call.reply.text for call in calls.models if call.reply is not None}
     for node in reversed(list(calls.run.components())):
         call = calls.call_by_span[node]
         is_writer = call.kind in ("model", "agent") or any(documents_in(node.input))
@@ -109,12 +110,6 @@ def history_remembered(calls: Calls, question: str | None) -> tuple[Turn, ...]:
             continue
         messages = list(find_instances(node.output, Message))
         turns = turns_before_question(messages, question, documents=())
-        if turns and not _are_of_this_run(turns, calls):
+        if turns and own_replies.isdisjoint(turn.content for turn in turns):
             return turns
     return ()
-
-
-def _are_of_this_run(turns: Iterable[Turn], calls: Calls) -> bool:
-    """Whether a model of this run replied what stands among some turns."""
-    own_replies = {call.reply.text for call in calls.models if call.reply is not None}
-    return any(turn.content in own_replies for turn in turns)

@@ -22,7 +22,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 )
 
 from ragmetrics_core.capture import Answer, Document, Tree
-from ragmetrics_core.capture.history import history_of_prompts
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     documents_in,
@@ -90,15 +89,12 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         question = find_question(calls, found[0].question if found else None)
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
-    history = history_remembered(calls, question) or history_handed_in(run, question)
-    history_of_prompt = () if history else history_of_prompts(calls.root, question)
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
     yield Tree(
         calls.root,
         question=question,
-        history=history or history_of_prompt,
-        is_history_of_prompt=bool(history_of_prompt),
+        history=history_remembered(calls, question) or history_handed_in(run, question),
         answers=found,
         output=outputs,
         flow_documents=next(filter(None, reversed(documents)), None),

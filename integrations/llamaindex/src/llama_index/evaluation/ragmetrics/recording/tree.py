@@ -113,7 +113,7 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         messages = itertools.chain.from_iterable(tree.templates)
         replies = (each.text for each in messages if each.role == "assistant")
         tree.instructions = tuple(dict.fromkeys(replies))
-    # For a model that the application called alone, the core looks into earlier runs.
+    # the core joins a model that the application called alone with other runs first
     if tree.kind not in ("model", "program"):
         for inputs in tree.lookup_inputs:
             talk = inputs.get("chat_history") or inputs.get("messages")
