@@ -20,6 +20,7 @@ from ragmetrics_core.data import Ledger, Sample, Turn
 _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
+_MOST_TALKS = 4096
 _NOT_CAPTURED = Doubt(
     "history_unread",
     "the conversation holds words of the user that no captured run was asked; they are"
@@ -63,11 +64,14 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
+        # whole conversations from their first turn on, by their hashes
+        self._talks: OrderedDict[int, None] = OrderedDict()
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
+        trial._talks.update(self._talks)  # of the same class
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:
@@ -133,16 +137,24 @@ class Conversations:
             samples: Its samples.
         """
         name = self._user_name or tree.conversation_id
-        if name is None:
-            return
         for sample in samples:
             said: list[Turn] = list(sample.history or ())
             if sample.question:
                 said.append(Turn(role="user", content=sample.question))
             if sample.answer:
                 said.append(Turn(role="assistant", content=sample.answer))
-            ledger = sample.ledger or Ledger()
-            self.keep(name, CapturedTurn(tree.root.began, ledger, tuple(said)))
+            notes = sample.capture
+            if notes is not None and "history_unread" not in notes.doubts:
+                self._talks[_hash_of(said)] = None
+                if len(self._talks) > _MOST_TALKS:
+                    self._talks.popitem(last=False)
+            if name is not None:
+                ledger = sample.ledger or Ledger()
+                self.keep(name, CapturedTurn(tree.root.began, ledger, tuple(said)))
+
+    def has_captured(self, history: Sequence[Turn]) -> bool:
+        """Whether a history is, word for word, what captured turns said from the first one on."""
+        return _hash_of(history) in self._talks
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
         """Keep a turn of a conversation, for this block and for others.
@@ -176,6 +188,12 @@ def conversations_named(redact: object = None) -> Conversations:
     """
     del redact
     return Conversations()
+
+
+def _hash_of(history: Sequence[Turn]) -> int:
+    """Return a number that tells a conversation from others."""
+    lines = [(message.role, as_one_line(message.content)) for message in history]
+    return hash(tuple(lines))
 
 
 def _last_lines(history: Sequence[Turn]) -> tuple[str, ...]:

@@ -682,7 +682,8 @@ class Turns(Generic[Run]):
             # small talk before any search of its conversation is no sample
             is_kept = placed_tree.is_always_a_sample and not _only_talks(placed_tree)
             placed_tree = replace(placed_tree, is_always_a_sample=is_kept)
-        if placed_tree.is_history_of_prompt:
+        is_captured = self.conversations.has_captured(placed_tree.history)
+        if placed_tree.is_history_of_prompt and not is_captured:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         if placed_tree.shows_earlier_results and not placed_tree.earlier_calls:
             placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)

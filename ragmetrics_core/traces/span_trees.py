@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.history import history_in, turns_before_question
+from ragmetrics_core.capture.history import history_in
 from ragmetrics_core.capture.plain_values import (
     answer_in,
     documents_in,
@@ -18,7 +17,6 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
-from ragmetrics_core.data import Turn
 from ragmetrics_core.traces.dialects import Reading, session_of
 from ragmetrics_core.traces.notes import (
     ATTRIBUTES_DROPPED,
@@ -46,13 +44,6 @@ _ABANDONED = "the stream was abandoned before its end"
 
 
 _ASKED_IN_PROMPT = Doubt("question_guessed")
-
-
-_STEPS_BEFORE_QUESTION = Doubt(
-    "history_unread",
-    "several messages of the assistant stand before the question in the first prompt, and"
-    " may be earlier turns; let the spans record the id of the conversation",
-)
 
 
 _FIELD_OF_OBJECT = re.compile(
@@ -389,11 +380,9 @@ def _add_question(tree: Tree, reading: Reading) -> None:
             tree.doubts += (_ASKED_IN_PROMPT,)
     if not is_run:
         return
-    # the earlier turns: those handed in, returned, or in a prompt
+    # the earlier turns that were handed in or returned; those of a prompt are read later
     tree.lookup_inputs = (inputs,)
     tree.history = history_in(inputs) or history_in(reading.output, tree.question)
-    if not tree.history:
-        _add_history_of_first_prompt(tree)
     # A run that was given an answer beside the documents grades that answer: it answers
     # nothing from the documents.
     is_grader = has_written(inputs)
@@ -423,60 +412,6 @@ def only_message(value: Any, *, role: str) -> str | None:
     if len(messages) != 1 or messages[0].role != role:
         return None
     return messages[0].text if messages[0].text.strip() else None
-
-
-def _add_history_of_first_prompt(tree: Tree) -> None:
-    """Write into a tree the turns that stand before the question in its first prompt.
-
-    They may be examples that a template holds, which is noted. Nothing is written in
-    two cases. Where the user said nothing there, the assistant's words may be a
-    greeting, or belong to the template. Where the assistant speaks twice in a row, its
-    words may be steps of an agent: that leaves a doubt.
-    """
-    turns = _history_of_first_prompt(tree.root, tree.question)
-    if not any(turn.role == "user" for turn in turns):
-        return
-    first_model = next(node for node in tree.root.walk() if node.kind == "model")
-    said = [message for message in first_model.prompt if message.text.strip()]
-    roles = [message.role for message in said if message.role in ("user", "assistant")]
-    has_steps = ("assistant", "assistant") in pairwise(roles)
-    if has_steps and tree.conversation_id is None:
-        tree.doubts += (_STEPS_BEFORE_QUESTION,)
-        return
-    tree.history = turns
-    tree.is_history_of_prompt = True
-
-
-def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
-    """Return the turns that stand before the question in the first prompt of a run.
-
-    The first prompt is the prompt of the model's first call. Example: "Hi" of the user,
-    "Hello" of the assistant, "Who?" of the user: with the question "Who?" the turns are
-    "Hi" and "Hello".
-
-    Args:
-        root: The outermost call of the run.
-        question: What is asked; None if it is not known. The user's last message in the
-            prompt stands for it then.
-
-    Returns:
-        The turns; () if no message of the user in the prompt holds the question.
-    """
-    models = [node for node in root.walk() if node.kind == "model"]
-    if not models:
-        return ()
-    first_prompt = models[0].prompt
-    user_texts = [message.text for message in first_prompt if message.role == "user"]
-    question_in_prompt = question
-    if not question_in_prompt and user_texts:
-        question_in_prompt = user_texts[-1]
-    if not question_in_prompt:
-        return ()
-    if not any(question_in_prompt in text for text in user_texts):
-        return ()
-    # messages that only show documents of the run are no turns
-    documents = [document for node in root.walk() for document in node.documents or ()]
-    return turns_before_question(first_prompt, question_in_prompt, documents)
 
 
 def _question_of_first_prompt(root: Node) -> str | None:

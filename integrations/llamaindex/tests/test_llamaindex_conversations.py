@@ -410,6 +410,34 @@ def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(
     assert [turn for _, turn in conversations([sample])] == [earlier + 1]
 
 
+@pytest.mark.parametrize("is_captured_from_the_first_turn_on", [True, False])
+def test_a_chat_by_hand_goes_on_with_the_messages_that_its_model_was_shown(
+    kit: ModuleType, is_captured_from_the_first_turn_on: bool
+) -> None:
+    """What captured turns did not say may be examples of the application."""
+    said: list[ChatMessage] = []
+
+    def turn(question: str) -> None:
+        found = "\n".join(node.text for node in retriever(kit).retrieve(question))
+        said.append(ChatMessage(role="user", content=question))
+        prompt = [ChatMessage(role="system", content=f"Answer from:\n{found}"), *said]
+        said.append(kit.ToolLLM(last=ABOUT[question]).chat(prompt).message)
+
+    first, second, _ = QUESTIONS
+    if not is_captured_from_the_first_turn_on:
+        turn(first)
+    with capture() as captured:
+        if is_captured_from_the_first_turn_on:
+            turn(first)
+        turn(second)
+    sample = captured.samples[-1]
+    assert sample.question == second
+    assert history(sample) == [first, ABOUT[first]]
+    assert sample.capture is not None
+    doubts = [] if is_captured_from_the_first_turn_on else ["history_unread"]
+    assert list(sample.capture.doubts) == doubts
+
+
 def test_another_message_that_ends_like_the_question_is_an_earlier_turn(
     kit: ModuleType,
 ) -> None:
