@@ -417,10 +417,31 @@ class Returning(Workflow):
     async def answer(self, event: StartEvent) -> StopEvent:
         found = await self.kit.FixedRetriever(nodes(self.kit)).aretrieve(event.query)
         shown = "\n\n".join(each.text for each in found)
-        model = self.kit.ScriptedLLM(script={"": ANSWER})
+        thought = {"Think of lakes": "Lakes lie between hills, and freeze in winter."}
+        model = self.kit.ScriptedLLM(script={**thought, "": ANSWER})
         return StopEvent(
             result=await self.make(model, f"{shown}\n\nQuestion: {QUESTION}")
         )
+
+
+async def thought_over(model: Any, prompt: str) -> Any:
+    """The model's whole response, after a thought that stands in no later prompt."""
+    await model.acomplete("Think of lakes before you answer anything about them.")
+    return await model.achat([ChatMessage(role="user", content=prompt)])
+
+
+async def in_a_field(model: Any, prompt: str) -> Any:
+    return {"response": await thought_over(model, prompt), "sources": []}
+
+
+@pytest.mark.parametrize("make", [thought_over, in_a_field])
+def test_a_response_of_a_model_that_a_workflow_returns_is_its_answer(
+    kit: ModuleType, make: Callable[[Any, str], Any]
+) -> None:
+    with capture() as captured:
+        asyncio.run(run_of(Returning(kit, make), query=QUESTION))
+    (sample,) = captured.samples
+    Expected().check(sample)
 
 
 async def stream_of_tokens(model: Any, prompt: str) -> Any:

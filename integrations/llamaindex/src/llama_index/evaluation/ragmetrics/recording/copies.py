@@ -670,9 +670,9 @@ def answer_of(result: object) -> str | None:
         return (returned.response or None) if returned.is_done else None
     if isinstance(returned, AgentOutput):
         return returned.response.content
-    if isinstance(returned, BaseModel):
-        returned = vars(returned)
-    return answer_in(returned)[0] if isinstance(returned, Mapping) else None
+    is_form = isinstance(returned, BaseModel) and not isinstance(returned, ChatResponse)
+    fields = plain(vars(returned) if is_form else returned)
+    return answer_in(fields)[0] if isinstance(fields, Mapping) else None
 
 
 def sources_of(result: object) -> tuple[Document, ...]:
