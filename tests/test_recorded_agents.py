@@ -58,7 +58,12 @@ def _check(name: str, path: Path) -> None:
         assert {call.name for call in sample.ledger.calls} == {"search_knowledge"}
         assert sample.ledger.calls[-1].query == "gate and mill"
     history = [turn.content.strip() for turn in samples[1].history]
-    assert history == (list(WANTED[0]) if knows_the_first else [])
+    notes = samples[1].capture
+    assert notes is not None
+    if knows_the_first:
+        assert history == list(WANTED[0])
+    else:  # smolagents writes its calls of tools as texts of the assistant
+        assert not history or "history_unread" in notes.doubts
 
 
 def _said(sample: Sample) -> tuple[str | None, str]:

@@ -71,7 +71,7 @@ class Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
-        trial._talks.update(self._talks)  # of the same class
+        trial._talks.update(self._talks)
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:

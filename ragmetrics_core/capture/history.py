@@ -357,14 +357,6 @@ def history_of_prompts(
                 prompt = []
             elif not line or node.began < end_of_reply.get(line, inf):
                 prompt.append(message)
-        roles = [
-            message.role
-            for message in prompt
-            if message.role in _SPEAKERS and message.text.strip()
-            if not message.tool_calls
-        ]
-        if ("assistant", "assistant") in pairwise(roles):
-            continue  # an agent's steps, written as texts
         turns = turns_before_question(prompt, question, documents)
         has_reply = any(turn.role == "assistant" for turn in turns)
         if has_reply and len(turns) > len(longest):
