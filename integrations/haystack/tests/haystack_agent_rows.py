@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from haystack import Document
+from haystack import Document, tracing
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
@@ -194,4 +194,78 @@ def llm_component() -> Row:
         app,
         asked("retriever", "llm"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
+
+
+def look(query: str) -> dict[str, list[Document]]:
+    """Looks up old buildings of the island."""
+    return {"documents": bm25(query)}
+
+
+def add(first: int, second: int) -> int:
+    """Adds two numbers."""
+    return first + second
+
+
+@row
+def agent_that_searches_for_its_tools() -> Row:
+    from haystack.tools import SearchableToolset, create_tool_from_function
+
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        n_done = sum(len(message.tool_call_results) for message in messages)
+        calls = [
+            ToolCall("search_tools", {"tool_keywords": "look old buildings"}),
+            ToolCall("look", {"query": QUESTION}),
+        ]
+        if n_done < len(calls):
+            return ChatMessage.from_assistant(tool_calls=[calls[n_done]])
+        return ChatMessage.from_assistant("It was built in 1856, says look.")
+
+    tools = SearchableToolset(
+        catalog=[create_tool_from_function(each) for each in (look, add)],
+        search_threshold=1,
+    )
+    return Row(
+        ("tools that are searched for",),
+        Agent(chat_generator=MockChatGenerator(response_fn=reply), tools=tools),
+        USER,
+        [Expected(bm25(), "It was built in 1856, says look.", retrieved=bm25())],
+    )
+
+
+class BackupAnswer:
+    """Asks a model once more at the end of an agent's run, as the framework's packs do."""
+
+    allowed_hook_points = ("after_run",)
+    answer = "As far as I know, it was built in 1856."
+
+    def run(self, state: Any) -> None:
+        generator = MockChatGenerator([self.answer])
+        asked = {"messages": state.data["messages"]}
+        with tracing.tracer.trace(
+            "haystack.chat_generator.run",
+            tags={"haystack.component.name": "chat_generator"},
+            parent_span=tracing.tracer.current_span(),
+        ) as span:
+            span.set_content_tag("haystack.component.input", asked)
+            result = generator.run(**asked)
+            span.set_content_tag("haystack.component.output", result)
+        state.set("messages", result["replies"])
+
+
+@row
+def agent_with_a_backup_answer() -> Row:
+    tool = search_tool()
+    generator = MockChatGenerator(response_fn=tool_caller(tool.name, query=QUESTION))
+    app = Agent(
+        chat_generator=generator,
+        tools=[tool],
+        max_agent_steps=1,
+        hooks={"after_run": [BackupAnswer()]},
+    )
+    return Row(
+        ("an answer of a hook",),
+        app,
+        USER,
+        [Expected(bm25(), BackupAnswer.answer, retrieved=bm25())],
     )

@@ -156,8 +156,9 @@ class Calls:
 
         Example: a tool ``search(query="Rome")`` gets the query "Rome", the id of the
         model's request, and the text that the next model was shown. A tool such as
-        ``final_answer`` ends the agent: its text is the answer, no evidence
-        (``is_control``).
+        ``final_answer`` ends the agent: its text is the answer. One such as
+        ``search_tools`` names the tools that are offered from then on. Neither brings
+        evidence (``is_control``).
 
         Args:
             call: The call; it is changed.
@@ -174,8 +175,19 @@ class Calls:
             call.text = None
         elif documents or _is_empty_search(node):
             call.documents = documents
+        offered: set[str] = set()
+        new_tools: set[str] = set()
+        for span in self.run.nodes:
+            if span.operation != AGENT_LLM or span.agent is not node.agent:
+                continue
+            if span.opened > node.opened:
+                new_tools = set(span.offered_tools) - offered
+                break
+            offered.update(span.offered_tools)
+        finds_tools = all(name in (call.text or "") for name in new_tools)
+        is_steering = node.ends_agent or (bool(new_tools) and finds_tools)
         # what gave documents is a search, even in the last step
-        call.is_control = node.ends_agent and not documents
+        call.is_control = is_steering and not documents
 
     def _tools_run_by_hand(self, node: Node) -> list[Call]:
         """The calls of tools that stand in a model's prompt and were recorded nowhere.

@@ -53,8 +53,11 @@ _DISPLACED = (
     " capture() or watch()"
 )
 
+_GENERATOR = "haystack.chat_generator.run"
 # the framework opens these spans around a generator's own run
-_OF_GENERATORS = (AGENT_LLM, "haystack.chat_generator.run")
+_OF_GENERATORS = (AGENT_LLM, _GENERATOR)
+# older releases open no span for a hook
+_AROUND_HOOKS = ("haystack.agent.hook", AGENT)
 
 _current: ContextVar[TeeSpan | None] = ContextVar(
     "ragmetrics_haystack_span", default=None
@@ -318,6 +321,10 @@ class Tee(Tracer):
             run, node_around = Run(listeners, current_task_or_thread()), None
         else:  # a run that nobody listens to
             return None
+        # a hook of an agent asks it, and no component around it
+        is_of_agent = node_around is not None and node_around.operation in _AROUND_HOOKS
+        if operation == _GENERATOR and is_of_agent:
+            operation = COMPONENT
         node = _node(operation, tags, node_around)
         if operation == PIPELINE:  # only a pipeline has its input already
             data = tags.get("haystack.pipeline.input_data")
