@@ -65,6 +65,11 @@ _ASSISTANT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
+# at the head of a line, in any language and script
+_LABEL = re.compile(
+    r"^[\s*#>-]{0,3}([^\W\d]{1,20})[\s*]{0,3}[:\uff1a]\s*\S", re.MULTILINE
+)
+
 
 def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
     """Find what the user asked in a run; None for a run that gives no sample.
@@ -303,7 +308,7 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for inputs in tree.lookup_inputs:
         plain_inputs = tree.to_plain_value(inputs)
-        if _has_unread_history(plain_inputs, question, own_replies):
+        if _has_unread_history(calls, plain_inputs, question, own_replies):
             return _UNREAD
     documents = [each.text for found in calls.lists for each in found.documents]
     for call in calls.prompted:
@@ -327,7 +332,7 @@ def _sums_up_talk(call: Node, question: str | None) -> bool:
 
 
 def _has_unread_history(
-    inputs: object, question: str | None, own_replies: set[str]
+    calls: Calls, inputs: object, question: str | None, own_replies: set[str]
 ) -> bool:
     """Whether some inputs hold turns, or earlier words in a field named like a history.
 
@@ -338,11 +343,25 @@ def _has_unread_history(
     for name, value in inputs.items():
         if names_a_history(name) and _holds_earlier_words(value, question):
             return True
+        texts = value if isinstance(value, (list, tuple)) else [value]
+        lines = "\n".join(text for text in texts if isinstance(text, str))
+        is_question = as_one_line(lines) == as_one_line(question)
+        is_talk = _is_transcript(lines) and not is_question
+        if is_talk and not _holds_documents(calls, lines):
+            return True
         if _replies_in(read_history(value)) - own_replies:
             return True
-        if _has_unread_history(value, question, own_replies):
+        if _has_unread_history(calls, value, question, own_replies):
             return True
     return False
+
+
+def _is_transcript(text: str) -> bool:
+    """Whether two labels, such as "Benutzer:" and "Assistent:", take turns in a text's lines."""
+    labels = _LABEL.findall(text)
+    speakers = set(labels[::2]), set(labels[1::2])
+    are_two = all(len(names) == 1 for names in speakers)
+    return are_two and speakers[0] != speakers[1]
 
 
 def _replies_in(turns: Iterable[Said]) -> set[str]:

@@ -128,6 +128,13 @@ LOOP = "Rewrite.\n{% for turn in said %}{{ turn }}\n{% endfor %}{{ query }}"
         {"said": TALK},
         {"said": [(EARLIER, REPLY)]},
         {"said": [{"role": role, "content": text} for role, text in TURNS]},
+        {
+            "template": [
+                ChatMessage.from_user(f"{EARLIER} {REPLY}\nRewrite: {{{{ query }}}}")
+            ]
+        },
+        {"said": [f"Benutzer: {EARLIER}\nAssistent: {REPLY}"]},
+        {"said": [f"Benutzer: {EARLIER}", f"Assistent: {REPLY}"]},
     ],
 )
 def test_earlier_turns_that_only_the_rewriter_is_shown_are_in_doubt(given: Any) -> None:
@@ -151,7 +158,8 @@ def test_earlier_turns_that_only_the_rewriter_is_shown_are_in_doubt(given: Any) 
     sample = only(captured)
     assert sample.question == QUESTION
     assert sample.standalone_question == REWRITTEN
-    assert turns(sample) == (TURNS if "template" in given else ())
+    has_messages = given.get("template", [])[:1] == TALK[:1]
+    assert turns(sample) == (TURNS if has_messages else ())
     assert sample.capture is not None
     assert set(sample.capture.doubts) == {"history_unread"}
 

@@ -26,6 +26,7 @@ from ragmetrics_core.capture.plain_values import (
     Overrides,
     documents_in,
     names_a_history,
+    texts_in,
 )
 from ragmetrics_core.data.errors import SettingError
 
@@ -166,12 +167,18 @@ def _talk(calls: Calls) -> Mapping[str, Any]:
     """What components other than models were given in inputs named like a history, by the name.
 
     Example: a memory sent "They spoke of ferries." to the input "memories" of a prompt
-    builder.
+    builder. A template that is made anew for each run, and that the answer's model is
+    not shown, may hold the talk itself.
     """
     talk: dict[str, Any] = {}
+    shown_last = {message.text for call in calls.models[-1:] for message in call.prompt}
     for node in calls.run.components():
-        if calls.call_by_span[node].kind == "step":
-            talk.update((k, v) for k, v in node.input.items() if names_a_history(k))
+        if calls.call_by_span[node].kind != "step":
+            continue
+        talk.update((k, v) for k, v in node.input.items() if names_a_history(k))
+        template = tuple(texts_in(node.input.get("template")))
+        if template and shown_last.isdisjoint(texts_in(node.output)):
+            talk["history"] = template
     return talk
 
 
