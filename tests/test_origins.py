@@ -78,6 +78,17 @@ def test_a_tool_that_returns_only_what_was_passed_in_brings_nothing(way: str) ->
     assert set(sample.capture.doubts) == {"no_search"}
 
 
+@pytest.mark.parametrize("named", [None, frozenset({"note"})])
+def test_a_tool_that_returned_only_what_was_passed_in_stays_a_call_of_the_ledger(
+    named: frozenset[str] | None,
+) -> None:
+    each = Passed(next(iter(REPEATED)), TOLD, "")
+    sample = sample_of([*calls_of(each), found(P)], each.told, PORTO, named=named)
+    assert sample.ledger is not None
+    kinds = [call.kind for call in sample.ledger.calls]
+    assert kinds == ["written", "retrieval"]
+
+
 def replied(*texts: str) -> Call:
     first, *others = (Message("assistant", text) for text in texts)
     return reads("Write a page.", first, other_replies=tuple(others))

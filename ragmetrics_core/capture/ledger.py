@@ -138,8 +138,10 @@ def _texts_brought(
     """List the texts of tools, and what sub-agents wrote and no tool handed on."""
     brought: list[Brought] = []
     texts_of_tools: set[str] = set()
+    with_passages = {each.call for each in origins.lists}
     for node in calls.nodes:
-        if node.kind != "tool" or node.is_control or node in calls.named_tools:
+        is_search = node in calls.named_tools and node in with_passages
+        if node.kind != "tool" or node.is_control or is_search:
             continue
         each = _result_of_tool(node, calls, origins)
         if each is not None:
