@@ -9,7 +9,6 @@ import html
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from threading import Lock
@@ -143,7 +142,7 @@ class Form:
 
 
 class _RecentForms:
-    """The forms of the texts that were asked for last, by number of characters.
+    """The forms of the texts that were made last, by number of characters.
 
     A run asks for a text many times. Between runs little is kept, however long texts are.
     """
@@ -151,20 +150,22 @@ class _RecentForms:
     def __init__(self, most_characters: int) -> None:
         self._most_characters = most_characters
         self._n_characters = 0
-        self._form_by_text: OrderedDict[str, Form] = OrderedDict()
+        self._form_by_text: dict[str, Form] = {}
         self._lock = Lock()
 
     def form_of(self, text: str) -> Form:
         """Return the form of a text, kept or new."""
+        form = self._form_by_text.get(text)  # most are there: no lock for these
+        if form is not None:
+            return form
+        form = Form(text)
         with self._lock:
-            form = self._form_by_text.get(text)
-            if form is not None:
-                self._form_by_text.move_to_end(text)
-                return form
-            form = self._form_by_text[text] = Form(text)
-            self._n_characters += len(text)
+            if text not in self._form_by_text:
+                self._form_by_text[text] = form
+                self._n_characters += len(text)
             while self._n_characters > self._most_characters:
-                oldest, _ = self._form_by_text.popitem(last=False)
+                oldest = next(iter(self._form_by_text))
+                del self._form_by_text[oldest]
                 self._n_characters -= len(oldest)
         return form
 

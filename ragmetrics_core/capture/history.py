@@ -350,6 +350,8 @@ def history_of_prompts(
 
     longest: tuple[Turn, ...] = ()
     for node in nodes:
+        if all(message.role != "assistant" for message in node.prompt):
+            continue
         prompt: list[Message] = []
         for message in node.prompt:
             line = as_one_line(message.text)

@@ -8,6 +8,7 @@ under a usual name, and the history is two texts whose speakers are not named.
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ragmetrics_core.capture.structures import ANSWER_KEYS, compact, find_instances
@@ -228,6 +229,7 @@ def last_words_of_user(messages: Sequence[Message]) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def names_a_history(key: object) -> bool:
     """Return whether a name, such as "memory_notes", says that its value is a history."""
     return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None

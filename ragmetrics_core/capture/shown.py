@@ -221,6 +221,8 @@ class KnownTexts:
 
     def places_in(self, text: str) -> list[tuple[int, int]]:
         """Return where a text repeats them: each of them whole, and long runs of words."""
+        if not self._texts:
+            return []
         message = _message(0, text)
         letters = message.form.letters
         if len(letters) < SHORTEST:
