@@ -654,6 +654,20 @@ def test_a_comparison_of_words_shows_no_interval_and_only_supposes(
             assert name in shown[0]
 
 
+def test_a_comparison_of_two_runs_says_that_words_alone_tell() -> None:
+    right, wrong = {"answer": "Anna lit it."}, {"answer": "Bo sank."}
+    rows = [{"contexts": ["Anna lit it."], "question": f"{n}?"} for n in range(30)]
+    first, second = (
+        evaluate(
+            [row | answer for row in rows], "adherence", judge="lexical", progress=False
+        )
+        for answer in (right, wrong)
+    )
+    comparison = first.compare(second)
+    assert comparison.headline.startswith("By words alone, the second run is worse.")
+    assert first.compare(first).headline == "Both runs came to the same on every row."
+
+
 def test_a_stage_without_a_metric_or_a_fault_has_no_box(tmp_path: Path) -> None:
     for faults, stages in (
         ({"made up"}, ["search", "answer"]),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import Field
 
 from ragmetrics_core.data import (
+    EMBEDDED,
     Frozen,
     InputError,
     SampleResult,
@@ -145,6 +146,8 @@ class Comparison(Frozen):
             sentence = f"The second run is {'worse' if n_worse else 'better'}."
         else:
             sentence = "No metric is shown to be better or worse."
+        if set(self.judges) == {EMBEDDED}:
+            sentence = f"By words alone, {sentence[0].lower()}{sentence[1:]}"
         return f"{sentence} {self._faults_in_words()}".rstrip()
 
     def _faults_in_words(self) -> str:
