@@ -810,6 +810,23 @@ def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -
         assert stream.getvalue() == line
 
 
+def test_what_is_logged_while_the_process_ends_is_a_line() -> None:
+    """A client may find then that it was left open, when nothing can be imported."""
+    program = """
+import logging
+from ragmetrics_core.cli.main import Lines
+logging.basicConfig(format="%(message)s", handlers=[Lines()])
+class Client:
+    def __del__(self, log=logging.getLogger("client").error):
+        log("left open")
+client = Client()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "left open\n")
+
+
 # Interrupts
 
 
