@@ -28,6 +28,7 @@ from ragmetrics_core.testing.chat_model_contract import BY_STATUS, TEXT
 
 REPLY = '{"useful": 1, "reason": "r"}'
 ATTEMPTS = 3
+FORMS = 5  # most calls for a request that is rejected in words that name no feature
 QUESTION = Question(
     parts={"chunk": Part("Chunk", TEXT)},
     instructions=Instructions('Reply {"useful": 0|1}.\n---\n{chunk}'),
@@ -124,8 +125,8 @@ class FrameworkModelContract:
     def model(self, call: Callable[[], str]) -> ChatModel:
         """Make the model to test; each call to the framework's model returns or raises what ``call`` does.
 
-        It can do nothing but reply: a request that is rejected is then not tried in
-        another form.
+        It can do nothing but reply: a request that is rejected is tried in few other
+        forms, such as without a system role.
         """
         raise NotImplementedError
 
@@ -174,14 +175,17 @@ class FrameworkModelContract:
         make, kind = TOLD[told]
         for raised in RAISED:
             error, calls = self.fault(
-                *[lambda raised=raised: raised(make())] * ATTEMPTS
+                *[lambda raised=raised: raised(make())] * (ATTEMPTS + FORMS)
             )
             # by anybody: no question will be answered
             never_reached = told in ("connect timeout", "refused")
             assert type(error) is (
                 errors.JudgeUnavailable if never_reached else kind
             ), raised
-            assert calls == (ATTEMPTS if told in PASSING else 1), raised
+            if kind is errors.RequestRejected:
+                assert calls <= FORMS, raised
+            else:
+                assert calls == (ATTEMPTS if told in PASSING else 1), raised
             assert TEXT not in str(error)
 
     @pytest.mark.parametrize("told", PASSING)
@@ -199,12 +203,12 @@ class FrameworkModelContract:
         """The adapter names it by its class, or hands it on as it is."""
         for raised in RAISED:
             error, calls = self.fault(
-                *[lambda raised=raised: raised(untold(TEXT))] * ATTEMPTS
+                *[lambda raised=raised: raised(untold(TEXT))] * FORMS
             )
             assert not isinstance(
                 error, errors.TransientJudgeError | errors.JudgeUnavailable
             ), raised
-            assert calls == 1, raised
+            assert calls == 1 or isinstance(error, errors.RequestRejected), raised
             assert TEXT not in str(error) or not isinstance(
                 error, errors.RagMetricsError
             )
