@@ -8,14 +8,14 @@ import pytest
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.demo.answers import demo
+from ragmetrics_core.demo import demo_report
 from ragmetrics_core.metrics.registry import METRICS
 
 BY_HAND = ("grounded", "a wrong number", "kayaks", "a negation", "a swapped name")
 
 
 def test_every_metric_scores_and_faults_are_seen_or_missed_as_said() -> None:
-    report = demo()
+    report = demo_report()
     assert len(report.results) == 13
     summary = report.summary()
     for name in METRICS:
@@ -31,7 +31,7 @@ def test_every_metric_scores_and_faults_are_seen_or_missed_as_said() -> None:
 
 
 def test_answers_of_the_application_are_quotations() -> None:
-    for row in demo().results[: -len(BY_HAND)]:
+    for row in demo_report().results[: -len(BY_HAND)]:
         assert row.sample is not None
         texts = [context.text for context in row.sample.known_contexts]
         assert any((row.sample.answer or "-") in text for text in texts)

@@ -123,9 +123,9 @@ def trust_file(options: argparse.Namespace) -> int:
 
 def demonstrate(options: argparse.Namespace) -> int:
     """Run the demonstration and print its report."""
-    from ragmetrics_core.demo.answers import demo  # the other commands do without
+    from ragmetrics_core.demo import demo_report  # the other commands do without
 
-    report = demo()
+    report = demo_report()
     summary = report.summary()
     glance = report.glance()
     page = ""

@@ -3,6 +3,8 @@
 It is graded from 0 to 3, whatever is true.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -54,29 +56,6 @@ class Addresses(Question[RelevanceGrade]):
 _EXAMPLE = RelevanceGrade.model_construct(
     reason="It says who lit the lamp, and when that was.", grade=3
 )
-
-
-class RelevanceEvidence(Evidence, extra="ignore"):
-    """Evidence of Answer Relevance."""
-
-    kind: Literal["answer_relevance"] = "answer_relevance"
-    grade: int | None = Field(
-        default=None, ge=0, le=3, description="The grade; None where it declines."
-    )
-    declined: bool | None = Field(
-        default=None,
-        description="Whether the answer declines; None if that is not known.",
-    )
-    declined_note: str = Field(
-        default="",
-        description="Why the answer declines or does not, or why that is unknown.",
-    )
-
-    def verdicts(self) -> list[str]:
-        """The grade, in words."""
-        if self.grade is not None:
-            return [f"grade {self.grade} of 3: {_GRADES_IN_WORDS[self.grade]}"]
-        return []
 
 
 class AnswerRelevance(Metric):
@@ -162,6 +141,29 @@ class AnswerRelevance(Metric):
         evidence = evidence.model_copy(update={"grade": grade})
         reason = how_far.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
         return self.scored(grade / _HIGHEST_GRADE, reason, evidence)
+
+
+class RelevanceEvidence(Evidence, extra="ignore"):
+    """Evidence of Answer Relevance."""
+
+    kind: Literal["answer_relevance"] = "answer_relevance"
+    grade: int | None = Field(
+        default=None, ge=0, le=3, description="The grade; None where it declines."
+    )
+    declined: bool | None = Field(
+        default=None,
+        description="Whether the answer declines; None if that is not known.",
+    )
+    declined_note: str = Field(
+        default="",
+        description="Why the answer declines or does not, or why that is unknown.",
+    )
+
+    def verdicts(self) -> list[str]:
+        """The grade, in words."""
+        if self.grade is not None:
+            return [f"grade {self.grade} of 3: {_GRADES_IN_WORDS[self.grade]}"]
+        return []
 
 
 def question_on_answer(sample: Sample, instructions: Instructions) -> Addresses:

@@ -53,64 +53,11 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unans
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
-class Usefulness(SilentData, extra="ignore"):
-    """Is a chunk useful to arrive at the answer?
-
-    The verdict stands first, as its token's probability is wanted; then the reason.
-    """
-
-    useful: Bit
-    reason: Comment = ""
-
-
-class UsefulnessAlone(SilentData, extra="ignore"):
-    """The same without a reason."""
-
-    useful: Bit
-    reason: SkipJsonSchema[Comment] = ""
-
-
-class _LabelledUsefulness(Labelled):
-    """Of one of several chunks: it is explained before the verdict."""
-
-    reason: Comment = ""
-    useful: Bit
-
-
-class _LabelledUsefulnessAlone(UsefulnessAlone, Labelled): ...
-
-
-class EachChunk(SilentData, Generic[Item], extra="ignore"):
-    """A verdict on each of several chunks."""
-
-    chunks: EachOnce[Item]
-
-
 class Useful(Question[Any]):
     """Which chunks are useful to arrive at the answer, or the reference?
 
     Parts: question, answer, chunk or chunks.
     """
-
-
-_Verdict = Mapping[str, Any]
-"""The fields of a ``JudgedChunk`` that depend on its text alone."""
-
-_BLANK: _Verdict = {
-    "useful": False,
-    "probability": 0.0,
-    "reason": "The chunk is empty.",
-}
-_NOT_JUDGED: _Verdict = {}
-_MOST_RANKS_LISTED = 10
-# Weights of these modes restate the verdict (1 or 0, or a score of words).
-_MODES_OF_VERDICTS = ("verdict", "lexical")
-_REPLIES: dict[str, type[BaseModel]] = {
-    "useful_binary": Usefulness,
-    "useful_list_binary": EachChunk[_LabelledUsefulness],
-    "useful_probability": UsefulnessAlone,
-    "useful_list_probability": EachChunk[_LabelledUsefulnessAlone],
-}
 
 
 class ContextUtilization(Metric):
@@ -406,6 +353,68 @@ class ContextUtilization(Metric):
         useful_ranks = [chunk.rank for chunk in chunks if chunk.useful]
         reason = _reason(useful_ranks, len(chunks), value)
         return self.scored(value, reason, evidence)
+
+
+class Usefulness(SilentData, extra="ignore"):
+    """Is a chunk useful to arrive at the answer?
+
+    The verdict stands first, as its token's probability is wanted; then the reason.
+    """
+
+    useful: Bit
+    reason: Comment = ""
+
+
+class UsefulnessAlone(SilentData, extra="ignore"):
+    """The same without a reason."""
+
+    useful: Bit
+    reason: SkipJsonSchema[Comment] = ""
+
+
+class _LabelledUsefulness(Labelled):
+    """Of one of several chunks: it is explained before the verdict."""
+
+    reason: Comment = ""
+    useful: Bit
+
+
+class _LabelledUsefulnessAlone(UsefulnessAlone, Labelled): ...
+
+
+class EachChunk(SilentData, Generic[Item], extra="ignore"):
+    """A verdict on each of several chunks."""
+
+    chunks: EachOnce[Item]
+
+
+_Verdict = Mapping[str, Any]
+"""The fields of a ``JudgedChunk`` that depend on its text alone."""
+
+
+_BLANK: _Verdict = {
+    "useful": False,
+    "probability": 0.0,
+    "reason": "The chunk is empty.",
+}
+
+
+_NOT_JUDGED: _Verdict = {}
+
+
+_MOST_RANKS_LISTED = 10
+
+
+# Weights of these modes restate the verdict (1 or 0, or a score of words).
+_MODES_OF_VERDICTS = ("verdict", "lexical")
+
+
+_REPLIES: dict[str, type[BaseModel]] = {
+    "useful_binary": Usefulness,
+    "useful_list_binary": EachChunk[_LabelledUsefulness],
+    "useful_probability": UsefulnessAlone,
+    "useful_list_probability": EachChunk[_LabelledUsefulnessAlone],
+}
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):

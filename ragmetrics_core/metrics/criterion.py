@@ -53,21 +53,6 @@ class Meets(Question[CriterionReply]):
     """
 
 
-class CriterionEvidence(Evidence, extra="ignore"):
-    """Evidence of a criterion."""
-
-    kind: Literal["criterion"] = "criterion"
-    met: bool = Field(description="Whether the criterion is met.")
-    probability: Share = Field(description="p(met); it is the score.")
-    mode: Mode = Field(description="How the probability was obtained.")
-    polls: int = Field(description="Replies behind it.")
-
-    def verdicts(self) -> list[str]:
-        """Tell whether the criterion is met."""
-        verdict = "met" if self.met else "not met"
-        return [f"{verdict}, {self.probability:.2f}"]
-
-
 class Criterion(Metric):
     """Is the criterion met?
 
@@ -232,3 +217,18 @@ class Criterion(Metric):
                 reason="It does so in the first sentence.", met=True
             ),
         )
+
+
+class CriterionEvidence(Evidence, extra="ignore"):
+    """Evidence of a criterion."""
+
+    kind: Literal["criterion"] = "criterion"
+    met: bool = Field(description="Whether the criterion is met.")
+    probability: Share = Field(description="p(met); it is the score.")
+    mode: Mode = Field(description="How the probability was obtained.")
+    polls: int = Field(description="Replies behind it.")
+
+    def verdicts(self) -> list[str]:
+        """Tell whether the criterion is met."""
+        verdict = "met" if self.met else "not met"
+        return [f"{verdict}, {self.probability:.2f}"]

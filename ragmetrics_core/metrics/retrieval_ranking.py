@@ -3,6 +3,8 @@
 No judge is asked: the caller knows the right passages by their ids or texts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
 from unicodedata import normalize
@@ -15,72 +17,6 @@ from ragmetrics_core.metrics.average_precision import discounted_gain
 from ragmetrics_core.metrics.metric import Metric, Plan
 
 Measure = Literal["ndcg", "hit_rate", "recall", "precision", "mrr"]
-
-
-def ranking_score(
-    measure: Measure, hits: Sequence[bool], *, n_expected: int, k: int | None = None
-) -> float:
-    """Compute a measure of a ranking whose passages are expected or not.
-
-    Args:
-        measure: ``ndcg`` (binary gains), ``hit_rate``, ``recall``, ``precision`` or
-            ``mrr`` (the reciprocal rank of the first expected passage).
-        hits: Whether the passage at each rank is expected, rank 1 first.
-        n_expected: How many passages are expected, at least 1.
-        k: The ranks that count; None for all.
-
-    Returns:
-        In [0, 1], higher is better. Precision is over ``k`` ranks, also where fewer
-        passages were retrieved.
-
-    Source:
-        Järvelin & Kekäläinen (2002), ACM TOIS 20(4), for nDCG; the others as in TREC.
-
-    Examples:
-        >>> ranking_score("recall", [False, True], n_expected=2, k=2)
-        0.5
-    """
-    hits_that_count = hits[:k]
-    n_hits = sum(hits_that_count)
-    if n_hits == 0:
-        return 0.0
-    if measure == "hit_rate":
-        return 1.0
-    if measure == "recall":
-        return n_hits / n_expected
-    if measure == "precision":
-        return n_hits / (k or len(hits))
-    if measure == "mrr":
-        return 1 / (hits_that_count.index(True) + 1)
-    ideal = discounted_gain([True] * min(n_expected, k or n_expected))
-    return min(1.0, discounted_gain(hits_that_count) / ideal)
-
-
-class RankedPassage(SilentData, extra="ignore"):
-    """One passage that was retrieved."""
-
-    rank: int = Field(description="1 for the first one; a repeat has none of its own.")
-    id: str | None = Field(default=None, description="Its id, if it has one.")
-    expected: bool = Field(description="Whether it is one of the expected passages.")
-
-
-class RankingEvidence(Evidence):
-    """Which of the retrieved passages were expected."""
-
-    kind: str = Field(default="retrieval_ranking", description="Ranks of hits.")
-    passages: tuple[RankedPassage, ...] = Field(
-        default=(), description="The distinct passages that were retrieved, by rank."
-    )
-    n_expected: int = Field(description="How many distinct passages are expected.")
-    matched_by: Literal["id", "text"] = Field(description="How passages are compared.")
-
-    def verdicts(self) -> list[str]:
-        """Return a line on each passage that was retrieved."""
-        return [
-            f"{passage.rank}. {passage.id or 'a passage without an id'}:"
-            f" {'expected' if passage.expected else 'not expected'}"
-            for passage in self.passages
-        ]
 
 
 class RetrievalRanking(Metric):
@@ -192,6 +128,72 @@ class RetrievalRanking(Metric):
         if not ranks:
             return reason
         return f"{reason}, at rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
+
+
+def ranking_score(
+    measure: Measure, hits: Sequence[bool], *, n_expected: int, k: int | None = None
+) -> float:
+    """Compute a measure of a ranking whose passages are expected or not.
+
+    Args:
+        measure: ``ndcg`` (binary gains), ``hit_rate``, ``recall``, ``precision`` or
+            ``mrr`` (the reciprocal rank of the first expected passage).
+        hits: Whether the passage at each rank is expected, rank 1 first.
+        n_expected: How many passages are expected, at least 1.
+        k: The ranks that count; None for all.
+
+    Returns:
+        In [0, 1], higher is better. Precision is over ``k`` ranks, also where fewer
+        passages were retrieved.
+
+    Source:
+        Järvelin & Kekäläinen (2002), ACM TOIS 20(4), for nDCG; the others as in TREC.
+
+    Examples:
+        >>> ranking_score("recall", [False, True], n_expected=2, k=2)
+        0.5
+    """
+    hits_that_count = hits[:k]
+    n_hits = sum(hits_that_count)
+    if n_hits == 0:
+        return 0.0
+    if measure == "hit_rate":
+        return 1.0
+    if measure == "recall":
+        return n_hits / n_expected
+    if measure == "precision":
+        return n_hits / (k or len(hits))
+    if measure == "mrr":
+        return 1 / (hits_that_count.index(True) + 1)
+    ideal = discounted_gain([True] * min(n_expected, k or n_expected))
+    return min(1.0, discounted_gain(hits_that_count) / ideal)
+
+
+class RankedPassage(SilentData, extra="ignore"):
+    """One passage that was retrieved."""
+
+    rank: int = Field(description="1 for the first one; a repeat has none of its own.")
+    id: str | None = Field(default=None, description="Its id, if it has one.")
+    expected: bool = Field(description="Whether it is one of the expected passages.")
+
+
+class RankingEvidence(Evidence):
+    """Which of the retrieved passages were expected."""
+
+    kind: str = Field(default="retrieval_ranking", description="Ranks of hits.")
+    passages: tuple[RankedPassage, ...] = Field(
+        default=(), description="The distinct passages that were retrieved, by rank."
+    )
+    n_expected: int = Field(description="How many distinct passages are expected.")
+    matched_by: Literal["id", "text"] = Field(description="How passages are compared.")
+
+    def verdicts(self) -> list[str]:
+        """Return a line on each passage that was retrieved."""
+        return [
+            f"{passage.rank}. {passage.id or 'a passage without an id'}:"
+            f" {'expected' if passage.expected else 'not expected'}"
+            for passage in self.passages
+        ]
 
 
 def _retrieved(sample: Sample) -> Sequence[Context] | None:
