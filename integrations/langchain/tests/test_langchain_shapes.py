@@ -292,10 +292,7 @@ def retrieval_qa() -> None:
 
 
 # the model says twice the same
-@shape(
-    Turn(),
-    Turn(question="Again?", history=[QUESTION, ANSWER], doubts=["history_unread"]),
-)
+@shape(Turn(), Turn(question="Again?", history=[QUESTION, ANSWER]))
 def message_history() -> None:
     kept = InMemoryChatMessageHistory()
     prompt = ChatPromptTemplate.from_messages(
