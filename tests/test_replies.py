@@ -275,30 +275,43 @@ def test_a_reply_that_contradicts_itself_is_never_scored() -> None:
 
 
 @pytest.mark.parametrize(
-    "item", ["N/A", "nothing", "keine", "無", "All claims are supported."]
+    "item",
+    [
+        "N/A",
+        "nothing",
+        "keine",
+        "無",
+        "All claims are supported.",
+        "Nothing is missing.",
+    ],
 )
 def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
     for name, field, bit in (
         ("adherence", "unsupported", "supported"),
         ("sufficiency", "missing", "sufficient"),
     ):
-        # the verdict beside the list counts
-        reply = {**good(name), field: [item], bit: 1}
-        result, model = score(name, json.dumps(reply))
-        assert (result.value, len(model.requests)) == (1.0, 1)
-        # without one it is asked again, and then failed: never a silent 0
+        # without a verdict and beside a no it is asked again, and then failed
         without = {key: value for key, value in good(name).items() if key != bit}
-        result, model = score(name, json.dumps({**without, field: [item]}))
-        assert (result.status, len(model.requests)) == ("failed", 2)
-        # so is a no that names nothing; a longer text may be a claim in other words
-        no = {**good(name), field: [item], bit: 0}
-        result, model = score(name, json.dumps(no))
-        is_long = len(item) > 16
-        assert (result.status, len(model.requests)) == (
-            ("scored", 1) if is_long else ("failed", 2)
-        )
-        replies = (json.dumps(no), json.dumps(good(name)))
-        assert score(name, *replies)[0].value == (0 if is_long else 1)
+        for verdict in ({}, {bit: 0}):
+            reply = json.dumps({**without, field: [item], **verdict})
+            result, model = score(name, reply)
+            assert (result.status, len(model.requests)) == ("failed", 2)
+            asked_again = model.requests[1].messages[-1].content
+            assert "give words of the" in asked_again
+            assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
+    # a yes beside the list counts: no claim of the answer stands in it
+    reply = json.dumps({**good("adherence"), "unsupported": [item], "supported": 1})
+    result, model = score("adherence", reply)
+    assert (result.value, len(model.requests)) == (1.0, 1)
+
+
+@pytest.mark.parametrize("item", ["N/A", "the year", "Who lit it"])
+def test_what_is_missing_beside_a_yes_is_asked_about(item: str) -> None:
+    """It is told in the judge's own words, so that any may be meant."""
+    reply = json.dumps({**good("sufficiency"), "missing": [item], "sufficient": 1})
+    result, model = score("sufficiency", reply)
+    assert (result.status, len(model.requests)) == ("failed", 2)
+    assert score("sufficiency", reply, json.dumps(good("sufficiency")))[0].value == 1.0
 
 
 def test_a_no_that_lists_nothing_is_asked_again() -> None:

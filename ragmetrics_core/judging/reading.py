@@ -317,13 +317,9 @@ def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:
     return False
 
 
-def _texts_shown(question: Question[Any], without: str = "") -> str:
-    """Return the texts of the question's parts, but for one part."""
-    texts: list[str] = []
-    for name, part in question.parts.items():
-        if name != without:
-            texts += part.texts
-    return "\n".join(texts)
+def _texts_shown(question: Question[Any]) -> str:
+    """Return the texts of the question's parts."""
+    return "\n".join(text for part in question.parts.values() for text in part.texts)
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -360,14 +356,14 @@ def _without_what_names_nothing(
     """Return an object without texts such as "N/A" in a list that speaks against.
 
     Such a text shares no word with what is judged; claims that the contexts make, and
-    not the answer, do neither. Where there are no others, a yes beside the list counts.
+    not the answer, do neither. Where there are no others, a yes beside the list counts,
+    unless the list is in the judge's own words, so that any text may be meant.
 
-    Raises ``UnusableReply`` if there are no others, and no verdict.
+    Raises ``UnusableReply`` if there are no others, and no such yes.
     """
     form: type[BaseModel] = question.Reply
     verdicts = [plain_label(fields.get(name)) for name in overall_fields(form)]
     is_yes = any(verdict in ("1", "true", "yes") for verdict in verdicts)
-    is_no = any(verdict in ("0", "false", "no") for verdict in verdicts)
     for name, info in form.model_fields.items():
         listed = fields.get(name)
         if not isinstance(listed, list) or not all(
@@ -378,28 +374,15 @@ def _without_what_names_nothing(
             part = isinstance(mark, Findings) and (mark.words_of or mark.part)
             if not part or part not in question.parts:
                 continue
-            shares = set(texts_sharing_words(listed, question[part]))
-            # Beside a no a longer text may be a claim in other words or another language,
-            # but not one that the other texts make word by word.
-            others = content_words(_texts_shown(question, without=part))
-            named = [
-                text
-                for text in listed
-                if text in shares
-                or (
-                    is_no
-                    and len(text) >= _SHORTEST_CLAIM
-                    and not content_words(text) <= others
-                )
-            ]
-            if listed and not named and not is_yes:
+            named = texts_sharing_words(listed, question[part])
+            if listed and not named and not (is_yes and mark.part):
                 raise UnusableReply(
                     f"the field {name!r}: it names nothing of the {part}; give words of"
                     f" the {part}, or [] if there is nothing to name",
                     raw=choice.text,
                 )
-            if mark.part is not None or is_yes:
-                fields = {**fields, name: named}
+            if mark.part:  # else the words are the judge's own
+                fields = {**fields, name: list(named)}
     return fields
 
 
