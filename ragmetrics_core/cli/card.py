@@ -2,7 +2,7 @@
 
 import argparse
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
@@ -25,7 +25,6 @@ from ragmetrics_core.labelling.measured_judges import (
     measure_judge,
     measure_run,
 )
-from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import (
     NAMED_METRICS,
     full_name,
@@ -167,15 +166,6 @@ def _labelled_samples(options: argparse.Namespace) -> LabelledSamples:
     return samples
 
 
-def _metrics_to_measure(
-    samples: LabelledSamples, options: argparse.Namespace
-) -> Sequence[Metric]:
-    """Return the metrics that ask what the samples are labelled for, with ``--set``."""
-    kinds = {ASKING[sample.question] for sample in samples}
-    names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
-    return metrics_with_settings(names, options.settings)
-
-
 def _make_card(
     options: argparse.Namespace, judge: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
@@ -197,7 +187,9 @@ def _make_card(
     # Intervals rest on so many resamples, drawn at random. A dry run shows none.
     draws = 0 if options.dry_run else options.draws
     # The metrics whose questions the samples' labels answer.
-    metrics = _metrics_to_measure(samples, options)
+    kinds = {ASKING[sample.question] for sample in samples}
+    names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
+    metrics = metrics_with_settings(names, options.settings)
     card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
     command = _command(_words_on_judge(options, judge))
     origin = {"command": command, "inputs": inputs_of(options.data)}

@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
     exit_code = shared.exit_code(decisions)
     if options.report:
         comparison.to_html(options.report)
-    lines = _lines(comparison, decisions, exit_code)
+    first_title, second_title = comparison.titles
+    lines = [_verdict(comparison, decisions, exit_code)] if decisions else []
+    lines += [f"{first_title} → {second_title}", *comparison.table().splitlines()]
     # The summary of a CI job, which others read, holds no texts of samples.
     table = "".join(f"{line}\n" for line in _table_of_moved_rows(comparison))
     summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n{table}"
@@ -105,26 +107,6 @@ def _make_comparison(options: argparse.Namespace) -> Comparison:
         _title_of_run(options.second, second_report),
     )
     return comparison.model_copy(update={"titles": titles})
-
-
-def _lines(
-    comparison: Comparison, decisions: Sequence[Decision], exit_code: int
-) -> list[str]:
-    """Return a comparison in lines, without any text of a sample.
-
-    With a gate the verdict comes first, then the titles of the runs, then a line for
-    each metric.
-
-    Args:
-        comparison: The comparison.
-        decisions: What each gate decided; empty without gates.
-        exit_code: The exit code, which the sentence on all gates names.
-    """
-    first_title, second_title = comparison.titles
-    lines = [f"{first_title} → {second_title}"]
-    if decisions:
-        lines.insert(0, _verdict(comparison, decisions, exit_code))
-    return [*lines, *comparison.table().splitlines()]
 
 
 def _verdict(

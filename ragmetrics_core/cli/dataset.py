@@ -5,7 +5,7 @@ They build such sets from documents, review them, and score judges on them.
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ragmetrics_core.cli import chosen_judges
@@ -148,7 +148,9 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
     if isinstance(dataset, ContinuousSet):
         lines += _lines_on_continuous(dataset, n_wanted=options.documents)
     if dataset.header.left_out:
-        lines.append(_line_on_left_out(dataset.header.left_out))
+        count_by_reason = dataset.header.left_out
+        counts = [f"{count} {reason}" for reason, count in count_by_reason.items()]
+        lines.append("Left out: " + ", ".join(counts))
     if maker is not None:
         lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
     lines.append(f"Next: ragmetrics dataset review {options.out}")
@@ -174,12 +176,6 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     if len(documents) < n_wanted:
         lines.append(f"Only {len(documents)} of {n_wanted} documents could be used.")
     return lines
-
-
-def _line_on_left_out(count_by_reason: Mapping[str, int]) -> str:
-    """Say how many parts of the source a set leaves out, and why."""
-    counts = [f"{count} {reason}" for reason, count in count_by_reason.items()]
-    return "Left out: " + ", ".join(counts)
 
 
 def review_set(options: argparse.Namespace) -> int:

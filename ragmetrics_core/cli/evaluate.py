@@ -7,7 +7,7 @@ import argparse
 import logging
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -291,7 +291,12 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    results = _judged_one_by_one(plan, run)
+    samples = plan.source.count_samples()
+    # An input file may hold the results of an earlier run. If that run did not judge
+    # all of its samples, this run's facts say why, such as "it was interrupted".
+    run.why_part = plan.source.why_part
+    # No column is named here: the source has made the samples of the columns.
+    results = stream(run, samples, progress=plan.options.progress, columns={})
     try:
         for result in results:
             measured.take(result, writer)
@@ -301,16 +306,6 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             measured.take(result, writer)
     if writer is not None and not run.has_unanswered_batches:
         writer.close(_facts(plan, run))
-
-
-def _judged_one_by_one(plan: _Plan, run: Run) -> Iterator[SampleResult]:
-    """Check and count the input files; return an iterator that judges their samples."""
-    samples = plan.source.count_samples()
-    # An input file may hold the results of an earlier run. If that run did not judge
-    # all of its samples, this run's facts say why, such as "it was interrupted".
-    run.why_part = plan.source.why_part
-    # No column is named here: the source has made the samples of the columns.
-    return stream(run, samples, progress=plan.options.progress, columns={})
 
 
 def _facts(plan: _Plan, run: Run) -> RunFacts:
@@ -352,7 +347,12 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     facts = _facts(plan, run)
     summary = measured.score_tally.summary(run=facts)
     decisions = shared.decide_gates(plan.gates, summary, options)
-    exit_code = _exit_code(run, summary, decisions)
+    if run.interrupted:
+        exit_code = _INTERRUPTED
+    elif not _was_judged(summary) and not run.stopped:
+        exit_code = BAD_INPUT
+    else:
+        exit_code = shared.exit_code_of_run(summary, decisions)
     notes = plan.source.notes
     glance = measured.glance_tally.glance(summary, facts, decisions, notes)
     if not run.interrupted:  # else the numbers are of a part of the samples
@@ -366,15 +366,6 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         show(f"page   {options.report}")
     _say_why_nothing_was_scored(plan, measured, summary)
     return exit_code
-
-
-def _exit_code(run: Run, summary: Summary, decisions: Sequence[Decision]) -> int:
-    """Return the exit code of the run and its gates."""
-    if run.interrupted:
-        return _INTERRUPTED
-    if not _was_judged(summary) and not run.stopped:
-        return BAD_INPUT
-    return shared.exit_code_of_run(summary, decisions)
 
 
 def _was_judged(summary: Summary) -> bool:
@@ -421,21 +412,15 @@ def _show(
         exit_code=exit_code,
     )
     if options.explain:
+        # the table of answered and declined questions, where rows were kept
+        tables = map(str, answerings_of(measured.kept_results or (), summary))
         remarks = [
             *plan.source.remarks,
-            *_lines_on_answering(measured, summary),
+            *(line for table in tables for line in table.splitlines()),
             f"Spent: {shared.spent(summary.usage)}; {glance.seconds:.1f} s",
         ]
         lines += explain_lines(glance, summary, _facts(plan, measured.run), remarks)
     show_screen(lines)
-
-
-def _lines_on_answering(measured: _Measured, summary: Summary) -> list[str]:
-    """Return the table of answered and declined questions, where rows were kept."""
-    lines: list[str] = []
-    for answering in answerings_of(measured.kept_results or (), summary):
-        lines += str(answering).splitlines()
-    return lines
 
 
 def fill_in(options: argparse.Namespace) -> None:

@@ -14,8 +14,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from pydantic.fields import FieldInfo
-
 from ragmetrics_core.data import SettingError, Settings, did_you_mean
 
 _INVALID_CHOICE = re.compile(
@@ -98,9 +96,10 @@ def _value_of(option: str, options: argparse.Namespace) -> Any:
 def parser_of(command: str) -> "CommandParser":
     """Make the parser of a command, e.g. of "card"."""
     entry = COMMANDS[command]
+    in_short = f"{entry['help'][:1].upper()}{entry['help'][1:]}."
     parser = CommandParser(
         prog=f"ragmetrics {command}",
-        description=entry.get("description", _sentence(entry["help"])),
+        description=entry.get("description", in_short),
         epilog=f"{entry.get('epilog', '')} Example: {entry['example']}".strip(),
         allow_abbrev=False,
     )
@@ -114,7 +113,10 @@ def parser_of(command: str) -> "CommandParser":
         # all options would fill a screen, and each is listed below
         parser.usage = _usage(entry, command)
     for table in entry.get("options", ()):
-        add_options(_group(parser, table), table)
+        place: Any = parser
+        if table in _TABLES["titles"]:
+            place = parser.add_argument_group(table, _TABLES["titles"][table] or None)
+        add_options(place, table)
     return parser
 
 
@@ -127,10 +129,6 @@ def _usage(entry: Mapping[str, Any], command: str) -> str:
                 form = _FORMS_OF_ARGUMENTS[option.get("nargs")]
                 words.append(form.format(option.get("metavar", name.upper())))
     return " ".join(words)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _parser_of_all() -> "CommandParser":
@@ -155,13 +153,6 @@ def _list_commands(parser: argparse.ArgumentParser, names: Sequence[str]) -> Non
     for name in names:
         last_word = name.rpartition(" ")[2]
         commands.add_parser(last_word, help=COMMANDS[name]["help"])
-
-
-def _group(parser: argparse.ArgumentParser, table: str) -> Any:
-    """Return where the options of a table are added: a group if it has a title."""
-    if table not in _TABLES["titles"]:
-        return parser
-    return parser.add_argument_group(table, _TABLES["titles"][table] or None)
 
 
 def add_options(parser: Any, table: str) -> None:
@@ -204,25 +195,19 @@ def _add_settings(parser: Any, settings: type[Settings]) -> None:
         if field.default is not None:
             help_text += f" ({field.default})"
         is_text = isinstance(field.default, str)
+        # A whole number must be at least 1. Where the default is 0 or None, 0 may have
+        # a meaning, so the settings class itself checks the number.
+        number = "number"
+        if int in types:
+            number = "whole" if field.default else "integer"
         parser.add_argument(
             option,
             metavar=None if is_text else "N",
-            type=None if is_text else _number_type(field, types),
+            type=None if is_text else TYPES[number],
             choices=get_args(field.annotation) or None if is_text else None,
             default=field.default,
             help=help_text,
         )
-
-
-def _number_type(field: FieldInfo, types: set[Any]) -> Callable[[str], Any]:
-    """Return what reads the number of a setting.
-
-    A whole number must be at least 1. Where the default is 0 or None, 0 may have a
-    meaning, so the settings class itself checks the number.
-    """
-    if int not in types:
-        return TYPES["number"]
-    return TYPES["whole"] if field.default else TYPES["integer"]
 
 
 def _reader(
@@ -242,10 +227,6 @@ def _reader(
     return read
 
 
-def _key_or_none(text: str) -> str | None:
-    return None if text == "none" else text
-
-
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "input": Path,
     "output": Path,
@@ -254,7 +235,7 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "integer": _reader(int, lambda _: True, "a whole number"),
     "whole": _reader(int, lambda number: number >= 1, "a whole number of at least 1"),
     "share": _reader(float, lambda share: 0 <= share <= 1, "a number from 0 to 1"),
-    "cluster": _key_or_none,
+    "cluster": lambda key: None if key == "none" else key,
 }
 """What reads the value of an option, by its name in ``commands.toml``."""
 

@@ -5,7 +5,7 @@ No output may be an input, another output, or a link to one.
 
 import argparse
 import os
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,22 +44,27 @@ def check_paths(options: argparse.Namespace) -> None:
     for name in options_of_type("input"):
         if name != "runs":  # a run may be compared with itself
             _refuse_named_twice(_paths_of(options, name))
-        for file in _files_of_input(options, name):
-            use_by_key |= dict.fromkeys(_keys(file), f"the input {file}")
+        for path in _paths_of(options, name):
+            files = [path, *(path.rglob("*") if path.is_dir() else ())]
+            if name in _REVIEWED:
+                files.append(path.with_suffix(REVIEWS))
+            for file in files:
+                use_by_key |= dict.fromkeys(_keys(file), f"the input {file}")
     for name in _MADE:
         for path in _paths_of(options, name):
-            _refuse_if_used(f"{_option(name)} {path}", path, use_by_key)
+            for key in _keys(path):
+                if key in use_by_key:
+                    raise InputError(
+                        f"{_option(name)} {path} would overwrite {use_by_key[key]};"
+                        " name another file"
+                    )
             use_by_key |= dict.fromkeys(_keys(path), _option(name))
             if path.is_dir():
                 raise InputError(f"{_option(name)} {path} is a folder; name a file")
             check_leads_nowhere_else(path, f"{_option(name)} {path}")
     _refuse_to_overwrite(options)
-    if not getattr(options, "dry_run", False):
-        _make_folders(options)
-
-
-def _make_folders(options: argparse.Namespace) -> None:
-    """Make the folders of the outputs; ``InputError`` if one cannot be made."""
+    if getattr(options, "dry_run", False):
+        return
     for name in _MADE:
         for path in _paths_of(options, name):
             with as_input_error(f"{_option(name)} {path} cannot be written"):
@@ -83,32 +88,6 @@ def _refuse_named_twice(paths: Iterable[Path]) -> None:
         if not seen.isdisjoint(keys):
             raise InputError(f"{path} is a file that is named twice")
         seen |= keys
-
-
-def _files_of_input(options: argparse.Namespace, name: str) -> list[Path]:
-    """Return the files that an input reads.
-
-    They are the file itself, all files of a folder, and the reviews of a data set.
-    """
-    files = []
-    for path in _paths_of(options, name):
-        files.append(path)
-        if path.is_dir():
-            files += path.rglob("*")
-        if name in _REVIEWED:
-            files.append(path.with_suffix(REVIEWS))
-    return files
-
-
-def _refuse_if_used(
-    output: str, file: Path, use_by_key: Mapping[Hashable, str]
-) -> None:
-    """Raise ``InputError`` if a file that an output writes is an input or another output."""
-    for key in _keys(file):
-        if key in use_by_key:
-            raise InputError(
-                f"{output} would overwrite {use_by_key[key]}; name another file"
-            )
 
 
 def _refuse_to_overwrite(options: argparse.Namespace) -> None:

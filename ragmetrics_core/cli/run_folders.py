@@ -33,7 +33,8 @@ def new_run_folder() -> Path | None:
         if not ignored.exists():
             ignored.write_text("*\n", encoding="utf-8")
         folder = _make_next()
-        _remove_old_runs()
+        for number in sorted(_numbers())[:-_KEPT]:
+            shutil.rmtree(FOLDER / str(number), ignore_errors=True)
     except OSError as error:
         print(
             f"ragmetrics: nothing is kept in {FOLDER}: {error.strerror or error}"
@@ -78,12 +79,6 @@ def tidy(folder: Path | None) -> None:
         path.chmod(0o600)
     if not left:
         folder.rmdir()
-
-
-def _remove_old_runs() -> None:
-    """Remove the runs before the last twenty."""
-    for number in sorted(_numbers())[:-_KEPT]:
-        shutil.rmtree(FOLDER / str(number), ignore_errors=True)
 
 
 def _numbers() -> Iterator[int]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError
@@ -62,8 +61,10 @@ def _show_or_remove(options: argparse.Namespace) -> int:
     try:
         with closing(store_file.connect(path)) as connection:
             if options.action == "show":
-                heading = f"{path}: {_size_of_store(path) / 1e6:.1f} MB"
-                lines = [heading, *_lines_on_models(connection)]
+                # with what is not yet merged into the file
+                files = [path.resolve(), Path(f"{path.resolve()}-wal")]
+                size = sum(file.stat().st_size for file in files if file.exists())
+                lines = [f"{path}: {size / 1e6:.1f} MB", *_lines_on_models(connection)]
             else:
                 lines = [f"{path}: {_remove(connection, before)} replies removed"]
     except (OSError, sqlite3.Error) as error:
@@ -72,12 +73,6 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         ) from error
     show(*lines)
     return 0
-
-
-def _size_of_store(path: Path) -> int:
-    """Bytes of a store with what is not yet merged into its file."""
-    files = [path.resolve(), Path(f"{path.resolve()}-wal")]
-    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _batches(options: argparse.Namespace) -> int:
@@ -106,7 +101,12 @@ def _batches(options: argparse.Namespace) -> int:
         # Batches that were sent to another address than the one that the options name:
         # nothing is asked there, as its key is not known here.
         addresses_not_asked = list(parking.address_by_foreign_batch.values())
-    lines = [_batch_line(state) for state in state_by_batch.values()]
+    lines = []
+    for state in state_by_batch.values():
+        counts = state["request_counts"].items()
+        n_by_state = ", ".join(f"{count} {name}" for name, count in counts)
+        name = state["id"] or "a batch"
+        lines.append(f"{name}: {state['status']} {n_by_state}".rstrip())
     lines += [
         f"a batch: at {address}, which is not asked: name it with --api-base, and its"
         " key with --api-key-env"
@@ -114,15 +114,6 @@ def _batches(options: argparse.Namespace) -> int:
     ]
     show(*lines or [f"{path}: no batch is on its way"])
     return 0
-
-
-def _batch_line(state: dict[str, Any]) -> str:
-    """Return a batch in words: its name, its status and the state of its requests."""
-    counts = ", ".join(
-        f"{count} {name}" for name, count in state["request_counts"].items()
-    )
-    name = state["id"] or "a batch"
-    return f"{name}: {state['status']} {counts}".rstrip()
 
 
 def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
