@@ -236,6 +236,25 @@ def test_a_feature_that_a_rejection_does_not_name_is_found_and_learnt_once(
     assert answers.usage.calls == n_calls
 
 
+@pytest.mark.parametrize("n_rejected", [1, 2, 3, 4])
+def test_a_rejection_that_passes_by_itself_teaches_nothing(n_rejected: int) -> None:
+    """Some servers send a 400 while they load a model."""
+
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        if number < n_rejected:
+            raise RequestRejected("the model is still loading, please try again")
+        tokens = TOKENS if request.top_logprobs else ()
+        return ChatReply((Choice(f"{request.n}", tokens=tokens),) * request.n)
+
+    toy = Toy(reply)
+    session = session_of(toy)
+    answers = ask(session)
+    assert texts(answers) == ["3"] * 3  # those of the whole request
+    assert learned(session) == set()
+    assert answers.usage.fallbacks == ()
+    assert answers.usage.calls == len(toy.asked)
+
+
 def test_log_probabilities_alone_are_not_given_up_for_another_cause() -> None:
     def reply(request: ChatRequest, number: int) -> ChatReply:
         raise RequestRejected("rejected the request (HTTP 400)")

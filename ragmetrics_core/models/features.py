@@ -297,7 +297,9 @@ class FittedRequest:
     async def _guess_refused(self) -> None:
         """Ask without each untried feature, until the request is not rejected.
 
-        Features of one topic, such as a schema and JSON mode, are left out together.
+        Features of one topic, such as a schema and JSON mode, are left out together. At
+        last it is sent as it was once more: a rejection may have passed by itself, e.g.
+        while a model was loaded.
         """
         failures, left_out = self._failures, self._left_out
         for topic in dict.fromkeys(feature.topic for feature in FEATURES.values()):
@@ -310,8 +312,20 @@ class FittedRequest:
                     self._leave_out(name)
                     await self._ask_without_refused()
                     if not self._failures:
+                        await self._ask_once_more(left_out)
                         return
         self._failures, self._left_out, self._found_missing = failures, left_out, set()
+
+    async def _ask_once_more(self, left_out: set[str]) -> None:
+        """Ask again without these features alone; if that is answered, no other is refused."""
+        request = leave_out(self._request, left_out, self._model)
+        if "n" in left_out:
+            request = replace(request, n=1)
+        reply = await self._send(request, 0)
+        self._usage += reply.usage
+        if reply.choices:
+            self._choices = [*reply.choices[: request.n]]
+            self._left_out, self._found_missing = left_out, set()
 
     def _untried(self) -> set[str]:
         """Return the features it would use now of which nothing is stated or known."""
