@@ -215,6 +215,35 @@ def test_a_broken_reply_among_good_ones_is_asked_for_again(
     assert report.summary()["context_recall"].count == 20
 
 
+def _quota(period: str, **details: str) -> Fault:
+    """As Gemini words it, for whatever period."""
+    message = "You exceeded your current quota, please check your plan and billing."
+    error = {"code": 429, "message": f"{message} Please retry in 0.05s.", **details}
+    error["details"] = [{"quotaId": f"GenerateRequestsPer{period}PerProject"}]
+    return Fault(429, body=json.dumps([{"error": error}]))
+
+
+def test_a_quota_of_a_minute_is_waited_for(loopback_server: Serve) -> None:
+    server = loopback_server(
+        lambda _: GOOD, faults=lambda number: _quota("Minute") if number == 3 else None
+    )
+    report = judged(server, 8)
+    assert report.summary()["context_recall"].count == 8
+    assert report.usage.faults == 1
+
+
+@pytest.mark.parametrize(
+    "fault", [_quota("Day"), _quota("Month", status="insufficient_quota")]
+)
+def test_a_quota_that_is_used_up_for_long_ends_the_run(
+    loopback_server: Serve, fault: Fault
+) -> None:
+    server = loopback_server(lambda _: GOOD, faults=lambda _: fault)
+    with pytest.raises(JudgeUnavailable, match="quota or budget"):
+        judged(server, 8)
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("n_good", [0, 5])
 @pytest.mark.parametrize(
     "fault",

@@ -75,6 +75,12 @@ _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
     r" is too low|Budget has been exceeded"
 )
+_LONG_QUOTA = re.compile(r"insufficient_quota|PerDay|billing_hard_limit|credit|Budget")
+# "Please retry in 3.07s.", "retry after 3 seconds", and Google's "retryDelay": "3s"
+_WAIT_IN_WORDS = re.compile(
+    r"\bretry(?: in| after|Delay\W{1,6})\s?(\d{1,6}(?:\.\d{1,9})?) ?s(?:ec|\b)",
+    re.IGNORECASE,
+)
 _TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size)|prompt is too long|input token count"
     r"|too many tokens|request too large|max_tokens_exceeded"
@@ -159,11 +165,13 @@ class Fault:
         ]
         # Newer clients of OpenAI keep the body out of their message.
         words = [_parameter_in(body), *map(_words_of, (*exceptions, body))]
+        text = "\n".join(words)[:_MOST_SEARCHED]
+        retry_after = _retry_after_in(holders)
         return cls(
             status=_status_in(holders),
             codes=_codes(body),
-            retry_after=_retry_after_in(holders),
-            text="\n".join(words)[:_MOST_SEARCHED],
+            retry_after=_wait_in(text) if retry_after is None else retry_after,
+            text=text,
             class_names=frozenset(class_names),
             sentence=message_in(body),
             tls_problem=next((str(words) for words in tls_words if words), ""),
@@ -189,6 +197,8 @@ class Fault:
         known_status = status if type(status) is int else None
         sentence = message_in(body)
         words = f"{_parameter_in(body)}\n{sentence}\n{text}"[:_MOST_SEARCHED]
+        if retry_after is None:
+            retry_after = _wait_in(words)
         return cls(known_status, _codes(body), retry_after, words, sentence=sentence)
 
     @property
@@ -327,7 +337,11 @@ def _error_of_rejection(
     The first of the cases that fits decides.
     """
     status = fault.status
-    if status == 402 or _QUOTA.search(fault.text):
+    # Gemini words the quota of a minute like that of a day, and names a wait.
+    is_of_a_minute = fault.retry_after is not None and not _LONG_QUOTA.search(
+        fault.text
+    )
+    if status == 402 or (_QUOTA.search(fault.text) and not is_of_a_minute):
         return errors.JudgeUnavailable(
             f"the quota or budget for {where} is used up{fault.details}: raise it or use"
             " another model"
@@ -566,6 +580,12 @@ def _retry_after_in(holders: Sequence[object]) -> float | None:
                 if wait is not None:
                     return wait
     return None
+
+
+def _wait_in(words: str) -> float | None:
+    """Return the seconds after which an error's words ask for the next call, or None."""
+    wait = _WAIT_IN_WORDS.search(words)
+    return None if wait is None else float(wait[1])
 
 
 def _words_of(value: object) -> str:
