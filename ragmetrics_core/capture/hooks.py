@@ -211,8 +211,11 @@ def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
     return cast("Callable[P, T]", _guarding)
 
 
-def words_of(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
-    """Return an error of the application in words.
+def words_of(
+    error: BaseException,
+    write: Callable[[BaseException], str] = "{0.__class__.__name__}: {0}".format,
+) -> str:
+    """Return an error of the application in words, such as "ValueError: no key".
 
     Code of the application makes these words, and may itself raise: then only the name
     of the error's class is returned.

@@ -18,7 +18,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 from ragmetrics_core.capture import Document, Message, ToolCall
 from ragmetrics_core.capture import Node as Call
 from ragmetrics_core.capture.plain_values import documents_in, texts_in
-from ragmetrics_core.capture.providers import add_provider_evidence
+from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
     sorts_documents,
@@ -185,7 +185,9 @@ class Calls:
                 break
             offered.update(span.offered_tools)
         finds_tools = all(name in (call.text or "") for name in new_tools)
-        is_steering = node.ends_agent or (bool(new_tools) and finds_tools)
+        agent_output = node.agent.output_by_socket if node.agent is not None else {}
+        ends_agent = agent_output.get("exit_reason") == node.name
+        is_steering = ends_agent or (bool(new_tools) and finds_tools)
         # what gave documents is a search, even in the last step
         call.is_control = is_steering and not documents
 
@@ -337,7 +339,9 @@ def _fill_model(call: Call, node: Node) -> None:
         call.reply, *others = messages
         call.other_replies = tuple(others)
         call.model = messages[0].model
-        add_provider_evidence(call, messages[0].found)
+        # the text first: it tells how the blocks of the metadata are joined
+        places = [{"content": call.reply.text}, messages[0].meta]
+        add_provider_evidence(call, evidence_in_reply(*places))
 
 
 def documents_with_text(documents: Iterable[Document]) -> tuple[Document, ...]:

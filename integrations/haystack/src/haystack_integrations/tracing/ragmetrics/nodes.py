@@ -24,7 +24,6 @@ from pydantic import BaseModel
 
 from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
 from ragmetrics_core.capture.kept_once import kept_once
-from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"
@@ -54,14 +53,6 @@ class CopiedMessage(Message):
     unread_kinds: tuple[str, ...] = field(default=(), compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def found(self) -> ProviderEvidence:
-        """What the model's provider, such as OpenAI, searched and found meanwhile."""
-        if not self.meta:
-            return ProviderEvidence()
-        # the text first: it tells how the blocks of the metadata are joined
-        return evidence_in_reply({"content": self.text}, self.meta)
-
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
     """Copy a value, as objects of the core.
@@ -88,26 +79,24 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
         return Answer(value.data, is_extracted=True, question=value.query)
-    if isinstance(value, BaseModel) or _is_dataclass_of_application(value):
+    kind = type(value)
+    is_plain_dataclass = "__dataclass_fields__" in vars(kind)
+    is_plain_dataclass = is_plain_dataclass and "__slots__" not in vars(kind)
+    is_of_haystack = kind.__module__.startswith("haystack")
+    if isinstance(value, BaseModel) or (is_plain_dataclass and not is_of_haystack):
         value = vars(value)
     if depth == 0:
         return None
     if isinstance(value, Mapping):
         return {str(key): copied(element, depth - 1) for key, element in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)) and not _is_embedding(value):
+    if isinstance(value, (list, tuple, set, frozenset)):
         elements = list(value)
+        if len(elements) > 8 and isinstance(elements[0], float):
+            return None  # an embedding
         if _are_answers_of_one_conversation(value):
             elements = elements[-1:]  # only the last one answers the question
         return tuple(copied(element, depth - 1) for element in elements)
     return None
-
-
-def _is_dataclass_of_application(value: object) -> bool:
-    own = vars(type(value))
-    is_of_haystack = type(value).__module__.startswith("haystack")
-    return (
-        "__dataclass_fields__" in own and "__slots__" not in own and not is_of_haystack
-    )
 
 
 def _document(document: haystack.Document) -> Document:
@@ -153,11 +142,6 @@ def names_of_tools(tools: object) -> Iterator[str]:
             yield from names_of_tools(each)
 
 
-def _is_embedding(value: Collection[Any]) -> bool:
-    """Whether a collection is a long list of numbers."""
-    return len(value) > 8 and isinstance(next(iter(value)), float)
-
-
 def _message(message: ChatMessage) -> CopiedMessage:
     """Copy a message of Haystack's.
 
@@ -167,13 +151,14 @@ def _message(message: ChatMessage) -> CopiedMessage:
     """
     results = message.tool_call_results
     model = message.meta.get("model")
+    # what cannot be read as text; older releases have no files
+    unread = {"image": message.images, "file": getattr(message, "files", ())}
     return CopiedMessage(
         _role(message),
         message.text or "\n".join(_texts_of_results(results)),
         _tool_calls(message),
         model=model if isinstance(model, str) else None,
-        # such as "image": the message holds what cannot be read as text
-        unread_kinds=tuple(_unread_kinds(message)),
+        unread_kinds=tuple(kind for kind, value in unread.items() if value),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
     )
 
@@ -187,14 +172,6 @@ def _tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
         arguments = copied(call.arguments) or {}
         tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
     return tuple(tool_calls)
-
-
-def _unread_kinds(message: ChatMessage) -> Iterator[str]:
-    """Yield what a message holds beside texts; older releases have no files."""
-    if message.images:
-        yield "image"
-    if getattr(message, "files", ()):
-        yield "file"
 
 
 def _texts_of_results(results: Iterable[ToolCallResult]) -> Iterator[str]:
@@ -288,14 +265,6 @@ class Node:
     def agent(self) -> Node | None:
         """The agent around it."""
         return next((node for node in self.ancestors if node.operation == AGENT), None)
-
-    @property
-    def ends_agent(self) -> bool:
-        """Whether the agent around a tool ended with it, so that its result is the answer."""
-        return (
-            self.agent is not None
-            and self.agent.output_by_socket.get("exit_reason") == self.name
-        )
 
     @property
     def output_by_socket(self) -> Mapping[str, Any]:

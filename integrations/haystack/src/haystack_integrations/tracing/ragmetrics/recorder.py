@@ -144,9 +144,7 @@ class TeeSpan(Span):
         """
         is_pause = isinstance(error, BreakpointException)
         if isinstance(error, Exception) and not is_pause:
-            self.node.error = words_of(
-                error, lambda raised: f"{type(raised).__name__}: {raised}"
-            )
+            self.node.error = words_of(error)
         elif error is not None and self.node is self.run.root:
             # one that was paused, cancelled or interrupted may go on
             self.run.complete = False

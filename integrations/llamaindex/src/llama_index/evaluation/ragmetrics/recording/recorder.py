@@ -470,7 +470,7 @@ class Recorder:
             run.partial_answer = answer_text or None
             run.is_complete = False
             has_stopped_reading = isinstance(error, GeneratorExit)
-            run.root.error = None if has_stopped_reading else _in_words(error)
+            run.root.error = None if has_stopped_reading else words_of(error)
         self._end(run)
 
     @guard_hook
@@ -513,14 +513,7 @@ def _note_end(node: Node, error: BaseException | None) -> None:
         node.is_control = True
         node.error = None
     else:
-        node.error = _in_words(error) or node.error
-
-
-def _in_words(error: BaseException | None) -> str | None:
-    """An error's class and message; None for no error."""
-    if error is None:
-        return None
-    return words_of(error, lambda raised: f"{type(raised).__name__}: {raised}")
+        node.error = node.error if error is None else words_of(error)
 
 
 RECORDER = Recorder()
