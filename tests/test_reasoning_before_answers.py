@@ -209,6 +209,9 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
         "<|channel|>analysis<|message|>70 km?<|end|><|start|>assistant<|channel|>final<|message|>",
         "70 km?<|end|><|start|>assistant<|channel|>final <|constrain|>text<|message|>",
         "analysis70 km?assistantfinal",
+        "<|START_THINKING|>70 km?<|END_THINKING|><|START_RESPONSE|>",
+        "<|channel>thought\n70 km?<channel|>",
+        '<details type="reasoning" done="true">\n&gt; 70 km?\n</details>\n',
     ],
 )
 @pytest.mark.parametrize("field", ["answer", "reference"])
@@ -225,6 +228,13 @@ def test_other_forms_of_reasoning_and_references_of_models(
     }
     assert result.sample.capture is not None
     assert f"the {field} held" in result.sample.capture.doubts["reasoning"]
+
+
+def test_reasoning_goes_on_behind_a_part_of_the_answer() -> None:
+    answer = f"<think>70 km?</think>{IS_90}<think>Or 80 km?</think> It is long."
+    result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
+    assert result.sample is not None
+    assert result.sample.answer == f"{IS_90} It is long."
 
 
 def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
@@ -245,7 +255,14 @@ def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [*SAID_OF_TAGS, "Models write `</think>` first.", "Put <think>x</think> in."],
+    [
+        *SAID_OF_TAGS,
+        "Models write `</think>` first.",
+        "Put <think>x</think> in.",
+        f"{IS_90} It wrote </think> in the log.",
+        f"The tag </think> closes what <think> opened. {IS_90}",
+        f"<details>\n<summary>More</summary>\n{IS_90}\n</details>\n{IS_90}",
+    ],
 )
 def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]

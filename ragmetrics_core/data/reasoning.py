@@ -24,11 +24,15 @@ _NAME = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
 _OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
 _CLOSING = rf"(?<!`)[<\[◁]/{_NAME}[>\]▷]"
 _TAGS = re.compile(
-    rf"^[ \t]*(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b)"
+    rf"^[ \t]*(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
+    r"|<\|channel>thought\b|<\|START_THINKING\|>|<details type=.reasoning\b[^>\n]{0,80}>)"
     rf"|(?P<spoken_of>(?<!`){_OPENING})"
     # alone at the end of a line, and the final channel of gpt-oss, with and without signs
     rf"|(?P<certain>\n{_CLOSING}|{_CLOSING}(?=[ \t]*\n)"
     r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S))"
+    # amid a sentence, and what closes other things, too
+    rf"|(?P<closing_of_opened>(?<=\w ){_CLOSING}(?= (?-i:[a-z]))|<channel\|>|</details>"
+    r"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?)"
     rf"|(?P<closing>{_CLOSING})",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -96,25 +100,32 @@ def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
 
     Reasoning with which a text begins, and that is never closed, was cut off: all of the
     text is reasoning. The prompt of some models writes the opening tag: what stands
-    before a closing tag alone is reasoning, unless a tag before it opens within a line.
+    before a closing tag alone is reasoning, unless a tag before it opens within a line,
+    or it stands amid a sentence.
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
     is_spoken_of = False
     for tag in _TAGS.finditer(text):
-        if tag["opening"] is not None:
+        is_further = tag["spoken_of"] is not None and bool(spans)
+        if tag["opening"] is not None or is_further:
             start = tag.start() if start is None else start
             continue
         if tag["spoken_of"] is not None:
             is_spoken_of = True
+            continue
+        if start is None and tag["closing_of_opened"] is not None:
             continue
         if start is None and is_spoken_of and tag["certain"] is None:
             is_spoken_of = False
             continue
         if start is None:
             start = spans[-1][1] if spans else 0
-        blanks = _BLANKS.match(text, tag.end())
-        spans.append((start, len(text) if blanks is None else blanks.end()))
+        end = tag.end()
+        is_amid_line = start > 0 and not text[start - 1].isspace()
+        if not is_amid_line and (blanks := _BLANKS.match(text, end)):
+            end = blanks.end()
+        spans.append((start, end))
         start, is_spoken_of = None, False
     if start is not None and text[: start + 1].strip() in ("", "<", "[", "◁"):
         spans.append((start, len(text)))
