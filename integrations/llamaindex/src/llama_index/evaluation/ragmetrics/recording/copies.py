@@ -99,8 +99,10 @@ def copy_arguments(
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name = instance.metadata.name or ""
         node.query = query_of_tool(arguments_of_tool(arguments))
-        # such a tool only steers the run, and brings no evidence
-        node.is_control = _hands_over_to_agent(instance)
+        # the framework's own tool, by which one agent hands over to another, only steers
+        node.is_control = (
+            isinstance(instance, FunctionTool) and instance.real_fn is handoff
+        )
     elif kind == "model" and isinstance(instance, BaseLLM):
         _copy_request(node, arguments, instance)
     elif kind not in ("workflow", "program"):
@@ -111,10 +113,13 @@ def copy_arguments(
 
 def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> None:
     """Copy what a model was given: its prompt, and that some of it cannot be read."""
-    node.prompt = prompt_of(arguments)
+    sent = _prompt_among(arguments)
+    if isinstance(sent, str):  # without roles: the user's
+        node.prompt = (Message("user", sent),)
+    else:
+        node.prompt = _messages(sent)
     # a PDF or an image: the model was shown it, and its text is not known here
     parameters = _parameters_sent(arguments, llm)
-    sent = _prompt_among(arguments)
     blocks = [
         plain_data(message.blocks)
         for message in (sent if isinstance(sent, (list, tuple)) else ())
@@ -124,14 +129,6 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
     model_name = llm.metadata.model_name
     # the framework's word for no name
     node.model = None if model_name == "unknown" else model_name
-
-
-def _hands_over_to_agent(tool: BaseTool) -> bool:
-    """Whether a tool is the framework's own, by which one agent hands over to another.
-
-    It steers the run, and what it returns is no evidence.
-    """
-    return isinstance(tool, FunctionTool) and tool.real_fn is handoff
 
 
 def copy_event(node: Node, event: object) -> None:
@@ -251,7 +248,11 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         instance: The object whose method it is.
     """
     if isinstance(result, VectorStoreQueryResult):
-        node.documents = _documents_of_store(result)
+        # with the similarities as scores
+        found = zip_longest(result.nodes or (), result.similarities or ())
+        node.documents = documents_of(
+            [NodeWithScore(node=each, score=score) for each, score in found if each]
+        )
     elif kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
@@ -262,14 +263,6 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
-
-
-def _documents_of_store(result: VectorStoreQueryResult) -> tuple[Document, ...]:
-    """Copy what a vector store found, with the similarities as scores."""
-    found = zip_longest(result.nodes or (), result.similarities or ())
-    return documents_of(
-        [NodeWithScore(node=node, score=score) for node, score in found if node]
-    )
 
 
 def _copy_tool_output(node: Node, output: ToolOutput) -> None:
@@ -297,12 +290,6 @@ def copy_outcome(run: Run, result: object) -> None:
     run.lookup_outputs = (
         {**plain(fields_of(result)), "result": plain_result, **fields},
     )
-
-
-def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
-    """The messages that a model was given; a prompt without roles is the user's."""
-    prompt = _prompt_among(arguments)
-    return (Message("user", prompt),) if isinstance(prompt, str) else _messages(prompt)
 
 
 def _prompt_among(arguments: Mapping[str, Any]) -> object:
@@ -425,7 +412,11 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
     # integrations put the provider's response in one of two places
     places = [{"content": reply.text}, fields.get("response")]
     places += [fields, plain_data(getattr(response, "additional_kwargs", None))]
-    message = _message_in(response)
+    message: ChatMessage | None = None  # of a completion
+    if isinstance(response, ChatResponse):
+        message = response.message
+    elif isinstance(response, AgentOutput):
+        message = response.response
     if message is not None:
         places.append(plain_data(message.additional_kwargs))
         places.append(_citations_in_blocks(message))
@@ -434,13 +425,6 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
     if node.may_have_searched and not reply.tool_calls:
         evidence = evidence.with_unread_search()
     add_provider_evidence(node, evidence)
-
-
-def _message_in(response: object) -> ChatMessage | None:
-    """The chat message of a model's response; None for a completion."""
-    if isinstance(response, ChatResponse):
-        return response.message
-    return response.response if isinstance(response, AgentOutput) else None
 
 
 def _citations_in_blocks(message: ChatMessage) -> dict[str, Any]:

@@ -385,7 +385,11 @@ class Recorder:
         run.is_streamed = is_models_stream or isinstance(response, copies.Streamed)
         if is_models_stream:
             call_when_gone(result, self._end, run)
-        elif _is_being_written(response):
+        elif (
+            # a chat engine writes its answer in a thread or task of its own
+            isinstance(response, StreamingAgentChatResponse)
+            and response.is_writing_to_memory
+        ):
             run.awaited_response = id(response)
             call_when_gone(response, self._end_stream, run, "", GeneratorExit())
             self._end_if_written(run)
@@ -484,13 +488,6 @@ class Recorder:
         run.memory = None
         for listener in listeners:
             listener.record(run)
-
-
-def _is_being_written(response: object) -> bool:
-    """Whether a chat engine writes an answer in a thread or task of its own."""
-    if not isinstance(response, StreamingAgentChatResponse):
-        return False
-    return response.is_writing_to_memory
 
 
 def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
