@@ -277,6 +277,26 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     assert run.notes == ()
 
 
+def test_copies_of_a_file_decide_no_strict_gate() -> None:
+    """The same rows again are no new evidence: the interval stays as it is."""
+    rows = [
+        {
+            "question": f"Who lit lamp {number}?",
+            "contexts": ["Anna lit it."],
+            "answer": "Anna lit it." if number % 3 else "Bo sank it.",
+        }
+        for number in range(30)
+    ]
+    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    files = [f"{name}.jsonl" for name in "abcd"]
+    for file in files:
+        report.to_jsonl(file)
+    mean = report.summary()["context_adherence"].mean or 0.0
+    gate = ["--fail-under", f"adherence={mean - 0.1:.2f}", "--strict"]
+    assert main(["report", files[0], *gate]) == 3
+    assert main(["report", *files, *gate, "--report", "page.html"]) == 3
+
+
 def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -90,9 +90,8 @@ def _repeated_questions(
         if n_repeated:
             yield (
                 f"{n_repeated:,} of {len(questions):,} questions of {name} stand in an"
-                " earlier file, too, so the ranges are too narrow: they count each as"
-                " new evidence. Compare two runs by ragmetrics compare, or count a"
-                " question's rows as one by --cluster question."
+                " earlier file, too. The ranges count a question's rows as one, unless"
+                " --cluster says otherwise. Compare two runs by ragmetrics compare."
             )
         earlier |= questions
 
