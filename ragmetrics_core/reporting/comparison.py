@@ -7,7 +7,7 @@ where the rows cannot tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -357,9 +357,18 @@ def compare(
             run.
     """
     check_margin(margin)
-    _check_finished(after)
+    if not hasattr(after, "results"):
+        raise SettingError(
+            "two finished runs are compared: judge the rows first, with evaluate(…)"
+        )
     names = _names_in_both(before, after, metrics)
-    _check_keys(before, after, slices, cluster)
+    # a key of slices or clusters that no sample has is refused
+    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
+    for row in (*before.results, *after.results):
+        if row.sample is not None:
+            keys.look_in(row.sample)
+    keys.check()
+
     matched = match(before.results, after.results)
     differing = _differing(before, after, matched, names)
     if differing and not anyway:
@@ -370,16 +379,24 @@ def compare(
     parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
     changes = changes_of(parts, names, cluster, margin)
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
+    addresses_by_judge = {}
+    for judge in judges:
+        asked = [
+            address
+            for report in (before, after)
+            for address in report.run.addresses.get(judge, ())
+        ]
+        addresses_by_judge[judge] = tuple(dict.fromkeys(asked))
     # Where all metrics are compared, those that only one of the runs has are named.
     are_all_compared = metrics is None
     return Comparison(
         changes=tuple(changes),
         matched=matched,
         judges=judges,
-        addresses={judge: _addresses(judge, before, after) for judge in judges},
+        addresses=addresses_by_judge,
         margin=margin,
         differing=tuple(differing),
-        stopped=_why_stopped(before, after) or _why_rows_are_lost(matched),
+        stopped=_why_rows_are_missing(before, after, matched),
         lacking=_lacking(after, before.metrics) if are_all_compared else (),
         added=_lacking(before, after.metrics) if are_all_compared else (),
     )
@@ -389,14 +406,6 @@ def check_margin(margin: float) -> None:
     """Refuse a margin that is no difference of means."""
     if not 0 <= margin <= 1:
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
-
-
-def _check_finished(after: object) -> None:
-    """Refuse rows where a finished run is needed."""
-    if not hasattr(after, "results"):
-        raise SettingError(
-            "two finished runs are compared: judge the rows first, with evaluate(…)"
-        )
 
 
 def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -432,17 +441,6 @@ def _names_in_both(
     return list(full_names)
 
 
-def _check_keys(
-    before: Report, after: Report, slices: GroupBy, cluster: GroupBy
-) -> None:
-    """Raise ``SettingError`` for a key of slices or clusters that no sample has."""
-    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
-    for row in (*before.results, *after.results):
-        if row.sample is not None:
-            keys.look_in(row.sample)
-    keys.check()
-
-
 def _differing(
     before: Report,
     after: Report,
@@ -460,62 +458,40 @@ def _differing(
         matched: Their rows side by side.
         names: The metrics that are compared.
     """
-    phrases = _differing_rows(matched)
+    phrases = []
+
+    # With ids a row keeps its partner. Without them an edited question leaves a row
+    # alone in each run; rows that were only added, or only lost, leave none in the other.
+    if matched.by != "id":
+        first = _questions_of(matched.first_only)
+        second = _questions_of(matched.second_only)
+        n_edited = min(len(first - second), len(second - first))
+        if n_edited:
+            phrases.append(
+                f"{count_in_words(n_edited, 'question')} of the first run may stand in"
+                " the second in other words; give each row an id"
+            )
+    n_other_questions = count_other_questions(matched.pairs)
+    if n_other_questions:
+        phrases.append(
+            f"{n_other_questions} of {len(matched.pairs)} samples of one id have another"
+            " question or reference"
+        )
+
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
-    phrases += _differing_addresses(before, after)
-    return phrases
 
-
-def _differing_addresses(before: Report, after: Report) -> Iterator[str]:
-    """Say which judges the runs asked at different addresses.
-
-    Example: "judge gpt at http://a against http://b". Another model may answer there. An
-    address that is not known contradicts nothing, and a proxy on the way neither.
-    """
+    # At another address another model may answer. One that is not known contradicts
+    # nothing, and a proxy on the way neither.
     for judge, addresses_before in before.run.addresses.items():
         addresses_after = after.run.addresses.get(judge, ())
         are_known = bool(addresses_before) and bool(addresses_after)
         if are_known and before.run.endpoints(judge) != after.run.endpoints(judge):
-            yield (
+            phrases.append(
                 f"judge {judge} at {', '.join(addresses_before)} against"
                 f" {', '.join(addresses_after)}"
             )
-
-
-def _differing_rows(matched: Matched) -> list[str]:
-    """Say how many rows cannot be told apart, or changed between the runs.
-
-    Example: "2 of 40 samples of one id have another question or reference".
-    """
-    n_pairs = len(matched.pairs)
-    phrases = []
-    n_edited = _n_perhaps_edited(matched)
-    if n_edited:
-        phrases.append(
-            f"{count_in_words(n_edited, 'question')} of the first run may stand in the"
-            " second in other words; give each row an id"
-        )
-    n_other_questions = count_other_questions(matched.pairs)
-    if n_other_questions:
-        phrases.append(
-            f"{n_other_questions} of {n_pairs} samples of one id have another question"
-            " or reference"
-        )
     return phrases
-
-
-def _n_perhaps_edited(matched: Matched) -> int:
-    """How many questions may stand in the second run in other words.
-
-    With ids a row keeps its partner. Without them an edited question leaves a row alone
-    in each run. Rows that were only added, or only lost, leave none alone in the other.
-    """
-    if matched.by == "id":
-        return 0
-    first = _questions_of(matched.first_only)
-    second = _questions_of(matched.second_only)
-    return min(len(first - second), len(second - first))
 
 
 def _questions_of(rows: Iterable[SampleResult]) -> set[str | None]:
@@ -523,31 +499,21 @@ def _questions_of(rows: Iterable[SampleResult]) -> set[str | None]:
     return {row.sample.question for row in rows if row.sample is not None}
 
 
-def _why_rows_are_lost(matched: Matched) -> str:
-    """Why the second run says too little of the first one's rows; "" if it says enough."""
-    n_lost = sum(row.sample is not None for row in matched.first_only)
-    n_rows = len(matched.pairs) + n_lost
-    if len(matched.pairs) >= MIN_SCORED * n_rows:
-        return ""
-    return (
-        f"the second run has {len(matched.pairs):,} of the first one's {n_rows:,} rows,"
-        f" and a gate needs {100 * MIN_SCORED:.0f} %"
-    )
+def _why_rows_are_missing(before: Report, after: Report, matched: Matched) -> str:
+    """Why a run has too few rows to decide on; "" if both have enough.
 
-
-def _why_stopped(before: Report, after: Report) -> str:
-    """Why either run ended before all its rows were read; "" if neither did."""
+    Either ended before all its rows were read, or the second lost rows of the first.
+    """
     reasons = []
     for which, report in (("first", before), ("second", after)):
         why = report.run.ended_early
         if why:
             reasons.append(f"the {which} run ended early: {why}")
+    n_lost = sum(row.sample is not None for row in matched.first_only)
+    n_rows = len(matched.pairs) + n_lost
+    if not reasons and len(matched.pairs) < MIN_SCORED * n_rows:
+        reasons.append(
+            f"the second run has {len(matched.pairs):,} of the first one's {n_rows:,}"
+            f" rows, and a gate needs {100 * MIN_SCORED:.0f} %"
+        )
     return "; ".join(reasons)
-
-
-def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:
-    """The addresses that a judge was asked at in any of the runs."""
-    addresses = [
-        address for report in reports for address in report.run.addresses.get(judge, ())
-    ]
-    return tuple(dict.fromkeys(addresses))
