@@ -367,6 +367,14 @@ def test_a_question_of_messages_keeps_its_earlier_turns(row: dict[str, Any]) -> 
     assert (sample.answer is None) is ("Anna." not in str(row))
 
 
+def test_an_answer_in_parts_is_one_without_its_thinking() -> None:
+    text = {"type": "text", "text": "Anna lit it."}
+    for parts in ([text], [{"type": "thinking", "thinking": "Bo?"}, text]):
+        for answer in (parts, json.dumps(parts)):
+            sample = Sample.from_row({"question": Q, "answer": answer})
+            assert sample.answer == ("Anna lit it." if answer is parts else answer)
+
+
 def test_what_a_tool_gave_before_the_question_is_a_turn() -> None:
     calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     tool = {"role": "tool", "content": "Ferry: Ida Voss.", "tool_call_id": "1"}

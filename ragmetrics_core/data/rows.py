@@ -30,6 +30,7 @@ from ragmetrics_core.data.columns import (
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.marks import may_cite
+from ragmetrics_core.data.messages import text_of_content
 from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.number_values import number_as_text, plain_data
 from ragmetrics_core.data.sample import CaptureNotes, Sample
@@ -116,8 +117,13 @@ def columns_by_field(
 def _answer(value: Any) -> Any:
     """Return the answer of a row, also where it is the only one of a list.
 
+    A list may be the parts of one message, whose thinking is left out.
+
     Raises ``RowError`` for several answers.
     """
+    is_list = isinstance(value, (list, tuple)) and bool(value)
+    if is_list and all(isinstance(part, Mapping) and "type" in part for part in value):
+        return text_of_content(value)
     if isinstance(value, (list, tuple)) and len(value) > 1:
         raise RowError(
             f"answer: {len(value)} answers in one row; write a row for each, with one"
