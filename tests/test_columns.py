@@ -238,6 +238,7 @@ def test_contexts_that_may_be_joined_are_asked_about() -> None:
         DEEPEVAL,
         {"expectedOutput": "Anna.", "retrievalContext": "Rain fell.|Anna lit it."},
         {"contexts": "a | b", "answer": "Anna."},
+        {"contexts": "a || b", "answer": "Anna."},
     ):
         with pytest.raises(AmbiguousColumns, match="may be 2 contexts or one") as asked:
             Sample.from_row(row)
@@ -264,6 +265,7 @@ JOINED = {
     "expected_contexts": ["Rain fell.|Anna lit it."],
     "facts": [
         "Anna lit it|in May",
+        "Anna lit it||in May",
         "- Anna lit it\n- in May\n",
         "Anna lit it.\n\nIn May.",
     ],

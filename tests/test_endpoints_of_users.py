@@ -223,9 +223,15 @@ def _quota(period: str, **details: str) -> Fault:
     return Fault(429, body=json.dumps([{"error": error}]))
 
 
-def test_a_quota_of_a_minute_is_waited_for(loopback_server: Serve) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [_quota("Minute"), refusal(403, "Rate limit exceeded, quota per minute 10")],
+)
+def test_a_quota_of_a_minute_is_waited_for(
+    loopback_server: Serve, fault: Fault
+) -> None:
     server = loopback_server(
-        lambda _: GOOD, faults=lambda number: _quota("Minute") if number == 3 else None
+        lambda _: GOOD, faults=lambda number: fault if number == 3 else None
     )
     report = judged(server, 8)
     assert report.summary()["context_recall"].count == 8

@@ -95,8 +95,8 @@ _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
 # By which signs several texts, facts or ids may be joined to one, and what they are called.
 _FIELDS_OF_TEXTS = ("contexts", "retrieved", "expected_contexts")
 _SIGNS_THAT_JOIN = {
-    **{field: {"|": "|"} for field in _FIELDS_OF_TEXTS},
-    "facts": {"|": "|", "\n": "line ends"},
+    **{field: {"|": "|", "||": "||"} for field in _FIELDS_OF_TEXTS},
+    "facts": {"|": "|", "||": "||", "\n": "line ends"},
     "expected_ids": {
         **{sign: sign for sign in "|;,"},
         "\n": "line ends",

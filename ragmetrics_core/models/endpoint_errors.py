@@ -75,6 +75,7 @@ _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
     r" is too low|Budget has been exceeded"
 )
+_RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
 _LONG_QUOTA = re.compile(r"insufficient_quota|PerDay|billing_hard_limit|credit|Budget")
 # "Please retry in 3.07s.", "retry after 3 seconds", and Google's "retryDelay": "3s"
 _WAIT_IN_WORDS = re.compile(
@@ -353,7 +354,7 @@ def _error_of_rejection(
             f"the request is longer than the context window of {where}: use shorter"
             " contexts"
         )
-    if status == 429:
+    if status == 429 or (status == 403 and _RATE.match(fault.sentence)):
         return errors.RateLimited(
             f"{where} asked to slow down{fault.details}: lower the concurrency or run"
             " again later",
