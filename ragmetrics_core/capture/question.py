@@ -122,14 +122,20 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         return True
     if calls.named_tools or _answers_after_a_tool(calls):
         return True
+    if any(node.may_have_searched for node in calls.models):
+        return True
+    # an answer may rest on what an earlier turn of its conversation found
+    if tree.earlier_calls and calls.models and tree.root.kind != "model":
+        return True
     is_asked = tree.question is not None or overrides.question is not None
     is_answered = _may_have_answered(calls) or (
         is_asked and any(answer.text for answer in tree.answers)
     )
+    has_failed = bool(tree.error or tree.root.error)
     if any(node.documents for node in calls.nodes):
-        return is_answered or (is_asked and bool(tree.error or tree.root.error))
-    if tree.root.input_documents:
-        return is_asked and (is_answered or bool(tree.error or tree.root.error))
+        return is_answered or (is_asked and has_failed)
+    if calls.lists or any(answer.documents for answer in tree.answers):
+        return is_asked and (is_answered or has_failed)
     is_to_search = overrides.question is not None or any(
         not calls.named_to_search.isdisjoint(node.offered_tools)
         for node in calls.models
@@ -148,17 +154,17 @@ def _may_have_answered(calls: Calls) -> bool:
 
 
 def _answers_after_a_tool(calls: Calls) -> bool:
-    """Whether the question may have been answered after a tool had brought a text.
+    """Whether the question may have been answered after a tool was called.
 
     By a model, or by the tool itself where the framework hands its text on.
     """
-    if calls.tree.question is None:
+    if calls.tree.question is None and not calls.models:
         return False
     ends = [
         tool.ended
         for tool in calls.nodes
         if tool.kind == "tool" and not tool.is_control and not tool.by_provider
-        if tool.text and tool.ended is not None
+        if (tool.text or tool.error) and tool.ended is not None
     ]
     if ends and any(answer.text for answer in calls.tree.answers):
         return True

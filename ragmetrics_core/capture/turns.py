@@ -671,17 +671,10 @@ class Turns(Generic[Run]):
         answer = tree.answers[-1].text if tree.answers else None
         history = before_this_turn(tree.history, [tree.question or ""], answer or "")
         placed_tree = self.conversations.place_turn(replace(tree, history=history))
-        # an answer may rest on what an earlier turn of its conversation found
-        is_of_application = tree.root.kind != "model" and bool(_model_calls(tree))
-        if is_of_application and placed_tree.earlier_calls:
-            placed_tree = replace(placed_tree, is_always_a_sample=True)
-        elif (
-            placed_tree.conversation_id is not None
-            and not self._overrides.context_tools
-        ):
+        is_named = placed_tree.conversation_id is not None
+        if is_named and not self._overrides.context_tools and _only_talks(placed_tree):
             # small talk before any search of its conversation is no sample
-            is_kept = placed_tree.is_always_a_sample and not _only_talks(placed_tree)
-            placed_tree = replace(placed_tree, is_always_a_sample=is_kept)
+            placed_tree = replace(placed_tree, is_always_a_sample=False)
         is_captured = self.conversations.has_captured(placed_tree.history)
         if placed_tree.is_history_of_prompt and not is_captured:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)

@@ -164,7 +164,6 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     if has_provider_searched and models:
         models[-1].evidence_not_recorded += (PROVIDER_SEARCHED,)
         models[-1].may_have_searched = True
-        tree.is_always_a_sample = True
     if reading.has_unread_output and not tree.answers:
         # the reply of the only model is likely to be the answer
         is_single_call = len(models) == 1 and not root.called_a_tool

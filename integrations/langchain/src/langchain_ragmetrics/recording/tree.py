@@ -95,12 +95,6 @@ def _tree(run: Run) -> Tree:
         tree.history = _history(inputs, plain(run.talk), output, question)
     if given.get("question") is not None:
         tree.question = str(given["question"])
-    # A run that only called models is no sample, since it retrieved nothing; it is one
-    # if a tool or web search may have retrieved. "gpt-4o-search-preview" searches for
-    # each answer, and its reply may not tell it.
-    answers_from_tools = bool(models and tree.answers) and root.called_a_tool
-    may_have_searched = any(model.may_have_searched for model in models)
-    tree.is_always_a_sample = answers_from_tools or may_have_searched
     tree.gives_only_documents = _are_documents(output)
     _add_error(tree, run, calls_models=bool(models))
     _add_thread(tree, run)
