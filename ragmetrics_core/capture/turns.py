@@ -664,17 +664,19 @@ class Turns(Generic[Run]):
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
+        tree = replace(tree)  # that of the adapter stays as it is
         if not tree.history:
             turns = history_of_prompts(tree.root, tree.question, tree.instructions)
-            tree = replace(tree, history=turns, is_history_of_prompt=bool(turns))
+            tree.history, tree.is_history_of_prompt = turns, bool(turns)
         # a memory that was read after the run holds this turn as well
         answer = tree.answers[-1].text if tree.answers else None
-        history = before_this_turn(tree.history, [tree.question or ""], answer or "")
-        placed_tree = self.conversations.place_turn(replace(tree, history=history))
+        question = tree.question or ""
+        tree.history = before_this_turn(tree.history, [question], answer or "")
+        placed_tree = self.conversations.place_turn(tree)
         is_named = placed_tree.conversation_id is not None
         if is_named and not self._overrides.context_tools and _only_talks(placed_tree):
             # small talk before any search of its conversation is no sample
-            placed_tree = replace(placed_tree, is_always_a_sample=False)
+            placed_tree.is_always_a_sample = False
         is_captured = self.conversations.has_captured(placed_tree.history)
         if placed_tree.is_history_of_prompt and not is_captured:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
