@@ -18,6 +18,7 @@ from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
+    ANSWER_NAMES,
     answer_of_structure,
     as_one_line,
     compact,
@@ -517,10 +518,7 @@ class Turn:
         answer_object = output.get("structured_response")  # of an agent
         if isinstance(answer_object, Mapping):
             return answer_of_structure(answer_object) == text
-        values = [
-            output.get(name)
-            for name in ("answer", "final_answer", "response", "generation")
-        ]
+        values = [output.get(name) for name in ANSWER_NAMES]
         return any(str(value) == text for value in values if value is not None)
 
     @property

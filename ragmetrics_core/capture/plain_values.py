@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ragmetrics_core.capture.structures import ANSWER_KEYS, compact, find_instances
+from ragmetrics_core.capture.structures import (
+    ANSWER_KEYS,
+    ANSWER_NAMES,
+    compact,
+    find_instances,
+)
 from ragmetrics_core.capture.tree import Answer, Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, follow_path
 
@@ -26,7 +31,7 @@ QUESTION_KEYS = (
     "messages",
 )
 # those under which inputs hold an answer that was given before
-_GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
+_GIVEN_ANSWER_KEYS = (*ANSWER_NAMES, "output_text", "result")
 _DEPTH = 4  # mappings inside of each other in which a question is looked for
 # names under which an application hands in what was said, or what it remembers
 _HISTORY_LIKE_NAME = re.compile(

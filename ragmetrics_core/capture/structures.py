@@ -10,17 +10,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 _Kind = TypeVar("_Kind")
-ANSWER_KEYS = (
-    "answer",
-    "final_answer",
-    "result",
-    "output_text",
-    "output",
-    "response",
-    "generation",
-    "text",
-    "content",
-)
+# names of an answer and of nothing else, such as a verdict; then others of an answer
+ANSWER_NAMES = ("answer", "final_answer", "response", "generation")
+ANSWER_KEYS = (*ANSWER_NAMES, "result", "output_text", "output", "text", "content")
 # those of a structure that can hold nothing but its answer
 _ANSWER_ALONE_KEYS = ("answer", "response")
 
