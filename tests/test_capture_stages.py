@@ -284,7 +284,7 @@ def test_a_verdict_is_no_sure_answer(verdict: str) -> None:
 
 def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded() -> None:
     answer = Answer(ANSWER, "response", documents=documents(BRIDGE))
-    sample = only(tree(answers=(answer,), is_always_a_sample=True))
+    sample = only(tree(answers=(answer,)))
     assert texts(sample) == [BRIDGE]
     assert "by_data_flow" in codes(sample)
 

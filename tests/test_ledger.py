@@ -98,7 +98,7 @@ def looked_up(text: str, **fields: Any) -> Tree:
     """A tool of a database answered the model."""
     of_tool = {"name": "sql", "query": "SELECT", "tool_call_id": "1", **fields}
     calls = asks("sql"), tool(text, **of_tool), reads(results(text))
-    return says(*calls, is_always_a_sample=True)
+    return says(*calls)
 
 
 def side_by_side() -> Tree:
@@ -132,7 +132,6 @@ def echoed(text: str) -> Tree:
         asks("think", thought=TRIP),
         tool(text, name="think", query=TRIP, tool_call_id="1"),
         reads(results(text)),
-        is_always_a_sample=True,
     )
 
 
@@ -142,7 +141,6 @@ def answered_inside(text: str, reply: str) -> Tree:
         asks("ask"),
         tool(text, reads("Why?", reply), name="ask", tool_call_id="1"),
         reads(results(text)),
-        is_always_a_sample=True,
     )
 
 
@@ -472,7 +470,7 @@ def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> Non
 
 def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it() -> None:
     handed = call("step", reads(asked(PORTO)), input_documents=(P, F))
-    (sample,) = samples_of(says(handed, is_always_a_sample=True))
+    (sample,) = samples_of(says(handed))
     assert [context.text for context in sample.contexts or ()] == [PORTO]
     assert sample.ledger is not None
     (given,) = sample.ledger.calls

@@ -50,7 +50,7 @@ def sample_of(
     calls: Sequence[Call], *shown: str, named: frozenset[str] | None = None
 ) -> Sample:
     prompt = [Message("user", QUESTION), *(Message("tool", text) for text in shown)]
-    run = says(*calls, reads(prompt), is_always_a_sample=True)
+    run = says(*calls, reads(prompt))
     (sample,) = samples_of(run, Overrides(context_tools=named))
     return sample
 

@@ -132,11 +132,7 @@ def sample_of(evidence: ProviderEvidence, answer: str = ANSWER) -> Sample:
     model.prompt = (*model.prompt, Message("tool", SIZE))
     add_provider_evidence(model, evidence)
     root = Node("step", "run", 0, 4, [first, model])
-    (sample,) = samples_of(
-        Tree(
-            root, question=QUESTION, output={"answer": answer}, is_always_a_sample=True
-        )
-    )
+    (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": answer}))
     return sample
 
 
@@ -255,11 +251,7 @@ def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(
     add_provider_evidence(second, evidence_in_reply({"content": [cited]}))
     own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
     root = Node("step", "run", 0, 4, [first, own, second])
-    (sample,) = samples_of(
-        Tree(
-            root, question=QUESTION, output={"answer": ANSWER}, is_always_a_sample=True
-        )
-    )
+    (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": ANSWER}))
     assert sample.capture is not None
     assert "not_recorded" in sample.capture.doubts
     assert "PDF" not in sample.capture.doubts["not_recorded"]
@@ -274,11 +266,7 @@ def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
     own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
     second.prompt = (Message("user", QUESTION), Message("tool", SIZE))
     root = Node("step", "run", 0, 4, [first, own, second])
-    (sample,) = samples_of(
-        Tree(
-            root, question=QUESTION, output={"answer": ANSWER}, is_always_a_sample=True
-        )
-    )
+    (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": ANSWER}))
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert "further_call" in sample.capture.doubts

@@ -739,7 +739,6 @@ ROWS: dict[str, Row] = {
         says(
             tool(f"Pages: 12.\n{NOTE[:24]}\n{NOTE[24:]}\n" * 2, reads("Sum up.", NOTE)),
             reads(asked(f"Pages: 12.\n{NOTE[:24]}\n{NOTE[24:]}\n" * 2)),
-            is_always_a_sample=True,
         ),
         [],
         None,

@@ -9,6 +9,7 @@ import pytest
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
+from ragmetrics_core.data import Turn
 
 PAGE = "The Velm bridge was opened in 1874 by the mayor of the town."
 
@@ -68,6 +69,16 @@ def searches_and_answers(query: str, answer: str, began: float) -> Tree:
     inner = [search(query, began).root, answering.root]
     chain.root = Node("step", "chain", began, began + 2, inner)
     return chain
+
+
+def test_placing_a_turn_leaves_its_run_as_it_was() -> None:
+    """A memory that was read after the run holds this turn as well."""
+    talk = (Turn(role="user", content=QUESTION), Turn(role="assistant", content=ANSWER))
+    run = replace(searches_and_answers(QUESTION, ANSWER, 1.0), history=talk)
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    (sample,) = turns.add(run)
+    assert sample.history == ()
+    assert run.history == talk
 
 
 FIRST_PART = (
