@@ -483,6 +483,14 @@ def test_what_is_not_known_is_undefined_and_says_why(
     assert judge.asked == []
 
 
+def test_an_answer_that_cites_nothing_needs_no_contexts() -> None:
+    cites_nothing = Sample(answer="AA.", citations=())
+    assert CitationQuality().score(cites_nothing, judge=oracle()).value == 0.0
+    not_read = Sample(answer="AA.")
+    required = CitationQuality(required=True)
+    assert required.score(not_read, judge=oracle()).value == 0.0
+
+
 def test_contexts_that_are_known_to_be_none_leave_every_mark_dangling() -> None:
     sample = Sample(
         answer="AA[1].", contexts=(), citations=citations_of_marks("AA[1].", {})
