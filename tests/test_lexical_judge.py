@@ -57,6 +57,14 @@ def answered(kind: str, texts: dict[str, Any]) -> list[Any]:
     ]
 
 
+def test_a_sentence_that_the_contexts_deny_is_named() -> None:
+    poll = adherent(
+        "Carl bought the mill. The mill is not old.",
+        "Carl bought the mill. The mill is old.",
+    )
+    assert (poll.verdict, poll.unsupported) == ("no", ("The mill is not old.",))
+
+
 @pytest.mark.parametrize(
     "row", ROWS, ids=[f"{number} {row[0]}" for number, row in enumerate(ROWS, 1)]
 )
