@@ -307,7 +307,20 @@ def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(
             Sample.from_row({"question": "Who?", field: cell})
 
 
-@pytest.mark.parametrize("cell", ["[k7]", "[k7 k9]", "(k7)", "{k7}", "[k7"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "[k7]",
+        "[k7 k9]",
+        "(k7)",
+        "{k7}",
+        "[k7",
+        "'k7'",
+        '"k7"',
+        "set()",
+        "array(['k7'])",
+    ],
+)
 def test_ids_in_brackets_that_are_no_list_are_a_bad_row(cell: str) -> None:
     row = {"question": "Who?", "retrieved": [{"id": "k7", "text": "Anna."}]}
     with pytest.raises(RowError, match="expected_ids: begins as a list"):

@@ -568,6 +568,17 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
     assert KEY.encode() not in kept
 
 
+@pytest.mark.parametrize("key", ["Bearer sk-abc123456789", '"sk-abc123456789"'])
+def test_a_key_with_more_around_it_is_not_sent(
+    loopback_server: Serve, key: str
+) -> None:
+    server = loopback_server(lambda _: GOOD)
+    model = OpenAICompatibleModel(server.base_url, "m", api_key=key)
+    with pytest.raises(JudgeUnavailable, match=r"a quotation mark or .*alone"):
+        evaluate([row()], [ContextRecall()], judge=LLMJudge(model), progress=False)
+    assert not server.requests
+
+
 def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(
     loopback_server: Serve,
 ) -> None:

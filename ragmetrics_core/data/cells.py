@@ -290,14 +290,17 @@ def _is_unquoted_list(text: str) -> bool:
     return False
 
 
+_BEGINNINGS_OF_LISTS = ("[", "{", "(", "'", '"', "set(", "array(")
+
+
 def as_list_unbroken(value: Any, field: str) -> list[Any]:
     """Return several things as a list, as ``as_list`` does.
 
     Raises ``RowError`` for a text that looks like a list but cannot be read as one; an id
-    does if it begins with a bracket.
+    does if it begins with a bracket or a quotation mark, or is Python's text of a set.
     """
     is_list = looks_like_list(value) or (
-        field == "expected_ids" and str(value).lstrip()[:1] in ("[", "{", "(")
+        field == "expected_ids" and str(value).lstrip().startswith(_BEGINNINGS_OF_LISTS)
     )
     if not is_list or not isinstance(data_in(value), str):
         return as_list(value)

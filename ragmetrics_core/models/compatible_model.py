@@ -426,10 +426,11 @@ class OpenAICompatibleModel(ChatModel):
                 is none, and the endpoint is known to want a key.
         """
         key = self._key()
-        if not (key.isascii() and key.isprintable()):
+        is_more_than_key = key.casefold().startswith(("bearer ", '"', "'"))
+        if is_more_than_key or not (key.isascii() and key.isprintable()):
             raise errors.AuthenticationFailed(
-                f"the key for {self.name} holds a character that no key has, e.g. a"
-                " line break: copy it again"
+                f"the key for {self.name} holds what no key has, e.g. a line break, a"
+                ' quotation mark or "Bearer": copy it again, alone'
             )
         if not key and wants_a_key(self.base_url):
             raise self._error(Fault(401))
