@@ -671,6 +671,16 @@ def test_several_tables_and_single_rows_are_no_table() -> None:
             evaluate(row, judge="lexical")
 
 
+@pytest.mark.parametrize("nothing", [[], iter(()), pd.DataFrame({"question": []})])
+def test_that_there_is_no_row_is_said(
+    nothing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(evaluate(nothing, ["adherence"], judge="lexical").results) == 0
+    assert [record.getMessage() for record in caplog.records].count(
+        "There is no row: nothing is evaluated."
+    ) == 1
+
+
 def test_columns_of_different_lengths_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

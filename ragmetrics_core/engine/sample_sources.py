@@ -98,7 +98,7 @@ def warn_of_oddities(
 ) -> Iterator[Sample | RowError]:
     """Yield samples, and log once at the end what was odd about them.
 
-    That is a model's reasoning in them, and doubles. A sample is a double if an earlier
+    That is that there are none, a model's reasoning in them, and doubles. A sample is a double if an earlier
     one has the same id; without an id, if an earlier one has the same question, contexts
     and answer. Example: of 10 samples two have the id "a", and the others have none and
     differ: all 10 are yielded, and one double is logged.
@@ -106,8 +106,9 @@ def warn_of_oddities(
     # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")
     hashes_of_contents = array("q")
-    n_with_reasoning = 0
+    n_with_reasoning = n_rows = 0
     for row in rows:
+        n_rows += 1
         if isinstance(row, Sample):
             n_with_reasoning += leave_out_reasoning(row) is not row
             contexts = tuple(context.text for context in row.known_contexts)
@@ -117,6 +118,8 @@ def warn_of_oddities(
             elif any(content):  # samples without any text are not called doubles
                 hashes_of_contents.append(hash(content))
         yield row
+    if not n_rows:
+        logger.warning("There is no row: nothing is evaluated.")
     if n_with_reasoning:
         logger.warning(
             "%s held a model's reasoning (<think>…</think>), which was left out; let"
