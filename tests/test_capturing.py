@@ -261,6 +261,10 @@ def test_runs_without_a_sample_are_said():
     assert "no run gave a sample: say where things are by contexts_from=." in screen
     later = asyncio.run(captured.aevaluate(["context_adherence"], judge=YES))
     assert later.run.stopped == report.run.stopped
+    watching = door.watch(["context_adherence"], judge=YES)
+    ToyApp(GOLDEN_TURNS[0]).run()
+    assert watching.report().run.stopped == report.run.stopped
+    watching.stop()
 
 
 def in_a_bare_thread():

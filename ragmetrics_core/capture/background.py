@@ -397,6 +397,9 @@ class BackgroundEvaluator(Generic[Run]):
                     "stopped": f"{self.pending} runs not yet judged",
                 }
             )
+        elif not results and self.problems:
+            why = self.problems.why_no_sample
+            facts = facts.model_copy(update={"stopped": why})
         return Report(results=results, run=facts)
 
     @property

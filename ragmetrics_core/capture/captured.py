@@ -346,6 +346,6 @@ class Captured(Generic[Run]):
         """Return a report that says why it has no row, if it has none."""
         if report.results:
             return report
-        why = "; ".join(self.problems.keys()) or "nothing was captured"
-        run = report.run.model_copy(update={"stopped": f"no run gave a sample: {why}"})
+        why = self.problems.why_no_sample
+        run = report.run.model_copy(update={"stopped": why})
         return type(report)(report.results, run)

@@ -125,6 +125,11 @@ class Problems:
         return self._counts[kind]
 
     @property
+    def why_no_sample(self) -> str:
+        """Why a report has no row, in words."""
+        return f"no run gave a sample: {'; '.join(self.counts) or 'none was captured'}"
+
+    @property
     def counts(self) -> dict[str, int]:
         """How often each problem occurred, by ``hook: error``."""
         with self._lock:
