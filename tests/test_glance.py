@@ -640,7 +640,11 @@ def test_a_comparison_of_words_shows_no_interval_and_only_supposes(
         report.to_jsonl(tmp_path / "results.jsonl")
         page = tmp_path / "page.html"
         command = ["report", str(tmp_path / "results.jsonl"), "--explain"]
-        assert main([*command, "--report", str(page)]) == 0
+        comment = tmp_path / "comment.md"
+        assert main([*command, "--report", str(page), "--summary", str(comment)]) == 0
+        in_comment = "Only words were compared" in comment.read_text("utf-8")
+        assert in_comment == is_by_words
+        comment.unlink()
         shown = [capsys.readouterr().out, page.read_text("utf-8")]
         for text in (*shown, report.table(), report._repr_html_()):
             assert bool(re.search("95 %|nterval.?:", text)) != is_by_words, text

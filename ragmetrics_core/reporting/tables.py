@@ -220,6 +220,8 @@ def markdown(
     """
     decisions = glance.decisions
     lines = ["## ragmetrics", ""]
+    if glance.by_words:
+        lines += [glance.headline, ""]
     if decisions and exit_code is not None:
         lines += [all_in_words(decisions, exit_code), ""]
     lines += [
