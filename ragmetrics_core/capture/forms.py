@@ -154,7 +154,7 @@ class _RecentForms:
         self._lock = Lock()
 
     def form_of(self, text: str) -> Form:
-        """Return the form of a text, kept or new."""
+        """Return the form of a text; the same object for texts seen lately."""
         form = self._form_by_text.get(text)  # most are there: no lock for these
         if form is not None:
             return form
@@ -170,12 +170,7 @@ class _RecentForms:
         return form
 
 
-_RECENT_FORMS = _RecentForms(most_characters=400_000)
-
-
-def form_of(text: str) -> Form:
-    """Return the form of a text; the same object for texts seen lately."""
-    return _RECENT_FORMS.form_of(text)
+form_of = _RecentForms(most_characters=400_000).form_of
 
 
 def letters_of(text: str | None) -> str:

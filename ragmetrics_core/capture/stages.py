@@ -231,15 +231,18 @@ def _doubts_of_tools(
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
     """
-    if calls.context_tools is not None:
+    tools = [
+        call
+        for call in table.calls
+        if call.kind == "tool" and call.turn == table.turn and call.items
+    ]
+    if calls.context_tools is not None or not tools:
         return
     contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
     )
     names: dict[str, None] = {}
-    for call in table.calls:
-        if call.kind != "tool" or call.turn != table.turn or not call.items:
-            continue
+    for call in tools:
         text = call.items[0].text
         passages = divided(text) or (Document(text),)
         is_said = all(letters_of(passage.text) in contexts for passage in passages)
