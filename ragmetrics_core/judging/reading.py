@@ -356,10 +356,9 @@ def _without_what_names_nothing(
     """Return an object without texts such as "N/A" in a list that speaks against.
 
     Such a text shares no word with what is judged; claims that the contexts make, and
-    not the answer, do neither. Where there are no others, a yes beside the list counts,
-    unless the list is in the judge's own words, so that any text may be meant.
+    not the answer, do neither. Where there are no others, a yes beside the list counts.
 
-    Raises ``UnusableReply`` if there are no others, and no such yes.
+    Raises ``UnusableReply`` if there are no others, and no yes.
     """
     form: type[BaseModel] = question.Reply
     verdicts = [plain_label(fields.get(name)) for name in overall_fields(form)]
@@ -375,13 +374,13 @@ def _without_what_names_nothing(
             if not part or part not in question.parts:
                 continue
             named = texts_sharing_words(listed, question[part])
-            if listed and not named and not (is_yes and mark.part):
+            if listed and not named and not is_yes:
                 raise UnusableReply(
                     f"the field {name!r}: it names nothing of the {part}; give words of"
                     f" the {part}, or [] if there is nothing to name",
                     raw=choice.text,
                 )
-            if mark.part:  # else the words are the judge's own
+            if mark.part:  # else the words are the judge's own, and any may be meant
                 fields = {**fields, name: list(named)}
     return fields
 
