@@ -238,6 +238,16 @@ def test_a_quota_of_a_minute_is_waited_for(
     assert report.usage.faults == 1
 
 
+def test_a_wait_of_many_minutes_is_told_and_not_waited_for(
+    loopback_server: Serve,
+) -> None:
+    sentence = "Rate limit reached: tokens per day. Please try again in 14m24.5s."
+    server = loopback_server(lambda _: GOOD, faults=lambda _: refusal(429, sentence))
+    (outcome,) = judged(server).results[0].results.values()
+    assert (outcome.error.type, len(server.requests)) == ("RateLimited", 1)
+    assert sentence in outcome.error.message
+
+
 @pytest.mark.parametrize(
     "fault", [_quota("Day"), _quota("Month", status="insufficient_quota")]
 )

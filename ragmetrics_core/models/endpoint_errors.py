@@ -77,9 +77,10 @@ _QUOTA = re.compile(
 )
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
 _LONG_QUOTA = re.compile(r"insufficient_quota|PerDay|billing_hard_limit|credit|Budget")
-# "Please retry in 3.07s.", "retry after 3 seconds", and Google's "retryDelay": "3s"
+# "Please retry in 3.07s.", "try again in 14m24s", and Google's "retryDelay": "3s"
 _WAIT_IN_WORDS = re.compile(
-    r"\bretry(?: in| after|Delay\W{1,6})\s?(\d{1,6}(?:\.\d{1,9})?) ?s(?:ec|\b)",
+    r"\b(?:re)?try(?: again)?(?: in| after|Delay\W{1,6})\s?(?:(\d{1,4})h)?"
+    r"(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?) ?s(?:ec|\b))?",
     re.IGNORECASE,
 )
 _TOO_LONG = re.compile(
@@ -586,7 +587,10 @@ def _retry_after_in(holders: Sequence[object]) -> float | None:
 def _wait_in(words: str) -> float | None:
     """Return the seconds after which an error's words ask for the next call, or None."""
     wait = _WAIT_IN_WORDS.search(words)
-    return None if wait is None else float(wait[1])
+    if wait is None or not any(wait.groups()):
+        return None
+    hours, minutes, seconds = (float(number or 0) for number in wait.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def _words_of(value: object) -> str:
