@@ -707,6 +707,7 @@ def test_the_advice_is_for_the_largest_kind_of_fault(
         rows += [row for row in drawn * 4 if row["reference"] is not None][:count]
     report = evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
     assert report.glance().advice.startswith(advice)
+    assert f"({report.glance().worst[0].name})" in report.glance().advice
 
 
 def test_rows_ranked_low_have_their_word() -> None:

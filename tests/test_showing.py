@@ -123,7 +123,7 @@ def test_a_report_in_a_cell_is_the_first_screen_with_its_rows() -> None:
     assert html.startswith(f"<div><h4>{glance.headline}</h4>")
     cells = re.findall(r"<t[hd] [^>]*>([^<]*)", html)
     first_row = ["1", "made up?", "Who built it?", made_up["answer"]]
-    assert cells[:8] == ["row", "fault", "question", "what shows it", *first_row]
+    assert cells[:8] == ["row", "fault", "question", "answer", *first_row]
     assert "context_adherence" in html
 
 

@@ -516,7 +516,7 @@ def test_signs_of_high_risk(scores: list[float], risk: str) -> None:
     assert summary["m"].risk == risk
     assert summary.risks == ((f"m: {risk}.",) if risk else ())
     table = " ".join(Report(results, RunFacts(metrics={"m": ""})).table().split())
-    assert (f"High risk: m: {risk}." in table) is bool(risk)
+    assert (f"Sign of risk: m: {risk}." in table) is bool(risk)
 
 
 def test_words_show_no_risk() -> None:

@@ -290,7 +290,7 @@ class _Rule(NamedTuple):
             return ""
         return (
             f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
-            f" answered, and a gate needs more than {100 * self.min_answered:.0f} %"
+            f" answered from a text, and a gate needs more than {100 * self.min_answered:.0f} %"
         )
 
     def _measure(self, summary: Summary) -> _Measure:

@@ -205,6 +205,14 @@ class Glance(Frozen):
         """
         return None if self.by_words else _weakest(self.stages)
 
+    def further(self, n_shown: int) -> str:
+        """How many rows to look at follow those that are shown; "" for none."""
+        n_further = self.n_faults + self.n_open - n_shown
+        # rows of a gate need have no fault
+        if n_further <= 0 or self.decisions:
+            return ""
+        return f"and {count_in_words(n_further, 'further row')}"
+
     @property
     def outcome(self) -> Outcome | None:
         """What all gates decide together: the worst of them; None without gates."""
@@ -540,7 +548,7 @@ class GlanceTally:
         A gate that is undecided lacks scores: the rows that have one say nothing of it.
 
         Of each fault the worst row comes first, faults of the weakest stage before
-        others; then the next rows of each. Rows of which nobody can say come last.
+        others and the most frequent first; then the next rows of each. Rows of which nobody can say come last.
         """
         if decisions and decisions[0].outcome == "failed":
             # of a gate on a share, as "share(m>0.5)", the metric is m
@@ -563,7 +571,7 @@ class GlanceTally:
                 weakest is not None and group.diagnosis.stage != weakest.stage
             )
             for place, (score, mean, index, row) in enumerate(group.lowest):
-                order = (is_open, place, is_elsewhere)
+                order = (is_open, place, is_elsewhere, -group.n_rows)
                 candidates.append((*order, score, mean, index, row))
         candidates.sort(key=_sort_key)
         for candidate in candidates:

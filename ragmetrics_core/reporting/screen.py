@@ -254,10 +254,7 @@ def reason_lines(glance: Glance) -> list[str]:
         f"{row.label}: {row.name}: {row.reason or row.quote}"
         for row in glance.worst[:_MOST_REASONS]
     ]
-    n_further = glance.n_faults + glance.n_open - len(lines)
-    if n_further > 0 and not glance.decisions:  # rows of a gate need have no fault
-        lines.append(f"and {count_in_words(n_further, 'further row')}")
-    return lines
+    return [*lines, *filter(None, [glance.further(len(lines))])]
 
 
 def _last_lines(glance: Glance, page: str, next_command: str) -> Iterator[_Line]:

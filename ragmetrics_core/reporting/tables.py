@@ -99,7 +99,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     That is signs of high risk, what the intervals mean, rows that were not evaluated, and an early end.
     """
     return (
-        *(f"High risk: {sentence}" for sentence in summary.risks),
+        *(f"Sign of risk: {sentence}" for sentence in summary.risks),
         *_notes_on_intervals(summary),
         *(
             f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
@@ -260,7 +260,8 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
         (row.label.removeprefix("row "), row.name, row.question, row.answer)
         for row in glance.worst[:_MOST_ROWS]
     ]
-    worst = table(rows, ("row", "fault", "question", "what shows it")) if rows else ""
+    worst = table(rows, ("row", "fault", "question", "answer")) if rows else ""
+    worst += element("p", filter(None, [glance.further(len(rows))]))
     headings, *numbers = _rows(summary)
     metrics = table(numbers, headings) if numbers else ""
     notes = element("p", footnotes(summary, run))
