@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -39,15 +39,17 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         names: What each is called in a message, e.g. its file.
     """
     runs = [report.run for report in reports]
-    judges = _drop_repeats(tuple(run.addresses) for run in runs)
-    elsewhere = {
-        judge
-        for judge in judges
-        if len({run.endpoints(judge) for run in runs} - {()}) > 1
+    asked = [_what_was_asked(report) for report in reports]
+    differing = {
+        detail
+        for detail in chain.from_iterable(asked)
+        if len({one[detail] for one in asked if detail in one}) > 1
     }
     all_rows = chain.from_iterable(
-        _with_addresses(report, elsewhere) if elsewhere else report.results
-        for report in reports
+        _with_details(report.results, details, differing)
+        if differing
+        else report.results
+        for report, details in zip(reports, asked, strict=True)
     )
     rows = tuple(
         row.model_copy(update={"index": new_index})
@@ -57,21 +59,48 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     return Joined(run, rows, tuple(_repeated_questions(reports, names)))
 
 
-def _with_addresses(report: Report, judges: Container[str]) -> Iterator[SampleResult]:
-    """Name in the signatures of some judges where they were asked.
+def _what_was_asked(report: Report) -> dict[tuple[str, str], str]:
+    """By judge: the addresses that were asked, and the models that replied, where known.
 
-    Another model may answer at another address, under the same name.
+    Example: ``{("gpt", "model"): "gpt-2026-01"}``. Under one name, and at one address,
+    another model may answer.
     """
+    models_by_judge: dict[str, set[str]] = {}
     for row in report.results:
+        for result in row.results.values():
+            if result.signature is not None and result.usage.models:
+                models = models_by_judge.setdefault(result.signature.judge, set())
+                models.update(result.usage.models)
+    endpoints = {judge: report.run.endpoints(judge) for judge in report.run.addresses}
+    return {
+        (judge, what): ", ".join(sorted(names))
+        for what, names_by_judge in (("address", endpoints), ("model", models_by_judge))
+        for judge, names in names_by_judge.items()
+        if names
+    }
+
+
+def _with_details(
+    rows: Iterable[SampleResult],
+    details_of_run: Mapping[tuple[str, str], str],
+    differing: Container[tuple[str, str]],
+) -> Iterator[SampleResult]:
+    """Name in the signatures what differs between the runs."""
+    for row in rows:
         results = dict(row.results)
         for name, result in row.results.items():
             signature = result.signature
-            if signature is None or signature.judge not in judges:
-                continue
-            endpoints = ", ".join(report.run.endpoints(signature.judge))
-            details = {**signature.details, "address": endpoints}
-            signature = signature.with_judge(signature.judge, details)
-            results[name] = result.model_copy(update={"signature": signature})
+            added = {
+                what: words
+                for (judge, what), words in details_of_run.items()
+                if (judge, what) in differing
+                and signature is not None
+                and judge == signature.judge
+            }
+            if signature is not None and added:
+                details = {**signature.details, **added}
+                signature = signature.with_judge(signature.judge, details)
+                results[name] = result.model_copy(update={"signature": signature})
         yield row.model_copy(update={"results": results})
 
 
