@@ -161,7 +161,7 @@ class Ours:
         self.judge: Any = "lexical"
         if tool != "lexical":
             chat_model = OpenAICompatibleModel(proxy.address, model, timeout=SECONDS)
-            self.judge = LLMJudge(chat_model)
+            self.judge = LLMJudge(chat_model, timeout=None)
 
     def scores(self, task: str, row: LabelledSample) -> Scores:
         """Judge a row; an error says why there is no score."""

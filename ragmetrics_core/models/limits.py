@@ -345,8 +345,8 @@ class Patience:
 def late_error(model: str, seconds: float) -> NoReplyInTime:
     """Return the error of a call that was not answered in its time."""
     return NoReplyInTime(
-        f"{model} sent no reply within {seconds:.4g} s: raise --timeout (timeout=), or"
-        " lower --concurrency"
+        f"{model} sent no reply within {seconds:.4g} s: raise --timeout (timeout= of the"
+        " model and of its judge), or lower --concurrency"
     )
 
 
