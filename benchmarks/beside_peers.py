@@ -1,8 +1,11 @@
-"""Twenty rows, ten with a planted fault, judged by a real model through each library.
+"""Twenty rows, ten with a planted fault, judged through our library and four others.
 
-    uv run benchmarks/beside_peers.py http://127.0.0.1:8090/v1 --model NAME --out FOLDER
+    uv run benchmarks/beside_peers.py --out FOLDER
+    uv run benchmarks/beside_peers.py --out FOLDER --address http://127.0.0.1:8090/v1 --model NAME
 
-The rows stand in ``tests/golden/planted_rows.json``. The tools of ``real_model.py`` go
+Without an address the judge is an endpoint of this program that is always right and
+takes 0.2 s a call, so the libraries differ by their rules alone; its tokens are words
+and signs. The rows stand in ``tests/golden/planted_rows.json``. The tools of ``real_model.py`` go
 through them one after the other, a row at a time. A row is called faulty if its answer
 is not supported, no chunk is useful, or the expected answer is not in the contexts, as
 far as a library asks that. The last one names the search, or the second where the last
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from real_model import TOOLS, Judged, judge_all, names_of, read
+from right_replies import right_reply
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -25,7 +29,9 @@ from planted import planted_rows, sample_of
 
 from ragmetrics_core.data.sample import Fact
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
+from ragmetrics_core.testing import LoopbackServer
 
+LATENCY = 0.2
 WANTED = {"no fault": 10, "made up": 4, "a wrong number": 3, "not in the text": 3}
 
 
@@ -109,16 +115,20 @@ def table(judged: Sequence[Judged]) -> str:
 def main() -> None:
     """Judge the rows by each tool, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("address", help="of the endpoint, up to and with /v1")
-    parser.add_argument("--model", required=True, help="its name there")
+    parser.add_argument("--address", help="of an endpoint, up to and with /v1")
+    parser.add_argument("--model", default="right", help="its name there")
     parser.add_argument("--out", type=Path, required=True, help="a folder")
     parser.add_argument("--tools", type=names_of(TOOLS), default=TOOLS)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "planted.jsonl"
-    for tool in options.tools:
-        only = argparse.Namespace(**{**vars(options), "tools": (tool,)})
-        judge_all(asked(), only, file)
+    # the probability of a label follows the reply
+    endpoint = LoopbackServer(right_reply, latency=LATENCY, probability=None)
+    with endpoint as server:
+        options.address = options.address or server.base_url
+        for tool in options.tools:
+            only = argparse.Namespace(**{**vars(options), "tools": (tool,)})
+            judge_all(asked(), only, file)
     print(table(read(file)))
 
 
