@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -297,3 +298,30 @@ def test_sentences_below_a_heading_are_judged() -> None:
 )
 def test_what_tells_the_language(text: str, expected: bool | None) -> None:
     assert is_english(text) is expected
+
+
+def test_the_order_of_contexts_tells_no_language() -> None:
+    draw = random.Random(1)
+    names = [
+        " ".join("".join(draw.choices("abcdefgh", k=6)) for _ in range(80)) + "."
+        for _ in range(5)
+    ]
+    english = (
+        "There is a lamp in the tower of the old town, and it was lit by Anna when she"
+        " came from her house with all that they had; but no one who saw it then would"
+        " know what he or we should have done about them if it were not so, for this is"
+        " how you can do as well as any other man could, because our lamps are more"
+        " than some."
+    )
+    contexts = [english, *names]
+    row = {"question": "Who lit the lamp?", "answer": "Anna lit the lamp in 1901."}
+    outcomes = [
+        evaluate(
+            [{**row, "contexts": ordered}],
+            ["context_adherence"],
+            judge="lexical",
+            progress=False,
+        )[0].results["context_adherence"]
+        for ordered in (contexts, contexts[::-1])
+    ]
+    assert outcomes[0].status == outcomes[1].status
