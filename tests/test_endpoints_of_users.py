@@ -260,37 +260,6 @@ def test_a_quota_that_is_used_up_for_long_ends_the_run(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("n_good", [0, 5])
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(500),
-        Fault(503),
-        Fault(429),
-        Fault(reset=True),
-        Fault(200, body="<!doctype html><title>Sign in</title>"),
-    ],
-    ids=["500", "503", "429", "broken", "login"],
-)
-def test_an_endpoint_that_fails_for_good_is_soon_asked_no_more(
-    loopback_server: Serve, fault: Fault, n_good: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each row says what failed; the run need not find out again for each."""
-    monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.0)
-    server = loopback_server(
-        lambda _: GOOD, faults=lambda number: None if number < n_good else fault
-    )
-    with suppress(JudgeUnavailable):  # nothing but login pages is no endpoint
-        report = judged(server, 200)
-        numbers = report.summary()["context_recall"]
-        assert numbers.count == n_good
-        is_429 = fault.status == 429
-        name = "RateLimited" if is_429 else "TransientJudgeError"
-        assert numbers.failed == {name: 200 - n_good}
-    # of 1,600 calls, 8 for each row
-    assert len(server.requests) <= 800
-
-
 def test_the_variable_of_langchain_and_llamaindex_names_the_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -114,10 +114,9 @@ class Attempts:
             n_answers_before = self.endpoint.n_answers
             try:
                 return await self._call_in_turn(request, sent_at)
+            except errors.JudgeUnavailable as error:
+                return _reply_of_failures(request, error)
             except errors.JudgeError as error:
-                is_final = isinstance(error, errors.JudgeUnavailable)
-                if is_final or self.endpoint.is_outage(error):
-                    return _reply_of_failures(request, error)
                 others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
                 # A rate limit while others are answered is no failure: the request may
@@ -138,16 +137,15 @@ class Attempts:
         """Return the error of a request after its last attempt.
 
         If the endpoint never answered and cannot be reached, this begins an outage, so
-        that other requests need not find out again; and so do several requests that
-        were given up.
+        that other requests need not find out again; and so do several requests that it
+        never answered in time.
         """
-        if not isinstance(error, errors.TransientJudgeError):
-            return error
         if isinstance(error, errors.NoReplyInTime):
             self.endpoint.note_no_reply(error)
-        else:
-            self.endpoint.note_given_up(error)
-        if not error.is_sent and self.endpoint.n_answers == 0:
+        is_unreachable = (
+            isinstance(error, errors.TransientJudgeError) and not error.is_sent
+        )
+        if is_unreachable and self.endpoint.n_answers == 0:
             unavailable = errors.JudgeUnavailable(str(error))
             self.endpoint.begin_outage(unavailable)
             return unavailable

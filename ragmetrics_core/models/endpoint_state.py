@@ -20,11 +20,11 @@ _OUTAGE_SECONDS = 30.0
 # How long other requests wait for the one that tries something new. Under load, refusals
 # took more than two seconds.
 _PATIENCE_SECONDS = 10.0
-# After so many refusals in a row, or requests given up, an endpoint that has answered
-# before is taken to refuse everything.
+# After so many refusals in a row, an endpoint that has answered before is taken to
+# refuse everything.
 _MOST_REFUSALS = 32
 # An endpoint that never answered, and so often sent what is no reply, or let a request
-# wait in vain, is none: perhaps a login page. So many requests given up are enough, too.
+# wait in vain, is none: perhaps a login page.
 _MOST_WITHOUT_REPLY = 4
 
 
@@ -74,10 +74,8 @@ class EndpointState:
         self._n_refusals = 0
         # How many calls brought what is no reply, and requests were given up.
         self._n_without_reply = 0
-        # How many requests were given up since the last answer.
-        self._n_given_up = 0
         # The error with which the endpoint refuses everything; None without an outage.
-        self._outage: errors.JudgeError | None = None
+        self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
 
     @asynccontextmanager
@@ -139,7 +137,7 @@ class EndpointState:
         """
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
-            self._n_refusals = self._n_given_up = 0
+            self._n_refusals = 0
             self._outage = None
             self._is_reached = True
         elif isinstance(outcome, errors.JudgeUnavailable):
@@ -175,18 +173,7 @@ class EndpointState:
         if self.n_answers == 0 and self._n_without_reply >= _MOST_WITHOUT_REPLY:
             self.begin_outage(errors.JudgeUnavailable(str(error)))
 
-    def note_given_up(self, error: errors.TransientJudgeError) -> None:
-        """Begin an outage where requests are given up in a row, after many calls each."""
-        self._n_given_up += 1
-        most = _MOST_REFUSALS if self.n_answers else _MOST_WITHOUT_REPLY
-        if self._n_given_up >= most:
-            self.begin_outage(error)
-
-    def is_outage(self, error: errors.JudgeError) -> bool:
-        """Whether an error was raised in place of a call, during an outage."""
-        return error is self._outage
-
-    def begin_outage(self, error: errors.JudgeError) -> None:
+    def begin_outage(self, error: errors.JudgeUnavailable) -> None:
         """Send no call for a while; after that, one call is sent alone again.
 
         Args:
