@@ -9,7 +9,7 @@ and signs. The rows stand in ``tests/golden/planted_rows.json``. The tools of ``
 through them one after the other, a row at a time. A row is called faulty if its answer
 is not supported, no chunk is useful, or the expected answer is not in the contexts, as
 far as a library asks that. The last one names the search, or the second where the last
-is not asked; else the answer is named. It prints the table of ``docs/migration.md``.
+is not asked; else the answer is named. ``docs/migration.md`` tells what it printed.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ def drawn(data: Path, options: argparse.Namespace) -> dict[str, list[LabelledSam
             random.Random(options.seed).shuffle(rows)  # no cryptography
             queues.append(rows)
         in_turn = []
-        for place in range(max(map(len, queues))):
+        for place in range(max(map(len, queues), default=0)):
             in_turn += [rows[place] for rows in queues if place < len(rows)]
         rows_by_task[task] = in_turn[: options.rows]
     return rows_by_task

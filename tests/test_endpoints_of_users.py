@@ -529,7 +529,14 @@ def test_a_verdict_is_read_where_the_server_puts_it(
 
 
 @pytest.mark.parametrize(
-    "key", [KEY, "".join(f"\\u{ord(sign):04x}" for sign in KEY)], ids=["", "escaped"]
+    "key",
+    [
+        KEY,
+        "".join(f"\\u{ord(sign):04x}" for sign in KEY),
+        # both
+        " ".join([KEY, "".join(f"\\u{ord(sign):04x}" for sign in KEY)]),
+    ],
+    ids=["", "escaped", "both"],
 )
 def test_a_reply_that_repeats_the_key_is_kept_without_it(
     key: str, loopback_server: Serve, tmp_path: Path
@@ -542,7 +549,9 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
         store=tmp_path / "replies.sqlite",
         progress=False,
     )
-    assert report.results[0].results["context_recall"].reason.startswith("Key ….")
+    reason = report.results[0].results["context_recall"].reason
+    assert reason.startswith("Key …")
+    assert KEY not in reason
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert KEY.encode() not in kept
 

@@ -325,3 +325,23 @@ def test_the_order_of_contexts_tells_no_language() -> None:
         for ordered in (contexts, contexts[::-1])
     ]
     assert outcomes[0].status == outcomes[1].status
+
+
+@pytest.mark.parametrize("language", ["German", "English"])
+@pytest.mark.parametrize("count", [3, 30, 150])
+def test_many_contexts_tell_their_language(language: str, count: int) -> None:
+    sentences = {
+        "German": (
+            "Die Lampe {} wurde von Anna in der Nacht angezündet, und alle wissen das"
+            " seit vielen Jahren, weil sie es selbst gesehen haben."
+        ),
+        "English": (
+            "The lamp {} was lit by Anna in the night, and all of them have known that"
+            " for many years, because they saw it."
+        ),
+    }
+    contexts = [sentences[language].format(number) for number in range(count)]
+    row = {"question": "Who lit it?", "contexts": contexts, "answer": "It was Anna."}
+    report = evaluate([row], ["context_adherence"], judge="lexical", progress=False)
+    outcome = report[0].results["context_adherence"]
+    assert (outcome.status == "scored") is (language == "English")

@@ -291,5 +291,9 @@ def test_a_damaged_file_is_called_so(
     store.put({KEY: Choice("new")})
     assert store.get(KEY) == Choice("new")
     store.close()
-    (warning,) = [record.getMessage() for record in caplog.records]
+    (warning,) = [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelname == "WARNING"
+    ]
     assert "it is damaged: move it away, and a new one is begun" in warning

@@ -270,6 +270,20 @@ def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
     assert result.sample.answer == answer
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"The tag <think> opens and </think> closes reasoning. {IS_90}",
+        f"In XML, <thinking> marks thought and </thinking> ends it. {IS_90}",
+    ],
+)
+def test_tags_that_an_answer_speaks_of_behind_its_reasoning_stay(answer: str) -> None:
+    row = {**ROW, "answer": f"<think>x</think>{answer}"}
+    result = evaluate([row], judge="lexical").results[0]
+    assert result.sample is not None
+    assert result.sample.answer == answer
+
+
 @pytest.mark.parametrize("block", BLOCKS[:-1])
 def test_what_the_answer_cites_moves_with_it(block: str) -> None:
     answer = f"It rose [2].\n{block.format('Or [3]?')}It fell [1]. {IS_90} [9]"

@@ -602,6 +602,26 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         "history: needs a list of texts or of messages with a content, found a single.*",
     ),
     ({"answers": ["SECRET", "b"]}, {}, "answer: 2 answers in one row; write a row.*"),
+    (
+        {
+            "answer": [
+                {"type": "answer", "text": "SECRET"},
+                {"type": "answer", "text": "b"},
+            ]
+        },
+        {},
+        "answer: 2 answers in one row; write a row.*",
+    ),
+    (
+        {
+            "answer": [
+                {"type": "text", "text": "SECRET"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+            ]
+        },
+        {},
+        "answer: .*image.*",
+    ),
     ({"answers": '["SECRET", "b"]'}, {}, "answer: 2 answers in one row; write a.*"),
     (
         {"a": Q},

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     keys_of_slices = {gate.by for gate in gates if gate.by}
     cluster = options.cluster
     groups = (group_of(row.sample, "auto") for row in report.results)
-    if warnings and cluster == "auto" and not any(groups):
+    if warnings and cluster == "auto" and not all(groups):
         cluster = "question"  # a copy of a file is no new evidence
     summary = report.summary(cluster=cluster, slices=keys_of_slices)
     decisions = shared.decide_gates(gates, summary, options)

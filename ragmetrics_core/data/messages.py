@@ -127,6 +127,13 @@ def text_of_content(content: object) -> str:
     return _text_of_part(content) if isinstance(content, Mapping) else ""
 
 
+def is_part(value: object) -> bool:
+    """Whether a value is a part of a message's content, by its type."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    is_known = kind in ("text", "output_text", "refusal", *_SILENT_PARTS)
+    return is_known or (isinstance(value, Mapping) and holds_media(value))
+
+
 def holds_media(content: object) -> bool:
     """Tell whether a message's content holds an image or a recording."""
     if isinstance(content, (list, tuple)):

@@ -105,16 +105,18 @@ def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
-    is_spoken_of = False
+    is_spoken_of = is_within_line = False
     for tag in _TAGS.finditer(text):
         is_further = tag["spoken_of"] is not None and bool(spans)
         if tag["opening"] is not None or is_further:
+            is_within_line = is_further if start is None else is_within_line
             start = tag.start() if start is None else start
             continue
         if tag["spoken_of"] is not None:
             is_spoken_of = True
             continue
-        if start is None and tag["closing_of_opened"] is not None:
+        if tag["closing_of_opened"] is not None and (start is None or is_within_line):
+            start = None  # the answer speaks of both tags
             continue
         if start is None and is_spoken_of and tag["certain"] is None:
             is_spoken_of = False

@@ -30,7 +30,12 @@ from ragmetrics_core.data.columns import (
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.marks import may_cite
-from ragmetrics_core.data.messages import text_of_content
+from ragmetrics_core.data.messages import (
+    MEDIA_REFUSED,
+    holds_media,
+    is_part,
+    text_of_content,
+)
 from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.number_values import number_as_text, plain_data
 from ragmetrics_core.data.sample import CaptureNotes, Sample
@@ -122,7 +127,9 @@ def _answer(value: Any) -> Any:
     Raises ``RowError`` for several answers.
     """
     is_list = isinstance(value, (list, tuple)) and bool(value)
-    if is_list and all(isinstance(part, Mapping) and "type" in part for part in value):
+    if is_list and all(map(is_part, value)):
+        if holds_media(value):
+            raise RowError(f"answer: {MEDIA_REFUSED}")
         return text_of_content(value)
     if isinstance(value, (list, tuple)) and len(value) > 1:
         raise RowError(

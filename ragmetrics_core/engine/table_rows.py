@@ -117,6 +117,10 @@ def rows_of_columns(table: Mapping[Any, Any]) -> list[dict[Any, Any]] | None:
         return None
     n_cells = {str(name): len(cells) for name, cells in columns.items()}
     if len(set(n_cells.values())) > 1:
+        if any(
+            isinstance(cell, Mapping) for cells in columns.values() for cell in cells
+        ):
+            return None  # a list of rows or of messages is no column
         counts = ", ".join(f"{name} {count}" for name, count in n_cells.items())
         raise SettingError(
             f"it is a table by columns, which differ in their number of cells ({counts}):"

@@ -21,9 +21,8 @@ MOST_SENTENCES = 200
 A longer answer is judged by its first ones and all of its terms.
 """
 
-SentencePlace = tuple[
-    int, int
-]  # of a sentence: index of the context, index in the context
+# index of the context, index of the sentence in it
+SentencePlace = tuple[int, int]
 _MOST_PLACES = 500
 _MOST_NAMES = 10
 # A context sentence says nearly the same as a sentence of the answer if it shares this

@@ -76,6 +76,7 @@ _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
 _READ_OF_EACH = 500  # characters of a text that tell its language
+_MOST_READ = 19  # texts of a part, spread over all: of shorter ones no words are whole
 _READ_OF_ALL = 1_900  # and of many texts together, so that each of them is read
 _PARTS_OF_EVIDENCE = {"contexts", "context", "chunks", "chunk", "passages"}
 _ABSTENTION = adherence_reply(
@@ -162,8 +163,10 @@ def _is_in_english(parts: Mapping[str, Part]) -> bool:
     texts: list[str] = []
     spoken: list[str] = []
     for name, part in parts.items():
-        length = min(_READ_OF_EACH, _READ_OF_ALL // max(1, len(part.texts)))
-        text = part.rewrite or "\n".join(text[:length] for text in part.texts)
+        # sorted, so that their order tells nothing
+        read = sorted(part.texts)[:: 1 + len(part.texts) // _MOST_READ]
+        length = min(_READ_OF_EACH, _READ_OF_ALL // max(1, len(read)))
+        text = part.rewrite or "\n".join(text[:length] for text in read)
         (texts if name in _PARTS_OF_EVIDENCE else spoken).append(text)
     texts.append("\n".join(dict.fromkeys(spoken)))
     are_english = [is_english(text) for text in texts]

@@ -32,7 +32,7 @@ LEFT_OUT = "…"
 """Stands in an endpoint's sentence for a key or a text of the sample."""
 _LONGEST_SENTENCE = 300
 _PRIVATE_RUN = 12
-_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/))")
 _QUOTED = re.compile(r"[\"'`“‘]([^\"'`“”‘’]+)[\"'`”’]")
 # Long, of letters and digits, and no words joined by hyphens, as names of models are.
 _LIKE_A_KEY = re.compile(
@@ -482,10 +482,9 @@ def without_secret(text: str, secret: str) -> str:
     """Return a text without a secret that it repeats, perhaps in escapes of JSON."""
     if not secret:
         return text
-    for written in (text, _ESCAPE.sub(lambda code: chr(int(code[1], 16)), text)):
-        if secret in written:
-            return written.replace(secret, LEFT_OUT)
-    return text
+    text = text.replace(secret, LEFT_OUT)
+    plain = _ESCAPE.sub(lambda code: code[2] or chr(int(code[1], 16)), text)
+    return plain.replace(secret, LEFT_OUT) if secret in plain else text
 
 
 def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:

@@ -307,7 +307,10 @@ class Summary(Frozen):
         if set(self.judges) != {EMBEDDED}:
             return self.metrics
         return tuple(
-            numbers.model_copy(update={"interval": None}) for numbers in self.metrics
+            numbers.model_copy(update={"interval": None})
+            if any(f"|judge:{EMBEDDED}" in line for line in numbers.signatures)
+            else numbers
+            for numbers in self.metrics
         )
 
     @property

@@ -221,7 +221,7 @@ def markdown(
     decisions = glance.decisions
     lines = ["## ragmetrics", ""]
     if glance.by_words:
-        lines += [glance.headline, ""]
+        lines += [markdown_text(glance.headline), ""]
     if decisions and exit_code is not None:
         lines += [all_in_words(decisions, exit_code), ""]
     lines += [

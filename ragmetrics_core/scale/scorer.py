@@ -71,7 +71,6 @@ class Scorer:
         """
         self.metrics = tuple(choose_metrics(metrics))
         # A metric must not have the name of the column in which samples are returned.
-        # A metric must not have the name of the column in which samples are returned.
         if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
             raise SettingError(
                 f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the samples"
