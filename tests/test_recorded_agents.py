@@ -91,7 +91,7 @@ def _check_unnamed(samples: list[Sample]) -> None:
     for sample in samples:
         assert sample.contexts is None
         assert sample.capture is not None
-        assert 'context_tools={"search_knowledge"}' in str(sample.capture.unread_texts)
+        assert "undivided" in sample.capture.doubts
 
 
 def test_the_tool_by_which_a_model_answers_is_named_as_no_evidence() -> None:

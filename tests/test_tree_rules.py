@@ -643,6 +643,7 @@ ROWS: dict[str, Row] = {
         ),
         [],
         None,
+        "undivided",
         calls="tool",
     ),
     "a value of a tool, and nothing else": Row(
@@ -653,6 +654,7 @@ ROWS: dict[str, Row] = {
         ),
         [],
         None,
+        "undivided",
         calls="tool",
     ),
     "text of a tool named as context": Row(

@@ -180,11 +180,11 @@ READS = replace(ANSWERS, question=QUESTION)
 
 
 @pytest.mark.parametrize(
-    ("names", "contexts"),
-    [(None, None), ({"look_up"}, [PAGE]), ({"nope"}, None)],
+    ("names", "contexts", "doubts"),
+    [(None, None, ["undivided"]), ({"look_up"}, [PAGE], []), ({"nope"}, None, [])],
 )
 def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
-    names: set[str] | None, contexts: list[str] | None
+    names: set[str] | None, contexts: list[str] | None, doubts: list[str]
 ) -> None:
     overrides = Overrides(context_tools=names)
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, overrides)
@@ -194,7 +194,7 @@ def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
     texts = sample.contexts and [context.text for context in sample.contexts]
     assert texts == contexts
     assert sample.capture is not None
-    assert sample.capture.doubts == {}
+    assert list(sample.capture.doubts) == doubts
     # a name may be misspelt
     is_none_named = "tools were called, and context_tools= names none of them"
     assert (is_none_named in turns.problems.counts) == (names == {"nope"})

@@ -97,8 +97,6 @@ def _sample(
     if not found_evidence.contexts:
         named.discard("contexts")  # a place without any text settles nothing
     doubts = [doubt for doubt in all_doubts if doubt.settled_by not in named]
-    if found_evidence.contexts is None:  # no list is told that could lack a tool's text
-        doubts = [doubt for doubt in doubts if doubt.code != "undivided"]
     cited = cited_by(turn, found_answer, found_evidence)
     question = turn.question
     if question is None:
@@ -177,12 +175,14 @@ def _doubts(
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
     is_unrecorded = any(doubt.code == "not_recorded" for doubt in doubts_of_calls)
-    yield from _doubts_of_tools(turn.calls, found_evidence, table)
+    tool_doubt = _doubt_of_tools(turn.calls, found_evidence, table)
+    if tool_doubt is not None:
+        yield tool_doubt
     if turn.error or not tree.is_complete:
         yield Doubt("no_answer", _BROKEN)
     elif found_answer.text is None:
         yield Doubt("no_answer", _NO_ANSWER)
-    is_unknown = found_evidence.contexts is None
+    is_unknown = found_evidence.contexts is None and tool_doubt is None
     has_evidence = any(
         call.items and (call.shown or call.turn == table.turn)
         for call in table.calls
@@ -223,10 +223,10 @@ def _is_brought(text: str, calls: Calls) -> bool:
     return False
 
 
-def _doubts_of_tools(
+def _doubt_of_tools(
     calls: Calls, found_evidence: Evidence, table: Ledger
-) -> Iterator[Doubt]:
-    """Yield a doubt where the user has to say which tools search.
+) -> Doubt | None:
+    """Return a doubt where the user has to say which tools search.
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
@@ -237,7 +237,7 @@ def _doubts_of_tools(
         if call.kind == "tool" and call.turn == table.turn and call.items
     ]
     if calls.context_tools is not None or not tools:
-        return
+        return None
     contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
     )
@@ -251,7 +251,7 @@ def _doubts_of_tools(
         if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None
-    if names:
-        setting = ", ".join(f'"{name}"' for name in names)
-        words = _TOOL_TEXT.format(", ".join(names), setting)
-        yield Doubt("undivided", words, has_unread_texts=True)
+    if not names:
+        return None
+    setting = ", ".join(f'"{name}"' for name in names)
+    return Doubt("undivided", _TOOL_TEXT.format(", ".join(names), setting))

@@ -259,16 +259,12 @@ class Metric(SilentData, Settings, ABC):
                 continue
             if "contexts" not in group:
                 return self.undefined(" and ".join(f"no {field}" for field in group))
+            # tools returned all passages as one text, which nobody can divide
+            undivided = sample.capture and sample.capture.doubts.get("undivided")
+            if undivided:
+                return self.undefined(f"undivided: {undivided}", "undivided")
             # a ledger may take their place, but few users know of it
-            unread_texts = sample.capture.unread_texts if sample.capture else None
-            reason = "; ".join(["no contexts", *(unread_texts or ())])
-            calls = sample.ledger.calls if sample.ledger else ()
-            # only the user knows whether the tools that returned text searched
-            if unread_texts and any(
-                call.kind == "tool" and call.items for call in calls
-            ):
-                return self.undefined(reason, "undivided")
-            return self.undefined(reason)
+            return self.undefined("no contexts")
         return None
 
     def settings(self) -> dict[str, str]:

@@ -61,7 +61,7 @@ _WHY_UNDEFINED = {
     "no_facts": "without a fact in the reference",
     "no_claim": "without a claim",
     "no_citations": "without citations",
-    "undivided": "with tools' text alone: see context_tools=",
+    "undivided": "whose evidence is the text of tools",
     "language": "in a language that the judge was not measured on",
     "other": "for which it has no meaning",
 }

@@ -367,7 +367,7 @@ def web_search(query: str) -> str:
     return PARIS
 
 
-@shape(Turn(contexts=[]))
+@shape(Turn(contexts=[], doubts=["undivided"]))
 def agent_text_tool() -> None:
     ask(agent([web_search]))
 
