@@ -20,7 +20,6 @@ from ragmetrics_core.data import Ledger, Sample, Turn
 _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
-_MOST_TALKS = 4096
 _NOT_CAPTURED = Doubt(
     "history_unread",
     "the conversation holds words of the user that no captured run was asked; they are"
@@ -41,6 +40,7 @@ class CapturedTurn:
     began: float
     ledger: Ledger
     history: tuple[Turn, ...]
+    may_hold_examples: bool = False
 
 
 class Conversations:
@@ -64,14 +64,14 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
-        # whole conversations from their first turn on, by their hashes
-        self._talks: OrderedDict[int, None] = OrderedDict()
+        # what was said last, from the first turn on, by its hash
+        self._last_talk: int | None = None
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
-        trial._talks.update(self._talks)
+        trial._last_talk = self._last_talk
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:
@@ -108,7 +108,9 @@ class Conversations:
             earlier_calls=last_turn.ledger.calls[-_MOST_CALLS:],
             history=history,
             doubts=doubts,
-            is_history_of_prompt=tree.is_history_of_prompt and not is_surer,
+            is_history_of_prompt=(
+                last_turn.may_hold_examples if is_surer else tree.is_history_of_prompt
+            ),
         )
 
     def _last_turn(self, name: str, tree: Tree) -> CapturedTurn | None:
@@ -137,6 +139,8 @@ class Conversations:
             samples: Its samples.
         """
         name = self._user_name or tree.conversation_id
+        is_captured = self.has_captured(tree.history)
+        may_hold_examples = tree.is_history_of_prompt and not is_captured
         for sample in samples:
             said: list[Turn] = list(sample.history or ())
             if sample.question:
@@ -144,17 +148,20 @@ class Conversations:
             if sample.answer:
                 said.append(Turn(role="assistant", content=sample.answer))
             notes = sample.capture
-            if notes is not None and "history_unread" not in notes.doubts:
-                self._talks[_hash_of(said)] = None
-                if len(self._talks) > _MOST_TALKS:
-                    self._talks.popitem(last=False)
+            is_sure = notes is not None and "history_unread" not in notes.doubts
+            self._last_talk = _hash_of(said) if is_sure else None
             if name is not None:
                 ledger = sample.ledger or Ledger()
-                self.keep(name, CapturedTurn(tree.root.began, ledger, tuple(said)))
+                self.keep(
+                    name,
+                    CapturedTurn(
+                        tree.root.began, ledger, tuple(said), may_hold_examples
+                    ),
+                )
 
     def has_captured(self, history: Sequence[Turn]) -> bool:
         """Whether a history is, word for word, what captured turns said from the first one on."""
-        return _hash_of(history) in self._talks
+        return _hash_of(history) == self._last_talk
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
         """Keep a turn of a conversation, for this block and for others.

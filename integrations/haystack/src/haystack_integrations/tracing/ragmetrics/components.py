@@ -1,5 +1,6 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -177,6 +178,7 @@ class Calls:
             call.documents = documents
         offered: set[str] = set()
         new_tools: set[str] = set()
+        first: tuple[str, ...] | None = None
         for span in self.run.nodes:
             if span.operation != AGENT_LLM or span.agent is not node.agent:
                 continue
@@ -184,7 +186,10 @@ class Calls:
                 new_tools = set(span.offered_tools) - offered
                 break
             offered.update(span.offered_tools)
-        finds_tools = all(name in (call.text or "") for name in new_tools)
+            first = first or tuple(span.offered_tools)
+        words = set(re.findall(r"[\w-]+", call.text or ""))
+        # what was itself found later finds no tools
+        finds_tools = new_tools <= words and node.name in (first or ())
         agent_output = node.agent.output_by_socket if node.agent is not None else {}
         ends_agent = agent_output.get("exit_reason") == node.name
         is_steering = ends_agent or (bool(new_tools) and finds_tools)
