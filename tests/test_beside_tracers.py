@@ -172,6 +172,17 @@ def traced(instrumentor: Any, tracer: str) -> Iterator[None]:
     kept.clear()
 
 
+@pytest.fixture(autouse=True)
+def _components_of_modules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracer looks each component up in its module, and other tests have local ones."""
+    known = {
+        path: kind
+        for path, kind in component.registry.items()
+        if "<locals>" not in kind.__qualname__
+    }
+    monkeypatch.setattr(component, "registry", known)
+
+
 def run(name: str, tracer: str = "", begun: str = "") -> tuple[str, list[Sample]]:
     """Return what an application said, and its samples, alone or beside a tracer."""
     application, capture, instrumentor = TRACED[name]
