@@ -178,7 +178,7 @@ def _components_of_modules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {
         path: kind
         for path, kind in component.registry.items()
-        if "<locals>" not in kind.__qualname__
+        if hasattr(sys.modules[kind.__module__], kind.__name__)
     }
     monkeypatch.setattr(component, "registry", known)
 
