@@ -147,6 +147,7 @@ class Shape:
         is_whole: Whether the reader finds all that is wanted. Else it finds less, and
             says so by the grade.
         named: The codes of the traces without a sample, by their letter.
+        warns: Words that stand in a warning of each sample.
     """
 
     traces: list[Call]
@@ -154,6 +155,7 @@ class Shape:
     n_exact: int | None = None
     is_whole: bool = True
     named: Mapping[str, str] = field(default_factory=dict)
+    warns: str = ""
 
 
 CHAINS = (
@@ -303,6 +305,8 @@ SHAPES: dict[str, Shape] = {
             )
         ],
         [(ASK_GATE, (), SAY_GATE)],
+        n_exact=0,
+        warns="context_tools",
     ),
     "a search that is repeated with a query that a model wrote": Shape(
         [
@@ -381,6 +385,7 @@ def test_each_shape_gives_what_was_written_before(name: str, is_shuffled: bool) 
     assert {trace[0]: code for trace, code in code_by_trace.items()} == shape.named
     for sample in samples:
         assert sample.capture is not None
+        assert shape.warns in " ".join(sample.capture.warnings)
 
 
 def test_a_span_whose_kind_was_lost_asks_nothing() -> None:

@@ -254,4 +254,5 @@ def _doubt_of_tools(
     if not names:
         return None
     setting = ", ".join(f'"{name}"' for name in names)
-    return Doubt("undivided", _TOOL_TEXT.format(", ".join(names), setting))
+    words = _TOOL_TEXT.format(", ".join(names), setting)
+    return Doubt("undivided", words, has_unread_texts=True)
