@@ -390,7 +390,7 @@ A_KEPT_MEMORY: dict[str, Any] = {}
 if Version(PYDANTIC) < Version("2.14"):
     A_KEPT_MEMORY["history"] = [("user", Q), ("assistant", A)]
     # what a tool returned before is shown
-    A_KEPT_MEMORY["doubts"] = ["history_unread", "which_turn"]
+    A_KEPT_MEMORY["doubts"] = ["which_turn"]
 
 
 @app(
