@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -41,15 +41,17 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     runs = [report.run for report in reports]
     asked = [_what_was_asked(report) for report in reports]
     differing = {
-        detail
-        for detail in chain.from_iterable(asked)
-        if len({one[detail] for one in asked if detail in one}) > 1
+        key
+        for key in chain.from_iterable(asked)
+        if len({words[key] for words in asked if key in words}) > 1
     }
     all_rows = chain.from_iterable(
-        _with_details(report.results, details, differing)
+        _with_details(
+            report.results, {key: words[key] for key in differing & set(words)}
+        )
         if differing
         else report.results
-        for report, details in zip(reports, asked, strict=True)
+        for report, words in zip(reports, asked, strict=True)
     )
     rows = tuple(
         row.model_copy(update={"index": new_index})
@@ -81,26 +83,21 @@ def _what_was_asked(report: Report) -> dict[tuple[str, str], str]:
 
 
 def _with_details(
-    rows: Iterable[SampleResult],
-    details_of_run: Mapping[tuple[str, str], str],
-    differing: Container[tuple[str, str]],
+    rows: Iterable[SampleResult], differing: Mapping[tuple[str, str], str]
 ) -> Iterator[SampleResult]:
-    """Name in the signatures what differs between the runs."""
+    """Name in the signatures what differs between the runs, by judge."""
+    details_by_judge: dict[str, dict[str, str]] = {}
+    for (judge, what), words in sorted(differing.items()):
+        details_by_judge.setdefault(judge, {})[what] = words
     for row in rows:
         results = dict(row.results)
         for name, result in row.results.items():
             signature = result.signature
-            added = {
-                what: words
-                for (judge, what), words in details_of_run.items()
-                if (judge, what) in differing
-                and signature is not None
-                and judge == signature.judge
-            }
-            if signature is not None and added:
-                details = {**signature.details, **added}
-                signature = signature.with_judge(signature.judge, details)
-                results[name] = result.model_copy(update={"signature": signature})
+            if signature is None or signature.judge not in details_by_judge:
+                continue
+            details = {**signature.details, **details_by_judge[signature.judge]}
+            signature = signature.with_judge(signature.judge, details)
+            results[name] = result.model_copy(update={"signature": signature})
         yield row.model_copy(update={"results": results})
 
 
