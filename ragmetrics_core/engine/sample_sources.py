@@ -98,10 +98,10 @@ def warn_of_oddities(
 ) -> Iterator[Sample | RowError]:
     """Yield samples, and log once at the end what was odd about them.
 
-    That is that there are none, a model's reasoning in them, and doubles. A sample is a double if an earlier
-    one has the same id; without an id, if an earlier one has the same question, contexts
-    and answer. Example: of 10 samples two have the id "a", and the others have none and
-    differ: all 10 are yielded, and one double is logged.
+    That is that there are none, a model's reasoning in them, and doubles. A sample is a
+    double if an earlier one has the same id; without an id, if an earlier one has the
+    same question, contexts and answer. Example: of 10 samples two have the id "a", and
+    the others have none and differ: all 10 are yielded, and one double is logged.
     """
     # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")

@@ -50,8 +50,8 @@ _BESIDE_OBJECT = re.compile(
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at
-# Behind its thinking no reply of any form is so long: 64,000 tokens.
 _SHORTEST_CLAIM = 16  # characters
+# Behind its thinking no reply of any form is so long: 64,000 tokens.
 _MOST_CHARACTERS = 2**18
 _STRING = re.compile(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _VALUE = re.compile(r"\s*+:\s*+\"?\s*+")
