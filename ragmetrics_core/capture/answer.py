@@ -366,17 +366,17 @@ def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
     A line that was shown before any call replied so, such as "Else say NO_ANSWER.",
     repeats no reply.
     """
-    lines = _lines_of_prompt(reader)
-    lines_before: dict[str, dict[str, None]] = {}  # by the letters of a reply
+    new_lines: dict[str, list[str]] = {}  # by the letters of a reply
     for call in sorted(_earlier(calls, reader), key=end_of):
         reply = calls.replies[call]
         letters = letters_of(reply.answer)
         if reply.is_verdict or not 0 < len(letters) < SHORTEST:
             continue
-        if letters not in lines_before:
-            lines_before[letters] = _lines_of_prompt(call)
-        known = lines_before[letters]
-        if shows([line for line in lines if line not in known], reply.answer):
+        if letters not in new_lines:
+            known = _lines_of_prompt(call)
+            lines = _lines_of_prompt(reader)
+            new_lines[letters] = [line for line in lines if line not in known]
+        if shows(new_lines[letters], reply.answer):
             yield call
 
 

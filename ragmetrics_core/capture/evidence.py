@@ -560,9 +560,8 @@ class _Reading:
         """Return a document with the score of its search, where a later list lacks one."""
         if document.score is not None or identity not in self._passages.by_identity:
             return document
-        return replace(
-            document, score=self._passages.by_identity[identity].document.score
-        )
+        score = self._passages.by_identity[identity].document.score
+        return document if score is None else replace(document, score=score)
 
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.

@@ -342,6 +342,13 @@ def history_of_prompts(
             no talk.
     """
     nodes = list(root.walk())
+    shown_replies = []
+    for node in nodes:
+        if node.prompt and any(each.role == "assistant" for each in node.prompt):
+            shown_replies.append(node)
+    if not shown_replies:
+        return ()
+
     documents = [document for node in nodes for document in node.documents or ()]
     end_of_reply: dict[str, float] = {}
     for node in nodes:
@@ -349,9 +356,7 @@ def history_of_prompts(
             end_of_reply.setdefault(as_one_line(node.reply.text), node.ended)
 
     longest: tuple[Turn, ...] = ()
-    for node in nodes:
-        if all(message.role != "assistant" for message in node.prompt):
-            continue
+    for node in shown_replies:
         prompt: list[Message] = []
         for message in node.prompt:
             line = as_one_line(message.text)

@@ -77,12 +77,14 @@ class _Reading:
             call: calls.replies[call].texts for call in calls.models
         }
         for node in calls.nodes[1:]:
-            if node.kind in ("agent", "step") and (node.text or "").strip():
-                self._texts_of_writers[node] = (node.text or "",)
-        searches = [node for node in calls.nodes if node.kind == "retriever"]
-        found_by = [node for node in searches if node.documents]
-        self._queries = {letters_of(node.query) for node in calls.nodes} - {""}
-        self._queries_of_searches = {letters_of(node.query) for node in found_by} - {""}
+            if node.text and node.kind in ("agent", "step") and node.text.strip():
+                self._texts_of_writers[node] = (node.text,)
+        asked = [node for node in calls.nodes if node.query]
+        self._queries = {letters_of(node.query) for node in asked} - {""}
+        found_by = [node for node in asked if node.documents]
+        self._queries_of_searches = {
+            letters_of(node.query) for node in found_by if node.kind == "retriever"
+        } - {""}
 
     def origins(self) -> Origins:
         """Read the run, and return what was found."""
@@ -172,36 +174,39 @@ class _Reading:
     def _read_list(self, each: DocumentList) -> None:
         """Keep the documents of a list that no model wrote."""
         found_documents = []
+        is_of_named_tool = each.call in self._calls.named_tools
         for document in each.documents:
             letters = letters_of(document.text)
-            if not document.text.strip():
+            is_known = letters in self._found_whole
+            if not letters and not document.text.strip():
                 continue
-            if letters not in self._found_whole and self._is_written(document, each):
+            if not is_known and self._is_written(document, each):
                 self._written.add(letters)
                 continue
-            if each.call in self._calls.named_tools:  # a passage is what its text tells
+            if is_of_named_tool:  # a passage is what its text tells
                 marks = self._marks(document.text, each.call, is_search=True)
                 text = _without_marked(document.text, marks)
                 document = replace(document, text=text)
             found_documents.append(document)
-            if letters in self._found_whole and not document.forms:
+            if is_known and not document.forms:
                 continue  # most lists hold what an earlier one held
             self._found_whole.add(letters)
             self._written.discard(letters)
             for text in document.own_texts:
                 self._found.add(text)
-        is_emptied = bool(each.documents) and not found_documents
-        if not is_emptied:
+        if found_documents == list(each.documents):  # in most runs
+            self._lists.append(each)
+        elif found_documents:
             self._lists.append(replace(each, documents=tuple(found_documents)))
 
     def _is_written(self, document: Document, each: DocumentList) -> bool:
         """Whether a model wrote a document of a list, alone or beside a few words."""
         call = each.call
         is_search = each.is_returned and call.kind in ("retriever", "tool")
-        letters = letters_of(document.text)
         for engine in self._engines:
             if is_search and call not in self._calls.paths[engine]:
                 continue
+            letters = letters_of(document.text)
             answer = letters_of(engine.text)
             if answer in letters:
                 # "Sub question: When did it open? Response: In 1874."
@@ -214,7 +219,9 @@ class _Reading:
         for text in {document.text, document.text_without_metadata}:
             marks = self._marks(text, call, is_search)
             is_of_tool = call in self._calls.named_tools
-            if _are_written(letters_of(text), marks, is_of_tool=is_of_tool):
+            if any(marks) and _are_written(
+                letters_of(text), marks, is_of_tool=is_of_tool
+            ):
                 return True
         return False
 
@@ -228,7 +235,7 @@ class _Reading:
         marks = bytearray(len(letters))
         known = self._passed if is_search else self._said
         places = known.places_in(text)
-        if is_search:
+        if is_search and call.children:
             places += KnownTexts(self._texts_inside(call)).places_in(text)
         if not places:
             return marks

@@ -664,14 +664,17 @@ class Turns(Generic[Run]):
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
-        tree = replace(tree)  # that of the adapter stays as it is
-        if not tree.history:
-            turns = history_of_prompts(tree.root, tree.question, tree.instructions)
-            tree.history, tree.is_history_of_prompt = turns, bool(turns)
+        history, is_of_prompt = tree.history, tree.is_history_of_prompt
+        if not history:
+            history = history_of_prompts(tree.root, tree.question, tree.instructions)
+            is_of_prompt = bool(history)
         # a memory that was read after the run holds this turn as well
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""
-        tree.history = before_this_turn(tree.history, [question], answer or "")
+        history = before_this_turn(history, [question], answer or "")
+        # the tree of the adapter stays as it is
+        if history != tree.history or is_of_prompt != tree.is_history_of_prompt:
+            tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
         placed_tree = self.conversations.place_turn(tree)
         is_named = placed_tree.conversation_id is not None
         if is_named and not self._overrides.context_tools and _only_talks(placed_tree):

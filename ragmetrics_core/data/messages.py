@@ -75,15 +75,10 @@ class UnwrappedMessage(NamedTuple):
         It says so by its field "role" or "from", or by a class or type such as
         "HumanMessage".
         """
-        for writer in (
-            self.fields.get("role"),
-            self.class_name,
-            self.fields.get("type"),
-            self.fields.get("from"),
-        ):
-            if writer:
-                return ROLES.get(writer) if isinstance(writer, str) else None
-        return None
+        fields = self.fields
+        writer = fields.get("role") or self.class_name or fields.get("type")
+        writer = writer or fields.get("from")
+        return ROLES.get(writer) if isinstance(writer, str) else None
 
 
 def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:

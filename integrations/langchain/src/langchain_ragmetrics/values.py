@@ -272,7 +272,7 @@ def unwrapped(value: object) -> UnwrappedMessage | None:
             return UnwrappedMessage(kind, {"content": content})
     if isinstance(value, Mapping):
         message = unwrap_message(value)
-        if message.role is not None and "content" in message.fields:
+        if "content" in message.fields and message.role is not None:
             return message
     return None
 

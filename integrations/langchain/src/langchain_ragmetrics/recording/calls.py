@@ -40,6 +40,7 @@ ADD_DOCUMENTS = "add_documents"
 STEP = "seq:step:"
 # the name of what runs a chain for each item of a list
 EACH = "RunnableEach<"
+_TELLING_TAGS = (STEP, STORE_SEARCH)
 # what a reply may tell of the searches of its provider stands here
 _PLACES_OF_REPLY = ("content", "additional_kwargs", "response_metadata")
 # types of runs of which nothing is read
@@ -90,15 +91,15 @@ class Call:
         tag: The tag that tells a step of a sequence, or a search of a store.
         agent: The name of the agent that it belongs to.
         talk: What the steps of its run were handed under names of a talk.
+        fields: Further fields of its node.
         run: The run that it is the root of, until it ends; None for any other call.
         inside: The calls directly inside it, in the order in which they began.
         given: Of a step the documents that it was given, of a retriever the query, of a
-            model what no recorded text holds.
-        filled: Of a prompt what it is filled with, until it ends.
+            model what no recorded text holds, of a prompt what it is filled with, until
+            it ends.
         returned: Of a step or a retriever the documents that it returned, of a model
             the places of its reply that may tell what its provider searched, of a
             prompt the replies that its template holds as examples.
-        fields: Further fields of its node.
         error: The words of the error that it ended with.
         ended: When it ended; None if it has not.
     """
@@ -109,12 +110,11 @@ class Call:
     tag: str
     agent: str | None
     talk: dict[str, Any]
+    fields: Mapping[str, Any]
     run: Run | None = None
     inside: "list[Call]" = field(default_factory=list)
     given: Any = None
-    filled: Any = None
     returned: Any = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     ended: float | None = None
 
@@ -165,29 +165,28 @@ class Recording:
             tags: LangChain's tags.
             metadata: LangChain's metadata.
         """
-        # LangChain's middleware has a model shorten the conversation: it answers nothing
-        if run_type in MODELS and metadata.get("lc_source") == "summarization":
-            run_type = "ignored"
         telling_tag = ""
         for tag in tags:
-            if tag.startswith((STEP, STORE_SEARCH)):
+            if tag.startswith(_TELLING_TAGS):
                 telling_tag = sys.intern(tag)  # runs repeat their few tags
-        batch = None
-        if around is not None and around.name.startswith(EACH):
-            batch = around.run
-        talk = {} if around is None or batch is not None else around.talk
+        talk = {} if around is None else around.talk
         agent = metadata.get("lc_agent_name")
-        call = Call(run_type, name, began, telling_tag, agent, talk)
+        fields = {}
         if run_type in MODELS:
             model = metadata.get("ls_model_name")
-            call.fields = {"model": model if isinstance(model, str) else None}
+            fields["model"] = model if isinstance(model, str) else None
+            # by LangChain's middleware it shortens the conversation: it answers nothing
+            if metadata.get("lc_source") == "summarization":
+                run_type = "ignored"
+        call = Call(run_type, name, began, telling_tag, agent, talk, fields)
         if around is None:
             call.run = self.run = Run(call, metadata, self._task_or_thread, talk)
         else:
             around.inside.append(call)
-        if batch is not None:
-            call.run = Run(call, metadata, self._task_or_thread, talk)
-            batch.items.append(call.run)
+            if around.run is not None and around.name.startswith(EACH):
+                call.talk = {}
+                call.run = Run(call, metadata, self._task_or_thread, call.talk)
+                around.run.items.append(call.run)
         self.ids.append(key)
         return call
 
@@ -217,12 +216,13 @@ class Recording:
             call.fields = {"query": query, "tool_call_id": tool_call_id}
         elif run_type in MODELS:
             self._give_model(call, inputs, parameters)
+        elif run_type == "prompt":
+            call.given = inputs
+            self._note_talk(call, inputs)
         elif run_type not in _UNREAD:
             call.given = self._snapshots.documents(inputs)
-            call.filled = inputs if run_type == "prompt" else None
             # what a step is handed after a model spoke may be this run's own talk
-            is_earlier = run_type == "prompt" or not self._has_model_begun
-            if is_earlier and call.run is None:
+            if not self._has_model_begun:
                 self._note_talk(call, inputs)
 
     def _note_talk(self, call: Call, inputs: Any) -> None:
@@ -230,9 +230,9 @@ class Recording:
 
         Later steps may be handed less of it.
         """
-        if isinstance(inputs, dict):
+        if call.run is None and isinstance(inputs, dict):
             for name, value in inputs.items():
-                if value and name not in call.talk and names_a_history(name):
+                if names_a_history(name) and value and name not in call.talk:
                     call.talk[name] = self._snapshots.copied(value)
 
     def _give_model(
@@ -252,9 +252,10 @@ class Recording:
         shown = [Message("user", str(prompt)) for prompt in inputs.get("prompts") or ()]
         blocks: list[object] = []
         for message in filter(None, map(unwrapped, messages)):
-            shown.append(self._snapshots.once(read_message(message)))
+            read = self._snapshots.once(read_message(message))
+            shown.append(read)
             content = message.fields["content"]
-            if not isinstance(content, str) and message.role != "assistant":
+            if not isinstance(content, str) and read.role != "assistant":
                 blocks.append(content)
         call.fields = {
             **call.fields,
@@ -294,8 +295,8 @@ class Recording:
             if error is None:
                 self._end_model(call, outputs)
         elif run_type == "prompt":
-            call.returned = tuple(_examples(outputs, call.filled))
-            call.filled = None
+            call.returned = tuple(_examples(outputs, call.given))
+            call.given = None
         elif run_type not in _UNREAD:
             call.returned = self._snapshots.documents(outputs)
             if call.name.startswith("HumanInTheLoop") and _has_answered_calls(outputs):
@@ -349,25 +350,29 @@ class Recording:
         """
         # for each batch of messages, the replies to it
         batches = outputs.get("generations") or [[]]
-        generations = [each for each in batches[0] if isinstance(each, Mapping)]
-        if not generations:
-            return
-        messages = [
-            unwrapped(each.get("message")) or _NO_MESSAGE for each in generations
-        ]
         replies: list[Message] = []
-        for generation, message in zip(generations, messages, strict=True):
+        for generation in batches[0]:
+            if not isinstance(generation, Mapping):
+                continue
+            message = unwrapped(generation.get("message")) or _NO_MESSAGE
             said = read_message(message)
             text = self._snapshots.once(str(generation.get("text") or said.text))
             reply = Message("assistant", text, said.tool_calls)
             replies.append(self._snapshots.once(reply))
-        first, *others = replies
-        call.fields = {**call.fields, "reply": first, "other_replies": tuple(others)}
-        places = [messages[0].fields.get(name) or None for name in _PLACES_OF_REPLY]
-        call.returned = tuple(map(self._snapshots.copied, places))
+            if call.returned is None:
+                fields = message.fields
+                places = [fields.get(name) or None for name in _PLACES_OF_REPLY]
+                call.returned = tuple(map(self._snapshots.copied, places))
+        if replies:
+            first, *others = replies
+            call.fields = {
+                **call.fields,
+                "reply": first,
+                "other_replies": tuple(others),
+            }
 
 
-def _examples(prompt: object, filled: object) -> Iterator[str]:
+def _examples(prompt: object, given: object) -> Iterator[str]:
     """Yield the replies in a prompt that hold nothing of what its template is filled with.
 
     Example: of a template with ("human", "2 + 2?"), ("ai", "Four."), ("human", "{question}")
@@ -377,7 +382,7 @@ def _examples(prompt: object, filled: object) -> Iterator[str]:
     replies = [each.text for each in messages if isinstance(each, AIMessage)]
     if not replies:
         return
-    texts = {text.strip() for text in texts_in(plain(filled))} - {""}
+    texts = {text.strip() for text in texts_in(plain(given))} - {""}
     for reply in replies:
         if not any(text in reply for text in texts):
             yield reply

@@ -79,16 +79,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
         return Answer(value.data, is_extracted=True, question=value.query)
-    kind = type(value)
-    is_plain_dataclass = "__dataclass_fields__" in vars(kind)
-    is_plain_dataclass = is_plain_dataclass and "__slots__" not in vars(kind)
-    is_of_haystack = kind.__module__.startswith("haystack")
-    if isinstance(value, BaseModel) or (is_plain_dataclass and not is_of_haystack):
-        value = vars(value)
     if depth == 0:
         return None
-    if isinstance(value, Mapping):
-        return {str(key): copied(element, depth - 1) for key, element in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         elements = list(value)
         if len(elements) > 8 and isinstance(elements[0], float):
@@ -96,7 +88,16 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         if _are_answers_of_one_conversation(value):
             elements = elements[-1:]  # only the last one answers the question
         return tuple(copied(element, depth - 1) for element in elements)
-    return None
+    if not isinstance(value, Mapping):
+        kind = type(value)
+        is_plain_dataclass = "__dataclass_fields__" in vars(kind)
+        is_plain_dataclass = is_plain_dataclass and "__slots__" not in vars(kind)
+        is_of_haystack = kind.__module__.startswith("haystack")
+        is_of_application = is_plain_dataclass and not is_of_haystack
+        if not is_of_application and not isinstance(value, BaseModel):
+            return None
+        value = vars(value)
+    return {str(key): copied(element, depth - 1) for key, element in value.items()}
 
 
 def _document(document: haystack.Document) -> Document:
@@ -158,7 +159,7 @@ def _message(message: ChatMessage) -> CopiedMessage:
         message.text or "\n".join(_texts_of_results(results)),
         _tool_calls(message),
         model=model if isinstance(model, str) else None,
-        unread_kinds=tuple(kind for kind, value in unread.items() if value),
+        unread_kinds=tuple([kind for kind, value in unread.items() if value]),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
     )
 

@@ -128,8 +128,9 @@ class TeeSpan(Span):
             return
         if key in _INPUTS:
             self.node.input = copied(value) or {}
-            tools = value.get("tools") or getattr(self.component, "tools", ())
-            self.node.offered_tools = tuple(names_of_tools(tools))
+            tools = value.get("tools") or getattr(self.component, "tools", None)
+            if tools:
+                self.node.offered_tools = tuple(names_of_tools(tools))
         elif key in _OUTPUTS:
             self.node.output = copied(value)
             if self.node is self.run.root and "embedding" in value:
@@ -320,9 +321,9 @@ class Tee(Tracer):
         else:  # a run that nobody listens to
             return None
         # a hook of an agent asks it, and no component around it
-        is_of_agent = node_around is not None and node_around.operation in _AROUND_HOOKS
-        if operation == _GENERATOR and is_of_agent:
-            operation = COMPONENT
+        if operation == _GENERATOR and node_around is not None:
+            is_of_agent = node_around.operation in _AROUND_HOOKS
+            operation = COMPONENT if is_of_agent else operation
         node = _node(operation, tags, node_around)
         if operation == PIPELINE:  # only a pipeline has its input already
             data = tags.get("haystack.pipeline.input_data")
@@ -444,9 +445,9 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
         parent=parent,
         opened=tick(),
         senders={
-            name: tuple(socket["senders"])
+            name: tuple(senders)
             for name, socket in inputs.items()
-            if socket.get("senders")
+            if (senders := socket.get("senders"))
         },
         gives_documents=any(
             "Document" in str(socket.get("type")) for socket in outputs.values()

@@ -175,7 +175,9 @@ def _talk(calls: Calls) -> Mapping[str, Any]:
     for node in calls.run.components():
         if calls.call_by_span[node].kind != "step":
             continue
-        talk.update((k, v) for k, v in node.input.items() if names_a_history(k))
+        for name, value in node.input.items():
+            if names_a_history(name):
+                talk[name] = value
         template = tuple(texts_in(node.input.get("template")))
         if template and shown_last.isdisjoint(texts_in(node.output)):
             talk["history"] = template

@@ -274,13 +274,14 @@ class Recorder:
         if kind == "tool" and "program" in around.kinds:
             node.kind = "ignored"
         if around.node is not None:
-            # a model without async methods runs only when its async stream is read
-            for last in around.node.children[-1:]:
+            calls_around = around.node.children
+            if kind == "model" and calls_around and calls_around[-1].kind == "model":
+                # a model without async methods runs only when its async stream is read
+                last = calls_around[-1]
                 is_unread = last.ended is not None and last.reply is None
-                is_same = last.kind == kind == "model" and last.prompt == node.prompt
-                if is_same and is_unread and last.error is None:
+                if is_unread and last.error is None and last.prompt == node.prompt:
                     return OpenSpan(around.run, last, None, around.kinds, events)
-            around.node.children.append(node)
+            calls_around.append(node)
         run = around.run
         if run is None:
             run = self._new_run(kind, node, listeners)

@@ -201,6 +201,8 @@ def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
     A model of texts is shown one text, which the framework made of a template's
     messages: "system: Answer from …, user: Hi, assistant: Hello, user: And when?".
     """
+    if not (run.templates or run.summaries):
+        return prompt
     if len(prompt) == 1:
         for template in run.templates:
             roles = {each.role for each in template if each.text in prompt[0].text}
@@ -240,20 +242,22 @@ def _add_search_of_engine(engine: Node, given: Sequence[Document]) -> None:
 
     Example: an engine turns the question into SQL, and hands on the rows as a node.
     """
+    if engine.kind != "agent" or engine.query is None:
+        return
     inner_calls = list(engine.walk())[1:]
-    makes_nodes = engine.kind == "agent" and engine.query is not None
-    if makes_nodes and all(call.kind in ("step", "model") for call in inner_calls):
-        ids_given = {document.id for document in given}
-        for step in inner_calls:
-            nodes = step.input_documents if step.query is not None else ()
-            found = tuple(node for node in nodes if node.id not in ids_given)
-            if found:
-                # calls begin at whole ticks: half a tick earlier is just before this step
-                moment = step.began - 0.5
-                search = Node("retriever", engine.name, moment, moment)
-                search.query, search.documents = engine.query, found
-                engine.children.append(search)
-                return
+    if any(call.kind not in ("step", "model") for call in inner_calls):
+        return
+    ids_given = {document.id for document in given}
+    for step in inner_calls:
+        nodes = step.input_documents if step.query is not None else ()
+        found = tuple(node for node in nodes if node.id not in ids_given)
+        if found:
+            # calls begin at whole ticks: half a tick earlier is just before this step
+            moment = step.began - 0.5
+            search = Node("retriever", engine.name, moment, moment)
+            search.query, search.documents = engine.query, found
+            engine.children.append(search)
+            return
 
 
 def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> bool:
