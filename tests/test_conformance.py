@@ -211,6 +211,10 @@ def test_the_metric_gives_what_the_case_expects(metric, case):
     assert result.status == expected["status"]
     if expected["status"] == "scored":
         assert_equal(result.value, expected["value"], "value", exactly=exact(case))
+        bounds = expected.get("bounds")
+        assert (result.bounds is None) == (bounds is None)
+        if bounds is not None:
+            assert_equal(list(result.bounds), bounds, "bounds", exactly=True)
     elif expected["status"] == "undefined":
         assert (result.code, result.reason) == (expected["code"], expected["reason"])
     else:

@@ -13,6 +13,7 @@ from said import poll, polls
 from ragmetrics_core import ContextAdherence, LexicalJudge, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Asked, NotAnswered
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
@@ -86,11 +87,22 @@ def test_abstaining_answers_are_undefined_and_counted():
     assert only.code == "no_claim"
 
 
-def test_missing_polls_are_scored_with_bounds_if_a_majority_answered():
-    result, _ = score(polled("yes", "yes", "no", failures=(RateLimited("slow"),) * 2))
-    assert result.value == pytest.approx(2 / 3)
-    assert result.evidence.bounds == (2 / 5, 4 / 5)
+def test_lost_polls_leave_a_score_with_bounds_if_they_cannot_turn_the_verdict():
+    result, _ = score(polled(*["yes"] * 3, failures=(RateLimited("slow"),) * 2))
+    assert (result.value, result.bounds) == (1.0, (3 / 5, 1.0))
+    assert result.reason.endswith("(Polls were lost; with them it is 0.60 to 1.00.)")
     assert result.evidence.missing == 2
+    unknown, _ = score(polled("yes", "yes", "no", failures=(RateLimited("slow"),) * 2))
+    assert (unknown.status, unknown.error.type) == ("failed", "TooFewPolls")
+    assert "3 of 5 polls were answered, and the others could turn" in unknown.reason
+
+
+def test_a_score_passes_its_threshold_only_where_lost_polls_cannot_decide_it():
+    lost = (RateLimited("slow"),)
+    sure, _ = score(polled(*["yes"] * 4, failures=lost), threshold=0.8)
+    unsure, _ = score(polled(*["yes"] * 4, failures=lost), threshold=0.9)
+    below, _ = score(polled("no", "no", "no", "yes", failures=lost), threshold=0.9)
+    assert (sure.passed, unsure.passed, below.passed) == (True, None, False)
 
 
 def test_too_few_polls_fail_with_what_happened():
@@ -107,10 +119,13 @@ def test_too_few_polls_fail_with_what_happened():
     ("verdicts", "missing", "status"),
     [
         (("yes", "no"), 2, "failed"),  # half of the polls are no majority
-        (("yes", "no"), 1, "scored"),
+        (("yes", "no"), 1, "failed"),  # 1 or 2 of 3
+        (("no", "no"), 2, "scored"),  # at most half say yes, and that is a no
         (("abstains", "yes"), 0, "scored"),  # half of them abstain: no majority either
         (("abstains", "abstains", "yes"), 0, "undefined"),
-        (("abstains", "yes"), 1, "scored"),
+        (("abstains", "yes"), 1, "failed"),  # most polls may abstain
+        (("abstains", "yes", "yes", "yes"), 1, "scored"),
+        (("abstains", "abstains", "abstains"), 2, "undefined"),
     ],
 )
 def test_one_half_is_no_majority(verdicts, missing, status):
@@ -267,7 +282,7 @@ def test_early_stop_uses_all_polls_where_one_request_gives_several():
     )
 
 
-def test_a_failed_later_round_counts_as_missing_polls():
+def test_a_failed_later_round_counts_as_lost_polls():
     def reply(question):
         if question.first_poll:
             return NotAnswered(RateLimited("slow"))
@@ -276,8 +291,7 @@ def test_a_failed_later_round_counts_as_missing_polls():
     result = ContextAdherence(early_stop=True).score(
         contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply})
     )
-    assert result.status == "scored"
-    assert result.evidence.missing >= 1
+    assert (result.status, result.evidence.missing) == ("failed", 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -310,7 +324,7 @@ def test_bounds_leave_out_polls_that_abstain():
     result, _ = score(reply)
     # Three of the four that could have said yes or no did say yes; the missing one
     # could too.
-    assert (result.value, result.evidence.bounds) == (1.0, (3 / 4, 1.0))
+    assert (result.value, result.bounds) == (1.0, (3 / 4, 1.0))
 
 
 _POLL = st.sampled_from(["yes", "no", "abstains", None])
@@ -340,10 +354,11 @@ def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missi
     if result.status != "scored":
         return
     evidence = result.evidence
-    assert (evidence.bounds is None) == (evidence.missing == 0)
-    if evidence.bounds is not None:
-        low, high = evidence.bounds
+    assert (result.bounds is None) == (evidence.missing == 0)
+    if result.bounds is not None:
+        low, high = result.bounds
         assert low <= result.value <= high
+        assert is_yes(low) == is_yes(high)
         # What the missing polls could have said: all no, or all yes.
         count = evidence.yes + evidence.no + evidence.missing
         assert (low, high) == (

@@ -64,6 +64,34 @@ EIGHTEEN = report(*[1.0] * 18, 0.0, 0.0)
 FIFTY = [1.0] * 50
 
 
+def with_lost_polls(*scores: tuple[float, float, float]) -> Report:
+    """A report of one metric: each score with the bounds that lost polls give it."""
+    rows = []
+    for index, (value, *bounds) in enumerate(scores):
+        result = Scored(metric="m", reason="", value=value, bounds=tuple(bounds))
+        sample = Sample(question=f"Who {index}?", answer="a")
+        rows.append(SampleResult(index=index, sample=sample, results={"m": result}))
+    return Report(rows, RunFacts(metrics={"m": Signature()}))
+
+
+def test_lost_polls_count_as_parts_of_rows_that_were_not_scored() -> None:
+    sure = (1.0, 1.0, 1.0)
+    many = decide("m=0.9", with_lost_polls(*[(1.0, 0.8, 1.0)] * 30))
+    assert many.outcome == "undecided"
+    assert "24 of 30 rows were scored" in many.sentence
+    assert "lost polls worth 6.0 rows" in many.sentence
+    few = with_lost_polls(*[sure] * 100, *[(1.0, 0.8, 1.0)] * 20)
+    assert decide("m=0.9", few).outcome == "passed"
+    # the interval holds what the lost ones may have said
+    low = few["m"].interval.low
+    assert few["m"].lost == pytest.approx(4.0)
+    without_lost = decide(
+        f"m={low - 0.01}", with_lost_polls(*[sure] * 120), strict=True
+    )
+    with_lost = decide(f"m={low - 0.01}", few, strict=True)
+    assert (without_lost.outcome, with_lost.outcome) == ("passed", "undecided")
+
+
 @pytest.mark.parametrize(
     ("at_least", "outcome", "strict"),
     [

@@ -18,6 +18,7 @@ from ragmetrics_core import (
     ContextRecall,
     ContextSufficiency,
     ContextUtilization,
+    Criterion,
     LLMJudge,
     Metric,
     RetrievalAccuracy,
@@ -259,6 +260,72 @@ def test_a_list_that_holds_none_is_asked_again(item: str | None) -> None:
         reply = {**good(name), field: [item]}
         result, model = score(name, json.dumps(reply), json.dumps(good(name)))
         assert (result.value, len(model.requests)) == (1.0, 2)
+
+
+class Contradicting(Saying):
+    """Says yes, says no, or says no by a reply that contradicts itself, also when asked again."""
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        is_asked_again = "could not be used" in request.messages[-1].content
+        kind = "contradiction" if is_asked_again else self.texts.pop(0)
+        listed = ["Anna did"] if kind == "no" else []
+        bit = int(kind == "yes")
+        fields = {"unsupported": listed, "supported": bit, "claims": 1}
+        fields |= {"missing": listed and ["Who lit it"], "sufficient": bit}
+        fields |= {"met": bit, "covered": bit} if kind != "contradiction" else {}
+        return ChatReply((Choice(json.dumps(fields)),), Usage(calls=1))
+
+
+@pytest.mark.parametrize(
+    ("said", "bounds"),
+    [
+        ("yes yes yes contradiction contradiction", (0.6, 1.0)),
+        ("yes yes yes no contradiction", (0.6, 0.8)),
+        ("no no no contradiction yes", (0.2, 0.4)),
+        ("yes yes no contradiction contradiction", None),
+        ("yes yes no no contradiction", None),
+        ("yes contradiction contradiction", (1 / 3, 1.0)),
+        ("yes yes contradiction", (2 / 3, 1.0)),
+        ("yes no contradiction", None),
+    ],
+)
+@pytest.mark.parametrize("name", ["adherence", "sufficiency", "criterion", "accuracy"])
+def test_polls_that_contradict_themselves_move_no_score_as_if_it_were_sure(
+    name: str, said: str, bounds: tuple[float, float] | None
+) -> None:
+    kinds = said.split()
+    metrics: dict[str, Metric] = {
+        "adherence": ContextAdherence(polls=len(kinds), cause=False),
+        "sufficiency": ContextSufficiency(polls=len(kinds), declining=False),
+        "criterion": Criterion("polite", "The answer is polite.", polls=len(kinds)),
+        "accuracy": RetrievalAccuracy(polls=len(kinds), template=ONE_FACT),
+    }
+    result = metrics[name].score(**ROW, judge=LLMJudge(Contradicting(*kinds)))
+    if bounds is None or bounds[0] <= 0.5 < bounds[1]:
+        assert (result.status, result.value) == ("failed", None)
+        assert "could turn the verdict" in result.reason
+    elif name != "accuracy":  # whose score is of several probabilities
+        n_yes, n_no = kinds.count("yes"), kinds.count("no")
+        assert result.value == n_yes / (n_yes + n_no)
+        assert result.bounds == pytest.approx(bounds)
+        assert f"{bounds[0]:.2f} to {bounds[1]:.2f}" in result.reason
+    else:
+        assert result.status == "scored"
+
+
+def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band() -> None:
+    for said, is_uncertain in (
+        ("yes yes yes contradiction contradiction", True),
+        ("yes yes yes yes contradiction", False),
+    ):
+        judge = LLMJudge(Contradicting(*said.split()))
+        result = ContextSufficiency(declining=False).score(**ROW, judge=judge)
+        assert result.evidence is not None
+        assert result.evidence.model_dump()["uncertain"] == is_uncertain
 
 
 def test_a_reply_that_contradicts_itself_is_never_scored() -> None:

@@ -14,8 +14,14 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import (
+    JudgeError,
+    NoReplyInTime,
+    SettingError,
+    TooFewPolls,
+)
 from ragmetrics_core.data.frozen import PrivateRepr, check_number
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Asked,
     Mode,
@@ -31,6 +37,7 @@ from ragmetrics_core.data.sample import Sample, Turn
 Label = int | str
 Outcome = TypeVar("Outcome")
 Texts = str | tuple[str, ...] | None
+Bounds = tuple[float, float]
 # Fewest characters of a text that is worth cutting, and characters that both its
 # windows hold.
 _SHORTEST_CUT_TEXT, _CHARACTERS_OF_OVERLAP = 1_000, 200
@@ -558,6 +565,55 @@ def weight_of_each_verdict(
     It is the weight that the judge gave, else the share of polls with this label.
     """
     return asked.weights or weights_by_share(asked.replies, wanted_probability)
+
+
+def error_of_lost_polls(polls: Asked[Any], n_yes: int, n_no: int) -> JudgeError | None:
+    """Return the error where lost polls could turn the verdict; else None.
+
+    A poll is lost that was not answered in time, or never in a form that can be read. It
+    may have been lost for its verdict, as a "no" that contradicts itself. Example: of 5
+    polls 2 say yes and 1 no. The two lost ones make it 2 or 4 of 5.
+
+    Args:
+        polls: The polls that were answered, and those that were lost.
+        n_yes: How many of them say yes.
+        n_no: How many say no; others find nothing to judge.
+    """
+    n_lost = len(polls.failures)
+    n_neither = len(polls.replies) - n_yes - n_no
+    verdicts = {
+        _verdict_of_polls(n_yes + n_lost, n_no, n_neither),
+        _verdict_of_polls(n_yes, n_no + n_lost, n_neither),
+        _verdict_of_polls(n_yes, n_no, n_neither + n_lost),
+    }
+    if len(verdicts) == 1:
+        return None
+    failure = polls.failures[0]
+    message = (
+        f"only {len(polls.replies)} of {polls.asked} polls were answered, and the others"
+        f" could turn the verdict; the first failed with {type(failure).__name__}:"
+        f" {failure}"
+    )
+    is_late = isinstance(failure, NoReplyInTime)
+    return NoReplyInTime(message) if is_late else TooFewPolls(message)
+
+
+def _verdict_of_polls(n_yes: int, n_no: int, n_neither: int) -> bool | None:
+    """Return the verdict of polls; None where most of them find nothing to judge."""
+    n_decided = n_yes + n_no
+    if n_neither > n_decided or not n_decided:
+        return None
+    return is_yes(n_yes / n_decided)
+
+
+def bounds_of_share(polls: Asked[Any], n_yes: int, n_no: int) -> Bounds | None:
+    """Return the shares of yes that lost polls could have led to; None if none is lost.
+
+    Example: 3 yes, 1 no and a lost poll: .6 to .8.
+    """
+    n_lost = len(polls.failures)
+    n_polls = n_yes + n_no + n_lost
+    return (n_yes / n_polls, (n_yes + n_lost) / n_polls) if n_lost else None
 
 
 def cut_in_halves(text: str) -> tuple[str, ...]:

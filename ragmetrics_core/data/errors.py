@@ -185,7 +185,7 @@ class ContentRefused(UnusableReply):
 
 
 class TooFewPolls(JudgeError):
-    """Fewer than a majority of the polls asked were answered."""
+    """Polls were lost that could turn the verdict."""
 
 
 class BatchFailed(JudgeError):

@@ -240,9 +240,6 @@ class Polled(Evidence):
     declined: bool | None = Field(
         default=None, description="Whether the answer declines; None: not known."
     )
-    bounds: tuple[Share, Share] | None = Field(
-        default=None, description="Shares that missing polls could have led to."
-    )
     repeatability: tuple[Share, Share] | None = Field(
         default=None,
         description=(

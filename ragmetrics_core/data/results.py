@@ -225,6 +225,10 @@ class Scored(_Result):
     threshold: Share | None = Field(
         default=None, description="The lowest score that passes; None if none was set."
     )
+    bounds: tuple[Share, Share] | None = Field(
+        default=None,
+        description="Scores that lost polls could have led to; None if none was lost.",
+    )
 
     @property
     def score(self) -> float:
@@ -233,8 +237,15 @@ class Scored(_Result):
 
     @property
     def passed(self) -> bool | None:
-        """Whether the score reaches the metric's threshold; None without one."""
-        return None if self.threshold is None else self.value >= self.threshold
+        """Whether the score reaches the metric's threshold.
+
+        None without one, and where lost polls could decide it.
+        """
+        if self.threshold is None:
+            return None
+        low, high = self.bounds or (self.value, self.value)
+        reaches = low >= self.threshold
+        return reaches if reaches == (high >= self.threshold) else None
 
     def __float__(self) -> float:
         """Return the score: ``float(result)``."""

@@ -20,14 +20,13 @@ from ragmetrics_core.data import (
     Weight,
     weights_by_share,
 )
+from ragmetrics_core.data.asking import error_of_lost_polls
 from ragmetrics_core.data.crashes import is_ours
 from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
     JudgeUnavailable,
-    NoReplyInTime,
     SettingError,
-    TooFewPolls,
 )
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging.model_judge import ModelJudge
@@ -179,7 +178,7 @@ class _Asking:
                 of 0 and 1; and how many polls are asked if the tokens do not tell.
 
         Raises:
-            TooFewPolls: If no majority of the polls was answered, or
+            TooFewPolls: If polls were lost that could turn a verdict, or
                 ``NoReplyInTime``.
             QuestionNotSupported: If the model tells no probabilities of tokens, and the
                 question is not asked without.
@@ -215,17 +214,34 @@ class _Asking:
             first_poll: A reply to the question that counts as the first poll.
             weights_of_tokens: The weights that the tokens of this reply tell, None for a
                 verdict whose token does not tell.
+
+        Raises:
+            TooFewPolls: If polls were lost that could turn a verdict, or
+                ``NoReplyInTime``.
+            JudgeError: If there is no reply at all.
         """
-        n_polls = wanted_probability.fallback_polls
         replies_so_far = [] if first_poll is None else [first_poll]
-        replies = await self._poll_to_majority(n_polls, replies_so_far)
-        if len(replies) > 1:
-            weights = weights_by_share(replies, wanted_probability, "polls")
-        else:
-            weights = _weights_of_one_reply(
-                replies, wanted_probability, weights_of_tokens
+        new_replies: list[ReadReply[Any]] = []
+        errors: list[JudgeError] = []
+        n_missing = wanted_probability.fallback_polls - len(replies_so_far)
+        if n_missing > 0:
+            new_replies, errors = await self._ask(
+                self._request, polls=n_missing, first_poll=len(replies_so_far)
             )
-        return Asked(replies, weights=weights)
+        replies = tuple(reply.value for reply in (*replies_so_far, *new_replies))
+        if not replies:
+            raise errors[0]
+
+        polls = Asked(replies, tuple(errors))
+        shares = weights_by_share(replies, wanted_probability)
+        for share in shares:
+            n_yes = round(share.p * len(replies))
+            error = error_of_lost_polls(polls, n_yes, len(replies) - n_yes)
+            if error is not None:
+                raise error
+        if len(replies) == 1:
+            shares = _weights_of_one_reply(shares, weights_of_tokens)
+        return replace(polls, weights=shares)
 
     async def _ask_for_logprobs(self) -> ReadReply[Any]:
         """Ask for one reply with the log-probabilities of its tokens.
@@ -237,47 +253,6 @@ class _Asking:
         if errors:
             raise errors[0]
         return replies[0]
-
-    async def _poll_to_majority(
-        self, n_polls: int, replies_so_far: Sequence[ReadReply[Any]]
-    ) -> tuple[BaseModel, ...]:
-        """Poll until ``n_polls`` replies were asked for; return the readable ones.
-
-        Example: 5 polls are wanted, and 1 was read before. 4 are asked, and 3 of them
-        are readable: 4 replies of 5 polls are a majority.
-
-        Args:
-            n_polls: How many replies are wanted in all.
-            replies_so_far: Replies to the same question that count among them.
-
-        Raises:
-            TooFewPolls: If no majority of the polls was answered, or
-                ``NoReplyInTime``.
-            JudgeError: If there is no reply at all.
-        """
-        new_replies: list[ReadReply[Any]] = []
-        errors: list[JudgeError] = []
-        n_missing = n_polls - len(replies_so_far)
-        if n_missing > 0:
-            new_replies, errors = await self._ask(
-                self._request, polls=n_missing, first_poll=len(replies_so_far)
-            )
-        replies = tuple(reply.value for reply in (*replies_so_far, *new_replies))
-        if errors and not replies:
-            raise errors[0]
-        has_majority = 2 * len(replies) > n_polls
-        if has_majority:
-            return replies
-        message = (
-            f"{len(replies)} of {n_polls} polls were answered, a majority is needed"
-        )
-        if errors:
-            message += (
-                f"; the first failed with {type(errors[0]).__name__}: {errors[0]}"
-            )
-            if isinstance(errors[0], NoReplyInTime):
-                raise NoReplyInTime(message)
-        raise TooFewPolls(message)
 
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int
@@ -319,30 +294,20 @@ class _Asking:
 
 
 def _weights_of_one_reply(
-    replies: Sequence[BaseModel],
-    wanted_probability: LabelProbability,
-    weights_of_tokens: Sequence[Weight | None],
+    weights_of_verdicts: tuple[Weight, ...], weights_of_tokens: Sequence[Weight | None]
 ) -> tuple[Weight, ...]:
-    """Return a weight for each verdict of the only reply.
-
-    The weight comes from the verdict's token. Without a token the weight is 1 if the
-    verdict has the label, else 0: a bare verdict, and no probability.
+    """Return a weight for each verdict of the only reply, from its token where it tells.
 
     Args:
-        replies: The only reply.
-        wanted_probability: Says which label's probability is wanted.
+        weights_of_verdicts: 1 for a verdict with the label, else 0: no probability.
         weights_of_tokens: None for a verdict that its token does not settle; () without
             log-probabilities.
     """
-    weights_of_verdicts = weights_by_share(replies, wanted_probability, "verdict")
     if not weights_of_tokens:
         return weights_of_verdicts
-    weights: list[Weight] = []
-    for weight_of_token, weight_of_verdict in zip(
-        weights_of_tokens, weights_of_verdicts, strict=True
-    ):
-        if weight_of_token is None:
-            weights.append(weight_of_verdict)
-        else:
-            weights.append(weight_of_token)
-    return tuple(weights)
+    return tuple(
+        of_verdict if of_token is None else of_token
+        for of_token, of_verdict in zip(
+            weights_of_tokens, weights_of_verdicts, strict=True
+        )
+    )

@@ -27,6 +27,8 @@ from ragmetrics_core.data.asking import (
     Question,
     Replies,
     ask,
+    bounds_of_share,
+    error_of_lost_polls,
 )
 from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
@@ -58,7 +60,6 @@ from ragmetrics_core.metrics.metric import (
     Outcome,
     Plan,
     error_of_unanswered,
-    error_without_majority,
     parts_of_turn,
 )
 from ragmetrics_core.metrics.polls import (
@@ -413,7 +414,7 @@ class ContextAdherence(Metric):
     ) -> Outcome:
         """Return the outcome of all polls.
 
-        - failed: no majority of the polls was answered, such as 2 of 5;
+        - failed: polls were lost that could turn the verdict, such as 3 of 5;
         - undefined: most polls say that the answer makes no claim;
         - else a score, such as .75 if 3 of 4 polls say yes.
 
@@ -426,7 +427,7 @@ class ContextAdherence(Metric):
         if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
         evidence = evidence_of_polls(polls, rank_of_each_text, grounds)
-        if error := error_without_majority(polls):
+        if error := error_of_lost_polls(polls, evidence.yes, evidence.no):
             return self.failed(error, evidence)
 
         n_decided = evidence.yes + evidence.no
@@ -440,10 +441,6 @@ class ContextAdherence(Metric):
                 reason += " beyond the user's own words"
             return self.undefined(reason, "no_claim", evidence)
 
-        if evidence.missing:  # failed polls: the lowest and highest score with them
-            n_polls = n_decided + evidence.missing
-            bounds = evidence.yes / n_polls, (evidence.yes + evidence.missing) / n_polls
-            evidence = evidence.model_copy(update={"bounds": bounds})
         score = evidence.yes / n_decided
         if evidence.probability is not None:
             # A single reply that came with the probability of "yes": .83 scores .83.
@@ -456,7 +453,8 @@ class ContextAdherence(Metric):
             evidence = evidence.model_copy(update={"early_stopped": True})
             verdicts = [True] * evidence.yes + [False] * evidence.no
             score = stopped_estimate(verdicts, self.polls)
-        return self.scored(score, _reason(evidence), evidence)
+        bounds = bounds_of_share(polls, evidence.yes, evidence.no)
+        return self.scored(score, _reason(evidence), evidence, bounds)
 
 
 def _reason(evidence: AdherenceEvidence) -> str:

@@ -20,10 +20,16 @@ from ragmetrics_core.data import (
     Share,
     SilentData,
     Undefined,
+    Weight,
     ask,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
-from ragmetrics_core.data.asking import order_of_digest
+from ragmetrics_core.data.asking import (
+    Bounds,
+    bounds_of_share,
+    error_of_lost_polls,
+    order_of_digest,
+)
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
@@ -48,7 +54,6 @@ from ragmetrics_core.metrics.declined import (
 from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,
-    error_without_majority,
     weight_of,
 )
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -210,14 +215,18 @@ class ContextSufficiency(Metric):
 
         evidence = SufficiencyEvidence(sufficient=False, probability=0.0)
         reason = "There are no contexts."
+        bounds: Bounds | None = None
         if texts:
             on_texts = replies[0]
             if isinstance(on_texts, NotAnswered):
                 return self.failed(on_texts.error)
-            error = error_without_majority(on_texts)
+            verdicts = [reply.is_sufficient for reply in on_texts.replies]
+            n_yes_and_no = sum(verdicts), verdicts.count(False)
+            error = error_of_lost_polls(on_texts, *n_yes_and_no)
             if error is not None:
                 return self.failed(error)
-            evidence = self._evidence(on_texts)
+            bounds = bounds_of_share(on_texts, *n_yes_and_no)
+            evidence = self._evidence(on_texts, weight_of(on_texts, verdicts), bounds)
             missing = evidence.missing or "the judge does not say what"
             reason = f"Missing: {missing.rstrip('.')}."
             if evidence.sufficient:
@@ -226,25 +235,27 @@ class ContextSufficiency(Metric):
             evidence = _with_case(evidence, replies[-1])
         if evidence.case is not None:
             reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
-        return self.scored(evidence.probability, reason, evidence)
+        return self.scored(evidence.probability, reason, evidence, bounds)
 
-    def _evidence(self, on_texts: Asked[SufficientReply]) -> SufficiencyEvidence:
+    def _evidence(
+        self, on_texts: Asked[SufficientReply], weight: Weight, bounds: Bounds | None
+    ) -> SufficiencyEvidence:
         """Return the evidence of what the judge says of the contexts."""
-        verdicts = [reply.is_sufficient for reply in on_texts.replies]
-        weight = weight_of(on_texts, verdicts)
         is_sufficient = is_yes(weight.p)
         missing = ""
         if not is_sufficient:  # what they lack, by the first reply that says it
             lists = [reply.missing for reply in on_texts.replies if reply.missing]
             missing = "; ".join(text.rstrip(".;") for text in lists[0]) if lists else ""
-        low, high = self.uncertain  # the band in which the judge is called unsure
+        # the judge is unsure in a band, also where lost polls could lead into it
+        low, high = self.uncertain
+        lowest, highest = bounds or (weight.p, weight.p)
         return SufficiencyEvidence(
             sufficient=is_sufficient,
             probability=weight.p,
             mode=weight.mode,
             polls=len(on_texts.replies),
             missing=missing,
-            uncertain=low <= weight.p <= high,
+            uncertain=lowest <= high and low <= highest,
         )
 
 

@@ -31,14 +31,13 @@ from ragmetrics_core.data import (
     import_deferred,
     question_part,
 )
+from ragmetrics_core.data.asking import Bounds
 from ragmetrics_core.data.errors import (
     JudgeError,
     MetricCrashed,
-    NoReplyInTime,
     RagMetricsError,
     ScoreOutOfRange,
     SettingError,
-    TooFewPolls,
 )
 from ragmetrics_core.data.frozen import Settings, Share
 from ragmetrics_core.data.number_values import plain_data
@@ -81,22 +80,6 @@ def error_of_unanswered(
         if isinstance(reply, NotAnswered):
             return reply.error
     return None
-
-
-def error_without_majority(polls: Asked[Any]) -> JudgeError | None:
-    """Return the error where no majority of the polls was answered; else None."""
-    if 2 * len(polls.replies) > polls.asked:
-        return None
-    message = (
-        f"only {len(polls.replies)} of {polls.asked} polls were answered, a majority"
-        " is needed"
-    )
-    if polls.failures:
-        failure = polls.failures[0]
-        message += f"; the first failed with {type(failure).__name__}: {failure}"
-        if isinstance(failure, NoReplyInTime):
-            return NoReplyInTime(message)
-    return TooFewPolls(message)
 
 
 def weight_of(polls: Asked[Any], verdicts: Sequence[bool]) -> Weight:
@@ -317,7 +300,11 @@ class Metric(SilentData, Settings, ABC):
         )
 
     def scored(
-        self, value: float, reason: str, evidence: Evidence | None = None
+        self,
+        value: float,
+        reason: str,
+        evidence: Evidence | None = None,
+        bounds: Bounds | None = None,
     ) -> Scored | Undefined | Failed:
         """Return a score in [0, 1] with its evidence.
 
@@ -328,6 +315,7 @@ class Metric(SilentData, Settings, ABC):
                 beyond a bound, is rounded to it.
             reason: Why, in words.
             evidence: What it rests on.
+            bounds: What it could be with the polls that were lost; None if none was.
         """
         if not -_ROUNDING <= value <= 1 + _ROUNDING:  # NaN is not either
             message = (
@@ -335,12 +323,16 @@ class Metric(SilentData, Settings, ABC):
                 " metric or its judge"
             )
             return self.failed(ScoreOutOfRange(message), evidence)
+        if bounds is not None:
+            low, high = bounds
+            reason += f" (Polls were lost; with them it is {low:.2f} to {high:.2f}.)"
         return Scored(
             metric=self.name,
             value=min(1.0, max(0.0, value)),
             reason=reason,
             evidence=evidence,
             threshold=self.threshold,
+            bounds=bounds,
         )
 
     def undefined(

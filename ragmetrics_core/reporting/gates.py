@@ -170,7 +170,7 @@ def decide(
         strict: Whether the gate is undecided where the 95 % interval holds the
             threshold.
         min_scored: Share of the rows that must be scored, else the gate is undecided.
-            Answers that decline and those without a claim do not count.
+            Lost polls count as parts of rows. Answers that decline and those without a claim do not count.
         min_answered: Share above which answers must not decline, else it is undecided;
             it does not matter for the gate on that share.
 
@@ -276,10 +276,12 @@ class _Rule(NamedTuple):
         why = _missing(numbers, summary)
         if not numbers.count:
             return f"nothing was scored{f' ({why})' if why else ''}"
-        if numbers.count >= self.min_scored * n_to_score - ROUNDING:
+        # a lost poll is a part of a row that was not scored
+        n_scored = numbers.count - numbers.lost
+        if n_scored >= self.min_scored * n_to_score - ROUNDING:
             return ""
         return (
-            f"{numbers.count:,} of {n_to_score:,} rows were scored, and a gate needs"
+            f"{n_scored:,.4g} of {n_to_score:,} rows were scored, and a gate needs"
             f" {100 * self.min_scored:.0f} %. Not scored: {why}"
         )
 
@@ -307,6 +309,9 @@ class _Rule(NamedTuple):
             # rows that failed may have scored 0, and they may have scored 1
             low = min(numbers.interval.low, (numbers.worst or numbers.interval).low)
             high = max(numbers.interval.high, (numbers.best or numbers.interval).high)
+            # and lost polls may have said yes or no
+            low = max(0.0, low - numbers.lost / numbers.count)
+            high = min(1.0, high + numbers.lost / numbers.count)
         rows = count_in_words(numbers.count, "row")
         return _Measure(mean, low, high, rows, "mean")
 

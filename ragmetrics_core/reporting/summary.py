@@ -104,6 +104,10 @@ class MetricSummary(Frozen):
     best: Interval | None = Field(
         default=None, description="the interval if each of them had scored 1"
     )
+    lost: float = Field(
+        default=0.0,
+        description="how many rows' scores lost polls could make up, e.g. .4 for 2 of 5",
+    )
     undefined: dict[str, int] = Field(
         default={}, description="rows without a meaning for the metric, by code"
     )
@@ -217,6 +221,8 @@ class MetricSummary(Frozen):
         parts += [f"{count:,} failed ({kind})" for kind, count in self.failed.items()]
         if self.not_judged:
             parts.append(f"{self.not_judged:,} without a result")
+        if self.lost:
+            parts.append(f"lost polls worth {self.lost:,.1f} rows")
         return ", ".join(parts)
 
 
@@ -568,6 +574,7 @@ class MetricTally:
         first_undefined_reason: Why the first row is undefined; "" if none is.
         n_not_judged: Samples without a result of this metric.
         n_uncertain: Scores that the judge calls uncertain.
+        lost: How far lost polls could have moved the scores, added up.
         n_by_signature: Rows that were judged, by what makes them comparable.
     """
 
@@ -587,6 +594,7 @@ class MetricTally:
         self.first_undefined_reason = ""
         self.n_not_judged = 0
         self.n_uncertain = 0  # scores that the judge itself calls uncertain
+        self.lost = 0.0
         self.n_by_signature = Counter[str]()
 
     def add_bad_row(self) -> None:
@@ -629,6 +637,8 @@ class MetricTally:
             self.scores.append(result.value)
             self.clusters_of_scored.append(cluster_number)
             self.n_uncertain += result.uncertain
+            low, high = result.bounds or (0.0, 0.0)
+            self.lost += high - low
 
     def summary(self, name: str) -> MetricSummary:
         """Sum up what was counted of the metric.
@@ -653,6 +663,7 @@ class MetricTally:
             unknown=len(self.clusters_of_unknown),  # it has an entry for each such row
             worst=self._interval_if_unknown_scored(0.0),
             best=self._interval_if_unknown_scored(1.0),
+            lost=self.lost,
             undefined=_counts(self.n_undefined_by_code),
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
