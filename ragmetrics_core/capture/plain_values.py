@@ -59,6 +59,7 @@ class Overrides:
         context_tools: Names of tools whose text is a context; an empty set if there are
             none, None if the user says nothing.
         question: The question itself, in the caller's own words.
+        keep_prompts: Whether a sample keeps the prompt that its answer was written from.
 
     Raises:
         SettingError: If a source is neither a text nor callable, or names are given as
@@ -70,6 +71,7 @@ class Overrides:
     answer_from: Source | None = None
     context_tools: Collection[str] | None = None
     question: str | None = None
+    keep_prompts: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``SettingError`` for a source or names of another type."""

@@ -184,6 +184,39 @@ def find_shown(
     return search.showings
 
 
+def places_shown(
+    texts: Sequence[str], messages: Sequence[PromptText]
+) -> list[list[tuple[int, int, int]] | None]:
+    """Return where each of some texts stands in messages, whole or as one part.
+
+    Args:
+        texts: The texts, each another one.
+        messages: The messages in their order.
+
+    Returns:
+        For each text its places: the number of the message, and from where to where in
+        it, of letters and digits. None for a text of which that is not sure.
+    """
+    ready = _with_known_places(messages)
+    search = _Search([Candidate((text,)) for text in texts], ready)
+    search.find_whole_texts()
+    search.find_parts()
+    places: list[list[tuple[int, int, int]] | None] = []
+    for number, showing in enumerate(search.showings):
+        if showing.extent not in ("whole", "part"):
+            places.append(None)
+            continue
+        places.append(
+            [
+                (message.number, *message.form.place_in_source(start, end))
+                for message in ready
+                for start, end, owner in message.owners
+                if owner == number
+            ]
+        )
+    return places
+
+
 def shows(message_texts: Iterable[str], text: str) -> bool:
     """Whether any of some messages shows a text whole; short texts must be entries."""
     letters = letters_of(text)

@@ -24,8 +24,9 @@ from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
+from ragmetrics_core.capture.structures import compact
 from ragmetrics_core.capture.tree import Document, Tree, check_tree
-from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
+from ragmetrics_core.data import CaptureNotes, Context, Ledger, PromptMessage, Sample
 
 _NO_OVERRIDES = Overrides()
 _HANDED_IN = (
@@ -80,7 +81,8 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     for found_answer in answers(turn, origins):
         found_evidence = evidence(turn, origins, found_answer)
         table = ledger(turn, origins, found_answer, found_evidence)
-        samples.append(_sample(turn, found_answer, found_evidence, table))
+        prompt = _prompt(found_answer) if overrides.keep_prompts else None
+        samples.append(_sample(turn, found_answer, found_evidence, table, prompt))
     return samples
 
 
@@ -89,6 +91,7 @@ def _sample(
     found_answer: FoundAnswer,
     found_evidence: Evidence,
     table: Ledger,
+    prompt: tuple[PromptMessage, ...] | None,
 ) -> Sample:
     """Put what the stages found into the sample of one answer."""
     tree = turn.tree
@@ -123,6 +126,7 @@ def _sample(
             citations_unknown=cited.why_unknown or None,
             unread_texts=_unread_texts(all_doubts),
             passages=found_evidence.passages,
+            prompt=prompt,
         ),
         ledger=table,
     )
@@ -131,6 +135,22 @@ def _sample(
     if cited.citations is None or is_stored_otherwise or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
+
+
+def _prompt(found_answer: FoundAnswer) -> tuple[PromptMessage, ...] | None:
+    """Return the prompt that an answer was written from; None if none was recorded.
+
+    A call of a tool stands in it in words, such as ``search({"query": "ferry"})``.
+    """
+    if found_answer.writer is None or not found_answer.writer.prompt:
+        return None
+    messages = []
+    for message in found_answer.writer.prompt:
+        lines = [message.text] if message.text else []
+        for call in message.tool_calls:
+            lines.append(f"{call.name}({compact(call.arguments)})")
+        messages.append(PromptMessage(role=message.role, content="\n".join(lines)))
+    return tuple(messages)
 
 
 def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:

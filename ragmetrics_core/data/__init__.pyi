@@ -74,6 +74,10 @@ from ragmetrics_core.data.frozen import sendable_text as sendable_text
 from ragmetrics_core.data.higher_rooms import import_deferred as import_deferred
 from ragmetrics_core.data.intervals import stopped_estimate as stopped_estimate
 from ragmetrics_core.data.intervals import wilson as wilson
+from ragmetrics_core.data.measured_use import MeasuredUse as MeasuredUse
+from ragmetrics_core.data.measured_use import PassageUse as PassageUse
+from ragmetrics_core.data.measured_use import PromptMessage as PromptMessage
+from ragmetrics_core.data.measured_use import UseVerdict as UseVerdict
 from ragmetrics_core.data.metric_evidence import CallGain as CallGain
 from ragmetrics_core.data.metric_evidence import CallTable as CallTable
 from ragmetrics_core.data.metric_evidence import CallVerdict as CallVerdict

@@ -22,6 +22,7 @@ from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.earlier_turns import before_this_turn
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text, none_if_blank
+from ragmetrics_core.data.measured_use import MeasuredUse, PromptMessage
 
 
 class Context(Frozen):
@@ -190,6 +191,11 @@ class CaptureNotes(Frozen):
             "Why the run may have found texts that the sample lacks, and what returns"
             " them, in words; (): no such texts are known; None: nobody noted it."
         ),
+    )
+    prompt: tuple[PromptMessage, ...] | None = Field(
+        default=None,
+        repr=False,
+        description="The prompt of the answer, where ``keep_prompts=True`` asked for it.",
     )
 
 
@@ -393,6 +399,10 @@ class Sample(Frozen):
         description=(
             "What the answer cites; None: not known, or nobody looked; (): nothing."
         ),
+    )
+    use: MeasuredUse | None = Field(
+        default=None,
+        description="What each context did to the answer; None: nobody measured it.",
     )
 
     @field_validator("history")

@@ -210,6 +210,32 @@ def content_terms(text: str) -> tuple[str, ...]:
     return tuple(chain.from_iterable(map(_terms_of, tokens)))
 
 
+def canonical_words(text: str) -> tuple[str, ...]:
+    """Return all words of a text in order, function words and negations included.
+
+    Case, accents, citation marks and the spelling of numbers do not count.
+
+    Examples:
+        >>> canonical_words("It didn't open in 1,998, but three years later [2].")
+        ('it', 'did', 'not', 'open', 'in', '1998', 'but', '3', 'years', 'later')
+    """
+    words: list[str] = []
+    for token in _TOKEN.findall(strip_marks(plain_text(text))):
+        if token[0].isdecimal():
+            words.append(normalise_number(token))
+            continue
+        word = _fold(token).replace("’", "'")
+        if word.endswith("n't"):
+            words += [word.removesuffix("n't"), "not"]
+        elif word.isascii():
+            words.append(_NUMERALS.get(word, word))
+        else:
+            for piece in _PIECE.findall(word):
+                # a script without spaces is read sign by sign
+                words += piece if re.match(f"[{_DENSE}]", piece) else [piece]
+    return tuple(words)
+
+
 def _terms_of(token: str) -> tuple[str, ...]:
     """Return the terms of one token.
 

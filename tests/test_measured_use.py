@@ -1,0 +1,431 @@
+"""Measured use, held by planted truth: models that read exactly some passages of a prompt."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Collection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import ScriptedJudge
+from ragmetrics_core.data import (
+    CaptureNotes,
+    PromptMessage,
+    Sample,
+    SettingError,
+    Usage,
+)
+from ragmetrics_core.data.errors import NoReplyInTime, RequestRejected
+from ragmetrics_core.lexical.text import canonical_words
+from ragmetrics_core.measured_use import (
+    SameAnswer,
+    calls_needed,
+    kept_prompt,
+    measure_use,
+)
+from ragmetrics_core.measured_use.effects import change_of, effect, likeliest_pair
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.limits import Limits
+
+FACTS = {
+    "amber": "The amber lantern was lit by Anna in the winter of 1874.",
+    "birch": "Under the birch tree lies the older key of the harbour gate.",
+    "cedar": "Boats of cedar leave the northern quay every second hour.",
+    "daisy": 'The sign says "daisy", though nobody planted any here.',
+    "ember": "Each ember of the forge was carried over in copper bowls.",
+}
+WORDS = list(FACTS)
+PASSAGES = list(FACTS.values())
+# answers share no word, so that words alone tell two of them apart
+SUBSETS = [
+    frozenset(subset)
+    for size in range(6)
+    for subset in itertools.combinations(WORDS, size)
+]
+ANSWERS = {subset: f"reply{number}" for number, subset in enumerate(SUBSETS)}
+
+RENDERINGS: dict[str, Callable[[list[str]], list[tuple[str, str]]]] = {
+    "listed": lambda texts: [
+        ("user", "Context:\n" + "\n\n".join(texts) + "\n\nWhat is known?")
+    ],
+    "numbered": lambda texts: [
+        (
+            "user",
+            "\n".join(f"[{n}] {text}" for n, text in enumerate(texts, 1))
+            + "\nWhat is known?",
+        )
+    ],
+    "json": lambda texts: [
+        ("user", json.dumps([{"id": n, "text": t} for n, t in enumerate(texts)])),
+        ("user", "What is known?"),
+    ],
+    "tags": lambda texts: [
+        (
+            "user",
+            "".join(f"<doc>\n{text}\n</doc>\n" for text in texts) + "What is known?",
+        )
+    ],
+    "system": lambda texts: [
+        ("system", "Answer by:\n- " + "\n- ".join(texts) + "\n"),
+        ("user", "What is known?"),
+    ],
+}
+
+
+class Scripted(ChatModel):
+    """Answers by the words of the facts that its prompt holds."""
+
+    name = "scripted"
+
+    def __init__(self, answer: Callable[[frozenset[str]], str | Exception]) -> None:
+        self.answer = answer
+        self.requests: list[ChatRequest] = []
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        text = "\n".join(message.content for message in request.messages)
+        answer = self.answer(frozenset(word for word in WORDS if word in text))
+        if isinstance(answer, Exception):
+            raise answer
+        return ChatReply((Choice(answer),), Usage(calls=1, cost=0.0))
+
+
+def sample_of(texts: list[str], messages: list[tuple[str, str]]) -> Sample:
+    prompt = tuple(PromptMessage(role=role, content=text) for role, text in messages)
+    return Sample(
+        question="What is known?",
+        contexts=texts,
+        answer="This.",
+        capture=CaptureNotes(grade="exact", evidence_from="prompt", prompt=prompt),
+    )
+
+
+def reader_of(read: Collection[str]) -> Scripted:
+    """A model that reads some facts, and no other."""
+    return Scripted(lambda present: ANSWERS[present & frozenset(read)])
+
+
+@pytest.mark.parametrize("rendering", RENDERINGS)
+@pytest.mark.parametrize("k", range(1, 6))
+def test_the_passages_that_a_model_reads_are_used_and_no_other(
+    rendering: str, k: int
+) -> None:
+    texts = PASSAGES[:k]
+    sample = sample_of(texts, RENDERINGS[rendering](texts))
+    for size in range(k + 1):
+        for read in itertools.combinations(WORDS[:k], size):
+            [measured] = measure_use([sample], model=reader_of(read))
+            assert measured.use is not None
+            assert [each.verdict for each in measured.use.passages] == [
+                "used" if word in read else "not used" for word in WORDS[:k]
+            ]
+            assert measured.use.redundant == ()
+            assert measured.use.effect_of_all == (1.0 if read else 0.0)
+
+
+@pytest.mark.parametrize("rendering", RENDERINGS)
+@pytest.mark.parametrize("pair", list(itertools.combinations(range(4), 2)))
+def test_two_passages_that_hold_the_same_are_found_as_a_pair(
+    rendering: str, pair: tuple[int, int]
+) -> None:
+    first, second = (WORDS[place] for place in pair)
+    texts = [
+        f"{text} The ferry takes 40 minutes." if place in pair else text
+        for place, text in enumerate(PASSAGES)
+    ]
+
+    def answer(present: frozenset[str]) -> str:
+        knows = first in present or second in present
+        ember = "with embers" if "ember" in present else "cold"
+        return f"{ember}, the ferry takes 40 minutes" if knows else f"{ember} alone"
+
+    sample = sample_of(texts, RENDERINGS[rendering](texts))
+    judge = ScriptedJudge(
+        {SameAnswer: lambda question: {"same": question["answer"] == question["other"]}}
+    )
+    [measured] = measure_use([sample], model=Scripted(answer), judge=judge)
+    assert measured.use is not None
+    assert measured.use.redundant == (pair,)
+    verdicts = [each.verdict for each in measured.use.passages]
+    assert [verdicts[place] for place in pair] == ["redundant"] * 2
+    assert verdicts[4] == "used"
+    assert {verdicts[place] for place in range(4) if place not in pair} == {"not used"}
+
+
+def test_three_passages_of_which_one_is_enough_are_not_told_as_unused() -> None:
+    texts = PASSAGES[:4]
+    model = Scripted(lambda present: "known" if len(present) > 1 else "unheard")
+    [measured] = measure_use(
+        [sample_of(texts, RENDERINGS["listed"](texts))], model=model
+    )
+    assert measured.use is not None
+    assert {each.verdict for each in measured.use.passages} == {"cannot tell"}
+
+
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 5))
+def test_of_a_model_that_answers_at_random_nothing_is_told(seed: int, k: int) -> None:
+    chance = random.Random(seed)
+    texts = PASSAGES[:k]
+    model = Scripted(
+        lambda present: " ".join(str(chance.randrange(10**9)) for _ in range(3))
+    )
+    [measured] = measure_use(
+        [sample_of(texts, RENDERINGS["listed"](texts))], model=model
+    )
+    assert measured.use is not None
+    assert {each.verdict for each in measured.use.passages} == {"cannot tell"}
+
+
+def test_where_words_leave_a_doubt_the_judge_decides() -> None:
+    texts = PASSAGES[:2]
+    sample = sample_of(texts, RENDERINGS["numbered"](texts))
+    model = Scripted(
+        lambda present: (
+            "The gate opened in 1874."
+            if "amber" in present
+            else "In 1874 the gate opened."
+        )
+    )
+    for same, verdict in ((1, "not used"), (0, "used")):
+        judge = ScriptedJudge({SameAnswer: {"same": same}}, name="panel")
+        [measured] = measure_use([sample], model=model, judge=judge)
+        assert measured.use is not None
+        assert measured.use.passages[0].verdict == verdict
+        assert measured.use.passages[0].effect == 0.0
+        assert measured.use.judge == "panel"
+        assert measured.use.passages[1].verdict == "not used"
+    [measured] = measure_use([sample], model=model, judge="lexical")
+    assert measured.use is not None
+    assert measured.use.passages[0].verdict == "cannot tell"
+
+
+def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature() -> None:
+    texts = PASSAGES[:2]
+    sample = sample_of(texts, RENDERINGS["system"](texts))
+    model = reader_of(["amber"])
+    measure_use([sample], model=model)
+    first = model.requests[0]
+    assert [(each.role, each.content) for each in first.messages] == RENDERINGS[
+        "system"
+    ](texts)
+    assert (first.temperature, first.max_tokens, first.schema) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("rendering", "without_second"),
+    [
+        ("listed", [f"Context:\n{PASSAGES[0]}\n\n{PASSAGES[2]}\n\nWhat is known?"]),
+        ("numbered", [f"[1] {PASSAGES[0]}\n[2] \n[3] {PASSAGES[2]}\nWhat is known?"]),
+        (
+            "json",
+            [
+                json.dumps(
+                    [
+                        {"id": 0, "text": PASSAGES[0]},
+                        {"id": 1, "text": ""},
+                        {"id": 2, "text": PASSAGES[2]},
+                    ]
+                ),
+                "What is known?",
+            ],
+        ),
+        (
+            "tags",
+            [
+                f"<doc>\n{PASSAGES[0]}\n</doc>\n<doc>\n{PASSAGES[2]}\n</doc>\n"
+                "What is known?"
+            ],
+        ),
+        (
+            "system",
+            [f"Answer by:\n- {PASSAGES[0]}\n- {PASSAGES[2]}\n", "What is known?"],
+        ),
+    ],
+)
+def test_a_passage_goes_with_its_separator_and_leaves_its_number(
+    rendering: str, without_second: list[str]
+) -> None:
+    texts = PASSAGES[:3]
+    prompt = kept_prompt(sample_of(texts, RENDERINGS[rendering](texts)))
+    assert [each.content for each in prompt.without({1})] == without_second
+
+
+def test_a_number_stays_where_two_passages_are_numbered() -> None:
+    texts = PASSAGES[:2]
+    prompt = kept_prompt(sample_of(texts, RENDERINGS["numbered"](texts)))
+    [message] = prompt.without({0})
+    assert message.content == f"[1] \n[2] {texts[1]}\nWhat is known?"
+
+
+@given(
+    rendering=st.sampled_from(list(RENDERINGS)),
+    k=st.integers(1, 5),
+    data=st.data(),
+)
+def test_what_stays_is_read_as_before_and_what_goes_is_gone(
+    rendering: str, k: int, data: st.DataObject
+) -> None:
+    texts = PASSAGES[:k]
+    removed = data.draw(st.sets(st.integers(0, k - 1)))
+    prompt = kept_prompt(sample_of(texts, RENDERINGS[rendering](texts)))
+    content = "\n".join(each.content for each in prompt.without(removed))
+    for place, word in enumerate(WORDS[:k]):
+        assert (word in content) == (place not in removed)
+    if not removed:
+        assert prompt.without(removed) == prompt.messages
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"capture": None}, "keep_prompts=True"),
+        ({"answer": None}, "no answer"),
+        ({"contexts": ()}, "no context"),
+        ({"contexts": [*PASSAGES[:2], "What is nowhere shown."]}, "context 3 does not"),
+    ],
+)
+def test_what_cannot_be_measured_says_why_and_costs_no_call(
+    change: dict[str, object], why: str
+) -> None:
+    texts = PASSAGES[:2]
+    good = sample_of(texts, RENDERINGS["listed"](texts))
+    bad = Sample(**{**dict(good), **change})
+    model = reader_of(["amber"])
+    first, second = measure_use([bad, good], model=model)
+    assert first.use is not None
+    assert why in (first.use.why_not or "")
+    assert first.use.passages == ()
+    assert second.use is not None
+    assert second.use.why_not is None
+    assert len(model.requests) == second.use.usage.calls
+
+
+def test_a_doubtful_sample_is_not_measured() -> None:
+    texts = PASSAGES[:2]
+    sample = sample_of(texts, RENDERINGS["listed"](texts))
+    assert sample.capture is not None
+    notes = sample.capture.model_copy(
+        update={"grade": "inferred", "doubts": {"short_text": "short"}}
+    )
+    doubtful = sample.model_copy(update={"capture": notes})
+    [measured] = measure_use([doubtful], model=reader_of(["amber"]))
+    assert measured.use is not None
+    assert "short" in (measured.use.why_not or "")
+
+
+@pytest.mark.parametrize("error", [RequestRejected("too long"), NoReplyInTime("late")])
+def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
+    texts = PASSAGES[:3]
+    sample = sample_of(texts, RENDERINGS["listed"](texts))
+    # it fails where the cedar is left out, and nowhere else
+    model = Scripted(
+        lambda present: (
+            error
+            if present == {"amber", "birch"}
+            else ANSWERS[present & frozenset(["amber"])]
+        )
+    )
+    model_without_whole = Scripted(
+        lambda present: error if len(present) == 3 else "never"
+    )
+    [measured] = measure_use([sample], model=model)
+    assert measured.use is not None
+    used, unused, failed = measured.use.passages
+    assert (used.verdict, unused.verdict) == ("used", "not used")
+    assert (failed.verdict, failed.answer) == ("cannot tell", None)
+    assert str(error) in failed.why
+    first, second = measure_use([sample, sample], model=model_without_whole)
+    for each in (first, second):
+        assert each.use is not None
+        assert str(error) in (each.use.why_not or "")
+
+
+def test_a_cap_on_calls_leaves_whole_samples() -> None:
+    texts = PASSAGES[:2]
+    samples = [
+        sample_of(texts, [("user", f"Row {number}."), *RENDERINGS["listed"](texts)])
+        for number in range(4)
+    ]
+    model = reader_of(["amber"])
+    # without amber, without birch, without both, and the whole prompt twice
+    measured = measure_use(
+        samples, model=model, concurrency=1, limits=Limits(max_calls=10)
+    )
+    whys = [each.use.why_not for each in measured if each.use is not None]
+    assert whys[:2] == [None, None]
+    assert all("max_calls=10 was reached" in (why or "") for why in whys[2:])
+    assert len(model.requests) == 10
+
+
+def test_the_calls_are_known_beforehand() -> None:
+    samples = [
+        sample_of(PASSAGES[:k], RENDERINGS["listed"](PASSAGES[:k])) for k in (1, 3)
+    ]
+    model = reader_of([])
+    assert calls_needed(samples, model=model).calls == 3 + 6
+    assert not model.requests
+
+
+def test_a_judge_that_writes_nothing_is_no_model() -> None:
+    with pytest.raises(SettingError, match="the model that wrote the answers"):
+        measure_use([], model="lexical")
+    with pytest.raises(SettingError, match="repeats"):
+        measure_use([], model=reader_of([]), repeats=1)
+
+
+def test_no_text_stands_in_a_repr() -> None:
+    texts = PASSAGES[:2]
+    [measured] = measure_use(
+        [sample_of(texts, RENDERINGS["listed"](texts))], model=reader_of(["amber"])
+    )
+    assert measured.use is not None
+    shown = f"{measured!r} {measured.use!r} {measured.use}"
+    for text in (*texts, *ANSWERS.values()):
+        assert text not in shown.split()
+    assert "used" in str(measured.use)
+
+
+WORDS_OF_ANSWERS = st.lists(st.sampled_from(["it", "is", "red", "1874", "not"])).map(
+    " ".join
+)
+
+
+@given(WORDS_OF_ANSWERS, WORDS_OF_ANSWERS)
+def test_the_effect_is_a_distance(first: str, second: str) -> None:
+    assert 0 <= effect(first, second) <= 1
+    assert effect(first, second) == effect(second, first)
+    assert effect(first, first) == 0
+    assert (effect(first, second) == 0) == (
+        sorted(canonical_words(first)) == sorted(canonical_words(second))
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "change"),
+    [
+        ("It opened in 1874.", "same"),
+        ("it opened in 1,874 [2]", "same"),
+        ("It opened in 1875.", "in doubt"),
+        ("It did not open in 1874.", "in doubt"),
+        ("In 1874 it opened.", "in doubt"),
+        ("I do not know.", "other"),
+        ("", "other"),
+    ],
+)
+def test_what_words_alone_tell(answer: str, change: str) -> None:
+    assert change_of(answer, ["It opened in 1874.", "It opened in 1874."]) == change
+
+
+def test_the_pair_of_which_the_answer_lost_the_words_is_the_likeliest() -> None:
+    texts = [
+        "the red sail",
+        "tall green trees",
+        "a ferry of 40 minutes",
+        "ferry: 40 minutes",
+    ]
+    pair = likeliest_pair(range(4), texts, "the ferry takes 40 minutes", "no idea")
+    assert pair == (2, 3)
