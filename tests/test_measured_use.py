@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import ScriptedJudge
+from ragmetrics_core import LLMJudge, ScriptedJudge
 from ragmetrics_core.data import (
     CaptureNotes,
     PromptMessage,
@@ -332,13 +332,15 @@ def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
     model_without_whole = Scripted(
         lambda present: error if len(present) == 3 else "never"
     )
-    [measured] = measure_use([sample], model=model)
+    [measured] = measure_use([sample], model=LLMJudge(model, attempts=1))
     assert measured.use is not None
     used, unused, failed = measured.use.passages
     assert (used.verdict, unused.verdict) == ("used", "not used")
     assert (failed.verdict, failed.answer) == ("cannot tell", None)
     assert str(error) in failed.why
-    first, second = measure_use([sample, sample], model=model_without_whole)
+    first, second = measure_use(
+        [sample, sample], model=LLMJudge(model_without_whole, attempts=1)
+    )
     for each in (first, second):
         assert each.use is not None
         assert str(error) in (each.use.why_not or "")

@@ -46,6 +46,8 @@ _LATER = (
     "passages",
     "citations_unknown",
     "unread_texts",
+    "prompt",
+    "use",
 )
 _DEEPEST = 100
 _UNFINISHED = {
