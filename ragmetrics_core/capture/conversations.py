@@ -96,6 +96,9 @@ class Conversations:
         is_surer = captured > (n_questions, len(history)) or (
             tree.is_history_of_prompt and n_captured == n_questions
         )
+        # examples may stand in what was captured, and not in what was handed in
+        if last_turn.may_hold_examples and history and not tree.is_history_of_prompt:
+            is_surer = False
         if is_surer:
             history = last_turn.history
         doubts = tree.doubts

@@ -25,6 +25,8 @@ from llama_index.core.memory import (
     Memory,
 )
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import Context
 from llama_index.evaluation.ragmetrics import capture
@@ -290,6 +292,40 @@ def test_a_chat_engine_goes_on_with_what_its_memory_kept(
     assert history(sample) == said(QUESTIONS[0])
     doubts = ["history_unread"] if has_examples else []
     assert list(sample.capture.doubts) == doubts
+
+
+@pytest.mark.parametrize("mode", ["context", "condense_plus_context"])
+@pytest.mark.parametrize("memory", ["the engine's own", "buffer", "sums nothing up"])
+def test_what_a_retrievers_model_is_shown_as_an_example_is_no_sure_talk(
+    kit: ModuleType, memory: str, mode: str
+) -> None:
+    """The engine's own model is shown none: the talk of its memory stays sure."""
+    llm = guide_llm(kit, is_chat_model=True)
+    found = retriever(kit)
+    example = zip(("user", "assistant"), ("bridge age?", "How old is it?"), strict=True)
+    messages = [ChatMessage(role=role, content=text) for role, text in example]
+
+    class Rewriting(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
+        def _said(self, prompt: str) -> str:
+            return f"In other words: {max(QUESTIONS, key=prompt.rfind)}"
+
+    class Rewriter(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[Any]:
+            question = ChatMessage(role="user", content=query_bundle.query_str)
+            reply = Rewriting().chat([*messages, question])
+            return list(found.retrieve(str(reply.message.content)))
+
+    kept = MEMORIES[memory](llm)
+    options = {} if kept is None else {"memory": kept}
+    made_by = {"context": ContextChatEngine}.get(mode, CondensePlusContextChatEngine)
+    engine = made_by.from_defaults(retriever=Rewriter(), llm=llm, **options)
+    with capture() as captured:
+        for question in QUESTIONS[:2]:
+            engine.chat(question)
+    first, second = captured.samples
+    assert list(first.capture.doubts) == ["history_unread"]
+    assert history(second) == said(QUESTIONS[0])
+    assert second.capture.grade == "exact"
 
 
 @pytest.mark.parametrize("memory", ["buffer", "sums nothing up", "sums up"])
