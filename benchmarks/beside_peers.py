@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from planted import planted_rows, sample_of
 
-from ragmetrics_core.data.sample import Fact
+from ragmetrics_core.data.sample_parts import Fact
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.testing import LoopbackServer
 

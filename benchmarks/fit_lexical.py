@@ -23,7 +23,7 @@ from statistics import fmean
 from labelled import Row, rows_by_source, shown
 from perturbations import perturbed
 
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.lexical import constants, features
 from ragmetrics_core.lexical.constants import VETO, Features, Weights
 from ragmetrics_core.lexical.numerals import find_unknown_numbers

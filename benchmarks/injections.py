@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labelled import Row, sample_of
 
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.labelling.edits import ORDERS as KINDS
 from ragmetrics_core.labelling.edits import add_order
 from ragmetrics_core.metrics.context_adherence import ContextAdherence

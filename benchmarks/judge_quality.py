@@ -20,9 +20,9 @@ from injections import flip_rates
 from labelled import Row, rows_by_source, sample_of, shown
 from perturbations import KINDS, perturbed
 
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence

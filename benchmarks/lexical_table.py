@@ -23,10 +23,10 @@ from fit_lexical import PRIORS, Item, adherence_items, fact_items, fit, usefulne
 from judge_quality import Bench, Statistic, measure
 from labelled import shown
 
-from ragmetrics_core.data.embedded_judge import UNSEEN
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.display import UNSEEN
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.lexical import lexical_judge
 from ragmetrics_core.lexical.constants import UNCERTAIN, Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
@@ -183,7 +183,7 @@ def lines(bench: Bench) -> dict[str, tuple[str, str, int | str]]:
             f"AUROC {UNSEEN.auroc:.3f} [{UNSEEN.low:.2f}, {UNSEEN.high:.2f}]",
             (
                 f"{UNSEEN.answers:,} answers, {UNSEEN.measured}; kept aside, from"
-                " ragmetrics_core/data/embedded_judge.py"
+                " ragmetrics_core/data/display.py"
             ),
             UNSEEN.sources,
         ),

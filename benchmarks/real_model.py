@@ -43,7 +43,7 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
 from ragmetrics_core.labelling.verdicts import pair_with_labels
 from ragmetrics_core.statistics.rater_agreement import (

@@ -36,7 +36,7 @@ def names_of_stub(
     def import_on_use(name: str) -> Any:
         if name not in module_and_name_by_public_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from ragmetrics_core.data.higher_rooms import whole_installation_for
+        from ragmetrics_core.data.deferred_imports import whole_installation_for
 
         module, name_in_module = module_and_name_by_public_name[name]
         with whole_installation_for(name):

@@ -5,10 +5,10 @@ from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
 from ragmetrics_core.data.results import Failed as Failed
 from ragmetrics_core.data.results import Scored as Scored
 from ragmetrics_core.data.results import Undefined as Undefined
-from ragmetrics_core.data.sample import Context as Context
-from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Sample as Sample
-from ragmetrics_core.data.sample import Turn as Turn
+from ragmetrics_core.data.sample_parts import Context as Context
+from ragmetrics_core.data.sample_parts import Fact as Fact
+from ragmetrics_core.data.sample_parts import Turn as Turn
 from ragmetrics_core.encoders.encoder_judge import EncoderJudge as EncoderJudge
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
 from ragmetrics_core.engine.evaluation import evaluate as evaluate

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core import Sample
-from ragmetrics_core.data.sample import CaptureNotes
+from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.judging.judge import ScriptedJudge
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_recall import RateRecall

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ragmetrics_core.capture import Answer, Document, Message, Node, ToolCall, Tree
-from ragmetrics_core.data.sample import Turn as Said
+from ragmetrics_core.data.sample_parts import Turn as Said
 
 QUESTION = "Which city lies on the Douro?"
 ANSWER = "It is Porto, in the north."

@@ -14,8 +14,8 @@ from scipy import stats
 from ragmetrics_core import Report, Sample, Scored
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.scalars import wilson
 from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts

@@ -24,7 +24,7 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data import Sample
-from ragmetrics_core.data.sample import Turn
+from ragmetrics_core.data.sample_parts import Turn
 
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
 FERRY = "The Osta ferry crosses the lake every hour in summer."

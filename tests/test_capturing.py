@@ -34,7 +34,7 @@ from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.data.sample import EvidenceCall, Ledger
+from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice

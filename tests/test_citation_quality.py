@@ -37,7 +37,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import Citation, citations_of_marks
-from ragmetrics_core.data.sample import CaptureNotes
+from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
 from ragmetrics_core.judging.rendering import render

@@ -22,12 +22,14 @@ from ragmetrics_core import (
 from ragmetrics_core.data import Citation, RowError
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
+    WIDEST_RANGE,
     citations_of_marks,
     cited_statements,
+    marks_in,
+    may_cite,
     numbering_of_texts,
     read_citations,
 )
-from ragmetrics_core.data.marks import WIDEST_RANGE, marks_in, may_cite
 from ragmetrics_core.data.sentences import split_sentences, whole_sentences
 from ragmetrics_core.metrics.citation_support import Supports
 

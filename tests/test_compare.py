@@ -17,7 +17,7 @@ from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
-from ragmetrics_core.data.sample import Context, EvidenceCall, Fact, Ledger, Turn
+from ragmetrics_core.data.sample_parts import Context, EvidenceCall, Fact, Ledger, Turn
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.run_facts import RunFacts
 

@@ -12,9 +12,8 @@ from said import poll, polls
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
-from ragmetrics_core.data.intervals import stopped_estimate, wilson
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Asked, NotAnswered
+from ragmetrics_core.data.scalars import is_yes, stopped_estimate, wilson
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.polls import Adherent, adherence_reply

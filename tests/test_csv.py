@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Sample
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.csv_rows import csv_rows
+from ragmetrics_core.data.csv_and_arrow import csv_rows
 from ragmetrics_core.data.errors import InputError, RowError
 
 SEPARATORS = st.sampled_from([(".csv", ","), (".tsv", "\t")])

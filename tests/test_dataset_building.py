@@ -26,7 +26,7 @@ from ragmetrics_core.data.errors import (
     MissingDependency,
 )
 from ragmetrics_core.data.metric_evidence import Cell
-from ragmetrics_core.data.sample import Context, Fact
+from ragmetrics_core.data.sample_parts import Context, Fact
 from ragmetrics_core.labelling import (
     ContinuousSettings,
     DiscreteSettings,

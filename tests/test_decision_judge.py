@@ -48,7 +48,7 @@ from ragmetrics_core.data import (
     SettingError,
     errors,
 )
-from ragmetrics_core.data.typed import Option, TypedQuestion
+from ragmetrics_core.data.asking import Option, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge

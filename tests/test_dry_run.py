@@ -28,7 +28,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import Instructions, Part
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.data.sample import EvidenceCall, Ledger
+from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
 from ragmetrics_core.engine.dry_run import Estimate, estimate
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.models.chat import (

@@ -11,7 +11,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data import adherence_worth, unseen_worth
-from ragmetrics_core.data.embedded_judge import DEVELOPER, UNSEEN
+from ragmetrics_core.data.display import DEVELOPER, UNSEEN
 from ragmetrics_core.lexical.constants import UNCERTAIN
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report

@@ -10,7 +10,7 @@ import pytest
 from said import poll
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.polls import Adherent, Poll
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"

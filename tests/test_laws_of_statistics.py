@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lanes import examples
 from scipy import stats
 
-from ragmetrics_core.data.intervals import stopped_estimate, wilson
+from ragmetrics_core.data.scalars import stopped_estimate, wilson
 from ragmetrics_core.statistics import (
     calibration,
     means,

@@ -38,7 +38,8 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
-from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample, Turn
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger, Turn
 
 SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
 REPORT = "Porto is the city in question, says the report."

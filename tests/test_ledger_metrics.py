@@ -25,7 +25,7 @@ from ragmetrics_core.data.errors import ContextWindowExceeded
 from ragmetrics_core.data.metric_evidence import CallTable
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import EvidenceCall, Ledger
+from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.metrics.answer_relevance import Addresses

@@ -21,9 +21,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from losses import losses
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.data.sample import CaptureNotes
-from ragmetrics_core.data.unread import why_texts_are_unread
-from ragmetrics_core.reporting.journey import FactOnItsWay, journey_of
+from ragmetrics_core.data.sample_parts import CaptureNotes
+from ragmetrics_core.reporting.journey import (
+    FactOnItsWay,
+    journey_of,
+    why_texts_are_unread,
+)
 
 QUESTION = "When was the Velm bridge opened?"
 REFERENCE = "The Velm bridge was opened in May of 1874."

@@ -31,7 +31,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import EvidenceCall, Ledger
+from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.answer_relevance import (
     Addresses,

@@ -19,7 +19,7 @@ from ragmetrics_core.data import (
     SettingError,
     find_metric,
 )
-from ragmetrics_core.data.nearest import plain_name
+from ragmetrics_core.data.name_matching import plain_name
 from ragmetrics_core.labelling.labels import Label
 from ragmetrics_core.labelling.measured_judges import measure_run
 from ragmetrics_core.metrics.registry import (

@@ -16,8 +16,8 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.metric_evidence import Cell
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Asked, Weight
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_sufficiency import (
     SufficientContexts,

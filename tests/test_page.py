@@ -43,14 +43,14 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.data.sample import (
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import (
     CaptureNotes,
     Context,
     EvidenceCall,
     Fact,
     Ledger,
     PassageNote,
-    Sample,
     Turn,
 )
 from ragmetrics_core.labelling.labels import draw, read_labels

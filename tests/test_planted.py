@@ -21,7 +21,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data.sample import CaptureNotes
+from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts

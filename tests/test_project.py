@@ -22,8 +22,9 @@ from loopback import LoopbackServer
 from ragmetrics_core import Report
 from ragmetrics_core.cli import start
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import ProjectSettings, SettingError, project_settings
-from ragmetrics_core.data.trust import digest_of, is_loopback
+from ragmetrics_core.data import SettingError
+from ragmetrics_core.data.files import digest_of, is_loopback
+from ragmetrics_core.engine.project_file import ProjectSettings, project_settings
 
 ROW = (
     '{"q": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "text": "Anna lit'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import Turn
+from ragmetrics_core.data.sample_parts import Turn
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.context_utilization import Usefulness
 from ragmetrics_core.models.chat import Message

@@ -28,7 +28,8 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import CaptureNotes, Context
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts

@@ -29,7 +29,7 @@ from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
-from ragmetrics_core.data.sample import CaptureNotes
+from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.engine.columns_read import ColumnsRead
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.data.sample import PassageNote
+from ragmetrics_core.data.sample_parts import PassageNote
 from ragmetrics_core.traces import samples_from_spans
 
 LAMP = "Anna Brandt kept the lamp."

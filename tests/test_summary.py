@@ -20,7 +20,8 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import CaptureNotes, EvidenceCall, Ledger
 from ragmetrics_core.reporting.groups import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts

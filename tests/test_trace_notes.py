@@ -12,7 +12,7 @@ from spans_by_hand import ANSWER, GATE, MILL, QUESTION, openinference, otlp, spa
 
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.unread import why_texts_are_unread
+from ragmetrics_core.reporting.journey import why_texts_are_unread
 from ragmetrics_core.traces import Notes, SampleProcessor, samples_from_spans
 
 FOUND = f"{GATE}\n\n{MILL}"

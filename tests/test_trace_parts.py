@@ -12,7 +12,7 @@ from losses import losses
 from spans_by_hand import ANSWER, PROMPT, QUESTION, Told, openinference, otlp
 
 from ragmetrics_core import Sample, evaluate
-from ragmetrics_core.data.unread import why_texts_are_unread
+from ragmetrics_core.reporting.journey import why_texts_are_unread
 from ragmetrics_core.traces import SampleProcessor, samples_from_spans
 
 FACT = "The gate was opened on 4 May 1874 by the mayor Elias Holm."

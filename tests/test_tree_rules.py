@@ -61,7 +61,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.sample import Turn as Said
+from ragmetrics_core.data.sample_parts import Turn as Said
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core.data import MissingDependency, higher_rooms
-from ragmetrics_core.data.higher_rooms import _DEFERRED_NAMES, import_deferred
+from ragmetrics_core.data import MissingDependency, deferred_imports
+from ragmetrics_core.data.deferred_imports import _DEFERRED_NAMES, import_deferred
 
 SOURCE = Path(__file__).parents[1] / "ragmetrics_core"
 CORE = frozenset(
@@ -161,7 +161,7 @@ def test_what_a_room_itself_lacks_is_said_as_it_is(
     def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
-    monkeypatch.setattr(higher_rooms, "import_module", missing)
+    monkeypatch.setattr(deferred_imports, "import_module", missing)
     with pytest.raises(ModuleNotFoundError, match="numpy") as caught:
         import_deferred("write_page")
     assert not isinstance(caught.value, MissingDependency)

@@ -28,7 +28,7 @@ from ragmetrics_core.capture.structures import (
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
 from ragmetrics_core.data import Context, PassageNote
-from ragmetrics_core.data.marks import without_reasoning
+from ragmetrics_core.data.citations import without_reasoning
 
 # How much a reply looks like a final answer.
 FREE_TEXT = 3  # a sentence or more

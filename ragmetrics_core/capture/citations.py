@@ -20,8 +20,12 @@ from ragmetrics_core.capture.calls import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
-from ragmetrics_core.data.citations import read_citations
-from ragmetrics_core.data.marks import cites_otherwise, marks_in, may_cite
+from ragmetrics_core.data.citations import (
+    cites_otherwise,
+    marks_in,
+    may_cite,
+    read_citations,
+)
 from ragmetrics_core.data.sentences import split_sentences
 
 NOTHING_CITES = "nothing in the answer cites, and no provider says that it does"

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.structures import compact, find_instances
 from ragmetrics_core.capture.tree import CitedSource, Document, Message, Node
-from ragmetrics_core.data.number_values import is_number
+from ragmetrics_core.data.scalars import is_number
 
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
 

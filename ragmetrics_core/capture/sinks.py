@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from ragmetrics_core.capture.hooks import Problems, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
-from ragmetrics_core.data.crashes import crash_in_words
+from ragmetrics_core.data.errors import crash_in_words
 from ragmetrics_core.models.judge_work import as_judge_work
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Sink, check_sink

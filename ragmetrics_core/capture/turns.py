@@ -31,7 +31,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import shows_some
 from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
-from ragmetrics_core.data.earlier_turns import before_this_turn
+from ragmetrics_core.data.sample_parts import before_this_turn
 
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32

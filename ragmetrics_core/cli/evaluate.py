@@ -25,17 +25,14 @@ from ragmetrics_core.cli.run_folders import (
     tidy,
 )
 from ragmetrics_core.cli.source import Source
-from ragmetrics_core.data import (
+from ragmetrics_core.data import JudgeUnavailable, SampleResult, SettingError
+from ragmetrics_core.data.display import judge_of_this_machine, one_line
+from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.project_file import (
     PROJECT_FILE,
-    JudgeUnavailable,
     ProjectSettings,
-    SampleResult,
-    SettingError,
     project_settings,
 )
-from ragmetrics_core.data.display import one_line
-from ragmetrics_core.data.embedded_judge import judge_of_this_machine
-from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric

@@ -54,7 +54,7 @@ def _run(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     from ragmetrics_core.data import RagMetricsError
-    from ragmetrics_core.data.higher_rooms import whole_installation_for
+    from ragmetrics_core.data.deferred_imports import whole_installation_for
 
     empty = _empty_argument(arguments)
     if empty is not None:

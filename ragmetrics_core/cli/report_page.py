@@ -10,7 +10,8 @@ from pathlib import Path
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.run_folders import page_of_run, results_at, results_named
-from ragmetrics_core.data import InputError, project_settings
+from ragmetrics_core.data import InputError
+from ragmetrics_core.engine.project_file import project_settings
 from ragmetrics_core.page.render import PAGE_MARK, write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import parse_gate

@@ -14,14 +14,13 @@ from ragmetrics_core.cli.run_folders import (
     new_run_folder,
     tidy,
 )
-from ragmetrics_core.data import (
+from ragmetrics_core.data import InputError, write_text
+from ragmetrics_core.data.files import TRUST_VARIABLE, digest_of, trust
+from ragmetrics_core.engine.project_file import (
     PROJECT_FILE,
-    InputError,
     ProjectSettings,
     read_project_file,
-    write_text,
 )
-from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.reporting.screen import screen_lines
 
 PORTS_OF_SERVERS = {"Ollama": 11434, "LM Studio": 1234, "vLLM": 8000, "llama.cpp": 8080}

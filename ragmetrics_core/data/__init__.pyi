@@ -1,14 +1,13 @@
-from ragmetrics_core.data.answered import (
-    has_answer_without_context as has_answer_without_context,
-)
 from ragmetrics_core.data.asking import PLACEHOLDER as PLACEHOLDER
 from ragmetrics_core.data.asking import Batch as Batch
+from ragmetrics_core.data.asking import Chances as Chances
 from ragmetrics_core.data.asking import Instructions as Instructions
 from ragmetrics_core.data.asking import Label as Label
 from ragmetrics_core.data.asking import LabelProbability as LabelProbability
 from ragmetrics_core.data.asking import Part as Part
 from ragmetrics_core.data.asking import Question as Question
 from ragmetrics_core.data.asking import Replies as Replies
+from ragmetrics_core.data.asking import TypedQuestion as TypedQuestion
 from ragmetrics_core.data.asking import Windows as Windows
 from ragmetrics_core.data.asking import ask as ask
 from ragmetrics_core.data.asking import check_template as check_template
@@ -18,16 +17,21 @@ from ragmetrics_core.data.asking import question_part as question_part
 from ragmetrics_core.data.asking import weights_by_share as weights_by_share
 from ragmetrics_core.data.cells import follow_path as follow_path
 from ragmetrics_core.data.citations import Citation as Citation
-from ragmetrics_core.data.column_arguments import Columns as Columns
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
+from ragmetrics_core.data.columns import Columns as Columns
+from ragmetrics_core.data.deferred_imports import import_deferred as import_deferred
+from ragmetrics_core.data.deferred_imports import import_extra as import_extra
+from ragmetrics_core.data.deferred_imports import (
+    import_named_object as import_named_object,
+)
+from ragmetrics_core.data.display import EMBEDDED as EMBEDDED
+from ragmetrics_core.data.display import adherence_worth as adherence_worth
 from ragmetrics_core.data.display import caution_about as caution_about
 from ragmetrics_core.data.display import element as element
 from ragmetrics_core.data.display import judge_in_words as judge_in_words
 from ragmetrics_core.data.display import judges_in_words as judges_in_words
 from ragmetrics_core.data.display import table as table
-from ragmetrics_core.data.embedded_judge import EMBEDDED as EMBEDDED
-from ragmetrics_core.data.embedded_judge import adherence_worth as adherence_worth
-from ragmetrics_core.data.embedded_judge import unseen_worth as unseen_worth
+from ragmetrics_core.data.display import unseen_worth as unseen_worth
 from ragmetrics_core.data.errors import AmbiguousColumns as AmbiguousColumns
 from ragmetrics_core.data.errors import BatchFailed as BatchFailed
 from ragmetrics_core.data.errors import ContentRefused as ContentRefused
@@ -50,8 +54,6 @@ from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.errors import TooFewPolls as TooFewPolls
 from ragmetrics_core.data.errors import TransientJudgeError as TransientJudgeError
 from ragmetrics_core.data.errors import UnusableReply as UnusableReply
-from ragmetrics_core.data.extras import import_extra as import_extra
-from ragmetrics_core.data.extras import import_named_object as import_named_object
 from ragmetrics_core.data.files import PARTIAL as PARTIAL
 from ragmetrics_core.data.files import AtomicFile as AtomicFile
 from ragmetrics_core.data.files import as_input_error as as_input_error
@@ -71,9 +73,6 @@ from ragmetrics_core.data.frozen import SilentData as SilentData
 from ragmetrics_core.data.frozen import Text as Text
 from ragmetrics_core.data.frozen import replace_surrogates as replace_surrogates
 from ragmetrics_core.data.frozen import sendable_text as sendable_text
-from ragmetrics_core.data.higher_rooms import import_deferred as import_deferred
-from ragmetrics_core.data.intervals import stopped_estimate as stopped_estimate
-from ragmetrics_core.data.intervals import wilson as wilson
 from ragmetrics_core.data.measured_use import MeasuredUse as MeasuredUse
 from ragmetrics_core.data.measured_use import PassageUse as PassageUse
 from ragmetrics_core.data.measured_use import PromptMessage as PromptMessage
@@ -89,13 +88,13 @@ from ragmetrics_core.data.metric_evidence import JudgedChunk as JudgedChunk
 from ragmetrics_core.data.metric_evidence import JudgedChunks as JudgedChunks
 from ragmetrics_core.data.metric_evidence import Needs as Needs
 from ragmetrics_core.data.metric_evidence import Polled as Polled
-from ragmetrics_core.data.nearest import did_you_mean as did_you_mean
-from ragmetrics_core.data.nearest import find_metric as find_metric
-from ragmetrics_core.data.nearest import find_repeated_names as find_repeated_names
-from ragmetrics_core.data.nearest import names_in_words as names_in_words
-from ragmetrics_core.data.nearest import plain_name as plain_name
-from ragmetrics_core.data.number_values import number_as_text as number_as_text
-from ragmetrics_core.data.number_values import plain_data as plain_data
+from ragmetrics_core.data.name_matching import did_you_mean as did_you_mean
+from ragmetrics_core.data.name_matching import find_metric as find_metric
+from ragmetrics_core.data.name_matching import (
+    find_repeated_names as find_repeated_names,
+)
+from ragmetrics_core.data.name_matching import names_in_words as names_in_words
+from ragmetrics_core.data.name_matching import plain_name as plain_name
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked
 from ragmetrics_core.data.replies import Bit as Bit
@@ -115,20 +114,21 @@ from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.data.results import Scored as Scored
 from ragmetrics_core.data.results import Signature as Signature
 from ragmetrics_core.data.results import Undefined as Undefined
-from ragmetrics_core.data.rows import columns_by_field as columns_by_field
-from ragmetrics_core.data.rows import sample_from_row as sample_from_row
-from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
-from ragmetrics_core.data.sample import Context as Context
-from ragmetrics_core.data.sample import EvidenceCall as EvidenceCall
-from ragmetrics_core.data.sample import Fact as Fact
-from ragmetrics_core.data.sample import Grade as Grade
-from ragmetrics_core.data.sample import Ledger as Ledger
-from ragmetrics_core.data.sample import PassageNote as PassageNote
 from ragmetrics_core.data.sample import Sample as Sample
-from ragmetrics_core.data.sample import Turn as Turn
-from ragmetrics_core.data.settings import PROJECT_FILE as PROJECT_FILE
-from ragmetrics_core.data.settings import ProjectSettings as ProjectSettings
-from ragmetrics_core.data.settings import project_settings as project_settings
-from ragmetrics_core.data.settings import read_project_file as read_project_file
-from ragmetrics_core.data.typed import Chances as Chances
-from ragmetrics_core.data.typed import TypedQuestion as TypedQuestion
+from ragmetrics_core.data.sample import columns_by_field as columns_by_field
+from ragmetrics_core.data.sample import (
+    has_answer_without_context as has_answer_without_context,
+)
+from ragmetrics_core.data.sample import sample_from_row as sample_from_row
+from ragmetrics_core.data.sample_parts import CaptureNotes as CaptureNotes
+from ragmetrics_core.data.sample_parts import Context as Context
+from ragmetrics_core.data.sample_parts import EvidenceCall as EvidenceCall
+from ragmetrics_core.data.sample_parts import Fact as Fact
+from ragmetrics_core.data.sample_parts import Grade as Grade
+from ragmetrics_core.data.sample_parts import Ledger as Ledger
+from ragmetrics_core.data.sample_parts import PassageNote as PassageNote
+from ragmetrics_core.data.sample_parts import Turn as Turn
+from ragmetrics_core.data.scalars import number_as_text as number_as_text
+from ragmetrics_core.data.scalars import plain_data as plain_data
+from ragmetrics_core.data.scalars import stopped_estimate as stopped_estimate
+from ragmetrics_core.data.scalars import wilson as wilson

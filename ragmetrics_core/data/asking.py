@@ -21,7 +21,6 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.frozen import PrivateRepr, check_number
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Asked,
     Mode,
@@ -32,7 +31,9 @@ from ragmetrics_core.data.replies import (
     list_field,
     verdicts_of,
 )
-from ragmetrics_core.data.sample import Sample, Turn
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import Turn
+from ragmetrics_core.data.scalars import is_yes
 
 Label = int | str
 Outcome = TypeVar("Outcome")
@@ -656,3 +657,48 @@ def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
             smallest_difference = difference
             n_texts_of_first = count
     return texts[:n_texts_of_first], texts[n_texts_of_first:]
+
+
+Kind = Literal["predicate", "choice", "score"]
+"""What is asked of a state.
+
+- ``predicate``: whether a statement is true of it;
+- ``choice``: which of several options fits;
+- ``score``: which of several levels fits, from the lowest to the highest.
+"""
+
+Chances = tuple[float, ...]
+"""The answer to a typed question.
+
+Of a predicate it is the probability that the statement is true, of any other question
+one probability for each option, in their order.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a choice, or one level of a score.
+
+    Args:
+        label: Its name in answers.
+        meaning: What it stands for.
+    """
+
+    label: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TypedQuestion(PrivateRepr):
+    """A typed question about a state.
+
+    Args:
+        kind: What is asked.
+        wording: A literal statement or question that names texts of the state in
+            backticks. It holds no text of a sample.
+        options: What can be chosen; none for a predicate.
+    """
+
+    kind: Kind
+    wording: str
+    options: tuple[Option, ...] = ()

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
     as_list,
@@ -30,8 +30,8 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.messages import MEDIA_REFUSED, SaidMessage, said_messages
-from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
-from ragmetrics_core.data.number_values import plain_data
+from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
+from ragmetrics_core.data.scalars import plain_data
 
 # Per field of the sample, the column names in use, the most specific first. Compared
 # without case, spaces, hyphens and underscores. A name with a dot is a column's name,
@@ -105,6 +105,58 @@ _SIGNS_THAT_JOIN = {
 }
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
+
+Column = str | Callable[[Mapping[str, Any]], Any]
+"""A column's name, a dotted path through dicts and JSON, or a callable that gets the row."""
+
+
+class Fields(TypedDict, total=False):
+    """Per field of a sample, where rows have it."""
+
+    question: Column | None
+    contexts: Column | None
+    answer: Column | None
+    reference: Column | None
+    retrieved: Column | None
+    facts: Column | None
+    expected_ids: Column | None
+    expected_contexts: Column | None
+    standalone_question: Column | None
+    history: Column | None
+    generator: Column | None
+    error: Column | None
+    id: Column | None
+    ledger: Column | None
+    capture: Column | None
+    citations: Column | None
+    metadata: Column | None
+
+
+class Columns(TypedDict, total=False):
+    """Where rows have the fields of a sample, as arguments of ``evaluate``.
+
+    ``ground_truth_column`` is another name of ``reference_column``.
+    """
+
+    question_column: Column | None
+    contexts_column: Column | None
+    answer_column: Column | None
+    ground_truth_column: Column | None
+    reference_column: Column | None
+    retrieved_column: Column | None
+    facts_column: Column | None
+    expected_ids_column: Column | None
+    expected_contexts_column: Column | None
+    standalone_question_column: Column | None
+    history_column: Column | None
+    generator_column: Column | None
+    error_column: Column | None
+    id_column: Column | None
+    ledger_column: Column | None
+    capture_column: Column | None
+    citations_column: Column | None
+    metadata_column: Column | None
+
 
 Row = Mapping[str, Any]
 

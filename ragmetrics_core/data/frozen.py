@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.scalars import is_blank
 
 # Texts that are symbols of ours, or names that people give; other texts are shown by
 # their size.

@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
 from ragmetrics_core.data.frozen import Share, SilentData
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Comment, Mode
-from ragmetrics_core.data.sample import Fact
+from ragmetrics_core.data.sample_parts import Fact
+from ragmetrics_core.data.scalars import is_yes
 
 Needs = Literal["evidence", "earlier", "user", "own", "none"]
 """What a claim rests on.

@@ -35,7 +35,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.frozen import PrivateRepr, SilentData
-from ragmetrics_core.data.number_values import plain_data
+from ragmetrics_core.data.scalars import plain_data
 
 R = TypeVar("R", bound=BaseModel)
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, field_validator, model_validator
 
-from ragmetrics_core.data.display import element, judge_in_words
-from ragmetrics_core.data.embedded_judge import EMBEDDED
+from ragmetrics_core.data.display import EMBEDDED, element, judge_in_words
 from ragmetrics_core.data.errors import LEFT, LanguageNotMeasured, RagMetricsError
 from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.metric_evidence import AnyEvidence

@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.encoders.checkpoints import load, name_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical.claims import judge_declining, parts_of

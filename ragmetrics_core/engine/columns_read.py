@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
-from ragmetrics_core.data.nearest import names_in_words
-from ragmetrics_core.data.rows import fields_of_row
+from ragmetrics_core.data.name_matching import names_in_words
+from ragmetrics_core.data.sample import fields_of_row
 
 # The fields that the shipped metrics need, each with the field that may take its place;
 # nothing takes the place of the answer.

@@ -18,9 +18,8 @@ from ragmetrics_core.data import (
     open_text,
     read_text,
 )
-from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.cells import is_filled
-from ragmetrics_core.data.csv_rows import csv_rows
+from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns

@@ -32,7 +32,7 @@ from ragmetrics_core.data import (
     SettingError,
     import_deferred,
 )
-from ragmetrics_core.data.crashes import crash_in_words
+from ragmetrics_core.data.errors import crash_in_words
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Show

@@ -14,9 +14,9 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
-from ragmetrics_core.data.crashes import is_ours
-from ragmetrics_core.data.reasoning import leave_out_reasoning
+from ragmetrics_core.data.errors import is_ours
 from ragmetrics_core.engine.loop import run as wait_for
+from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric, resolve_judge
 from ragmetrics_core.engine.scoring import (
     RunJudge,

@@ -13,8 +13,8 @@ from ragmetrics_core.data import (
     SettingError,
 )
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.data.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.columns_read import ColumnsRead
+from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.table_rows import table_rows
 from ragmetrics_core.statistics.means import n_repeats
 

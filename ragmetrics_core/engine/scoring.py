@@ -25,8 +25,8 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
-from ragmetrics_core.data.crashes import frame_of_users_code, is_ours, reason_of_crash
-from ragmetrics_core.data.reasoning import leave_out_reasoning
+from ragmetrics_core.data.errors import frame_of_users_code, is_ours, reason_of_crash
+from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.engine.user_judge import judge_in_run
 from ragmetrics_core.judging.judge import Judge, check_judge

@@ -11,8 +11,8 @@ from ragmetrics_core.data import (
     find_repeated_names,
     plain_name,
 )
-from ragmetrics_core.data.arrow import arrow_rows
-from ragmetrics_core.data.number_values import plain_data
+from ragmetrics_core.data.csv_and_arrow import arrow_rows
+from ragmetrics_core.data.scalars import plain_data
 
 # A single row has a text there, so a list is the column of a table.
 _NAMES_OF_TEXTS = {

@@ -22,12 +22,13 @@ from ragmetrics_core.data import (
     Usage,
     weights_by_share,
 )
-from ragmetrics_core.data.crashes import crash_in_words, is_ours
 from ragmetrics_core.data.errors import (
     JudgeCrashed,
     JudgeError,
     LimitReached,
     RagMetricsError,
+    crash_in_words,
+    is_ours,
 )
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.limits import Budget, RateLimiter

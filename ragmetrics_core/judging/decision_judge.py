@@ -37,9 +37,14 @@ from ragmetrics_core.data import (
     Usage,
     Weight,
 )
-from ragmetrics_core.data.asking import PLACEHOLDER, Instructions, order_of_digest
+from ragmetrics_core.data.asking import (
+    PLACEHOLDER,
+    Instructions,
+    Kind,
+    Option,
+    order_of_digest,
+)
 from ragmetrics_core.data.frozen import PrivateRepr
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Bands,
     Findings,
@@ -47,8 +52,8 @@ from ragmetrics_core.data.replies import (
     list_field,
     overall_fields,
 )
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.data.sentences import split_sentences
-from ragmetrics_core.data.typed import Kind, Option
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.models.chat import Choice

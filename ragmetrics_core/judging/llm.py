@@ -21,12 +21,12 @@ from ragmetrics_core.data import (
     weights_by_share,
 )
 from ragmetrics_core.data.asking import error_of_lost_polls
-from ragmetrics_core.data.crashes import is_ours
 from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
     JudgeUnavailable,
     SettingError,
+    is_ours,
 )
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging.model_judge import ModelJudge

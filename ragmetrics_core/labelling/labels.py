@@ -18,8 +18,7 @@ from ragmetrics_core.data import (
     open_text,
 )
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.number_values import plain_data
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes, plain_data
 from ragmetrics_core.reporting.groups import GroupBy, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import digest_of_texts

@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     Weight,
 )
 from ragmetrics_core.data.errors import LanguageNotMeasured
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
@@ -97,7 +97,7 @@ class LexicalJudge(Judge):
     Facts of a reference are its sentences and clauses. An answer that claims
     nothing abstains. Its numbers are scores of words, and no probabilities: logistic regressions
     fitted on human labels, which fall on kinds of text that the fit never saw.
-    ``adherence_worth`` in ``ragmetrics_core.data.embedded_judge`` says how far.
+    ``adherence_worth`` in ``ragmetrics_core.data.display`` says how far.
 
     Source:
         ``benchmarks/fit_lexical.py`` fits the weights and prints how they do on sources

@@ -25,10 +25,6 @@ from ragmetrics_core.data import (
     SilentData,
     Undefined,
 )
-from ragmetrics_core.data.answered import (
-    is_captured_in_part,
-    why_contexts_are_unknown,
-)
 from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
@@ -37,11 +33,13 @@ from ragmetrics_core.data.citations import (
     Numbering,
     Place,
     cited_statements,
+    marks_in,
+    may_cite,
     numbering_of_texts,
     read_citations,
 )
-from ragmetrics_core.data.marks import marks_in, may_cite
 from ragmetrics_core.data.replies import Mode
+from ragmetrics_core.data.sample import is_captured_in_part, why_contexts_are_unknown
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
     CitedSupport,

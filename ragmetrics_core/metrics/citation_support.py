@@ -25,8 +25,8 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.asking import order_of_digest, weight_of_each_verdict
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
+from ragmetrics_core.data.scalars import is_yes
 
 
 class SupportReply(SilentData, extra="ignore"):

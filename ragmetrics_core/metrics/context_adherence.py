@@ -37,8 +37,8 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.metric_evidence import Grounds
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Mode, Weight, failed_with
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.adherence_cause import find_cause
 from ragmetrics_core.metrics.adherence_evidence import (
     AdherenceEvidence,

@@ -23,7 +23,6 @@ from ragmetrics_core.data import (
     Weight,
     ask,
 )
-from ragmetrics_core.data.answered import why_contexts_are_unknown
 from ragmetrics_core.data.asking import (
     Bounds,
     bounds_of_share,
@@ -36,7 +35,6 @@ from ragmetrics_core.data.metric_evidence import (
     AnsweringCase,
     Sufficed,
 )
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Comment,
     Findings,
@@ -45,6 +43,8 @@ from ragmetrics_core.data.replies import (
     Texts,
     check_findings,
 )
+from ragmetrics_core.data.sample import why_contexts_are_unknown
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
     instructions_on_declining,

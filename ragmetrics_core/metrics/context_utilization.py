@@ -33,7 +33,6 @@ from ragmetrics_core.data.asking import (
     order_of_digest,
     question_part,
 )
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Asked,
     Bit,
@@ -43,6 +42,7 @@ from ragmetrics_core.data.replies import (
     Labelled,
     verdicts_of,
 )
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,

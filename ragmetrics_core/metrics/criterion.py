@@ -23,8 +23,8 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import bounds_of_share, error_of_lost_polls
 from ragmetrics_core.data.errors import QuestionNotSupported, SettingError
 from ragmetrics_core.data.metric_evidence import Evidence
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Bit, Comment, Mode
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,

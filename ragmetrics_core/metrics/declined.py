@@ -19,10 +19,10 @@ from ragmetrics_core.data import (
     SilentData,
 )
 from ragmetrics_core.data.asking import Batch, Replies, ask
-from ragmetrics_core.data.earlier_turns import turns_without_answer
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.metric_evidence import DECLINED
 from ragmetrics_core.data.results import Failed, Scored, Undefined, without_score
+from ragmetrics_core.data.sample_parts import turns_without_answer
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 

@@ -40,7 +40,6 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.frozen import Settings, Share
-from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.data.results import (
     Failed,
@@ -49,6 +48,7 @@ from ragmetrics_core.data.results import (
     Undefined,
     without_score,
 )
+from ragmetrics_core.data.scalars import plain_data
 from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:

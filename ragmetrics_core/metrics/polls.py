@@ -18,7 +18,6 @@ from ragmetrics_core.data.asking import (
     Part,
     Question,
 )
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Bit,
     Findings,
@@ -27,6 +26,7 @@ from ragmetrics_core.data.replies import (
     check_findings,
     plain_label,
 )
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import instructions_for_judge
 

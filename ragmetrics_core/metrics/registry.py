@@ -12,7 +12,7 @@ from ragmetrics_core.data import (
     import_named_object,
     json_value,
 )
-from ragmetrics_core.data.nearest import metric_meant_by
+from ragmetrics_core.data.name_matching import metric_meant_by
 from ragmetrics_core.metrics.criterion import Criterion
 from ragmetrics_core.metrics.metric import Metric
 

@@ -12,7 +12,7 @@ from unicodedata import normalize
 from pydantic import Field
 
 from ragmetrics_core.data import Evidence, Sample, SilentData, Undefined
-from ragmetrics_core.data.sample import Context
+from ragmetrics_core.data.sample_parts import Context
 from ragmetrics_core.metrics.average_precision import discounted_gain
 from ragmetrics_core.metrics.metric import Metric, Plan
 

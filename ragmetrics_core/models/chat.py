@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from ragmetrics_core.data import JudgeError, SettingError, Usage
-from ragmetrics_core.data.number_values import is_number
+from ragmetrics_core.data.scalars import is_number
 
 if TYPE_CHECKING:
     _stated = property

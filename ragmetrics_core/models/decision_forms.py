@@ -16,7 +16,7 @@ from typing import Any
 
 from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion
 from ragmetrics_core.data.errors import ContextWindowExceeded, UnusableReply
-from ragmetrics_core.data.number_values import is_number
+from ragmetrics_core.data.scalars import is_number
 from ragmetrics_core.models.chat import Choice
 
 Body = dict[str, Any]

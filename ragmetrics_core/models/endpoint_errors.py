@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
+from ragmetrics_core.data.errors import frame_of_users_code, is_users_code
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.features import topics_of
 

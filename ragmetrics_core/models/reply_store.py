@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from ragmetrics_core.data import ForeignFile, SettingError, sendable_text
-from ragmetrics_core.data.trust import is_tracked_by_git
+from ragmetrics_core.data.files import is_tracked_by_git
 from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,

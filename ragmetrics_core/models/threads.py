@@ -24,7 +24,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Literal, TypeVar
 
-from ragmetrics_core.data.crashes import is_ours
+from ragmetrics_core.data.errors import is_ours
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     write_text,
 )
-from ragmetrics_core.data.one_half import ONE_HALF
+from ragmetrics_core.data.scalars import ONE_HALF
 from ragmetrics_core.page.sample_rows import (
     cut,
     detail_lines,

@@ -22,10 +22,10 @@ from ragmetrics_core.data import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.data.answered import has_answer_without_context, lacks_context
 from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.data.metric_evidence import Sufficed
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.sample import has_answer_without_context, lacks_context
+from ragmetrics_core.data.scalars import is_yes
 
 Stage = Literal["search", "prompt", "answer"]
 STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")

@@ -21,9 +21,8 @@ from ragmetrics_core.data import (
     Usage,
     names_in_words,
 )
-from ragmetrics_core.data.display import count_in_words, one_line
-from ragmetrics_core.data.embedded_judge import way_to_a_judge
-from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.display import count_in_words, one_line, way_to_a_judge
+from ragmetrics_core.data.scalars import wilson
 from ragmetrics_core.reporting.diagnosis import (
     NO_ANSWER,
     STAGES,

@@ -12,9 +12,8 @@ from ragmetrics_core.data import (
     names_in_words,
     plain_name,
 )
-from ragmetrics_core.data.blank import is_present
-from ragmetrics_core.data.conversation_names import conversation_in
-from ragmetrics_core.data.number_values import number_as_text
+from ragmetrics_core.data.cells import conversation_in
+from ragmetrics_core.data.scalars import is_present, number_as_text
 
 GroupBy = str | None
 """What tells which samples belong together.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ragmetrics_core.data import (
+    CaptureNotes,
     Cell,
     Context,
     FactMatrix,
@@ -24,7 +25,7 @@ from ragmetrics_core.data import (
     SampleResult,
 )
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.data.unread import why_texts_are_unread
+from ragmetrics_core.data.sample import is_captured_in_part
 from ragmetrics_core.statistics.means import Interval, mean_interval
 
 Loss = Literal[
@@ -66,6 +67,11 @@ _UNASKED = (
     "the model may have been shown texts of which nobody asked whether they hold the"
     " facts, such as a tool's or those of earlier turns"
 )
+_KNOWN_BY_IDS = (
+    "of some retrieved documents only the ids were recorded; give their texts with"
+    " resolve="
+)
+_SOME_TEXTS = "the texts of some retrieved documents were not recorded"
 _UNTOLD = "of some passages the judge or the prompt does not tell"
 
 
@@ -577,3 +583,33 @@ def _stages_of_passage(passage: Passage) -> Iterator[tuple[Loss, bool]]:
     # A useless passage needs no citation. If its usefulness is not known, it is counted.
     if passage.useful is not False and passage.cited is not None:
         yield "not_cited", not passage.cited
+
+
+def why_texts_are_unread(sample: Sample) -> str:
+    """Say which texts the run may have found that the sample lacks; "" if none are known.
+
+    Example: a vector store was asked by ids, so its texts were never seen. The sentence
+    says what returns them, where the capture noted it. A sample that is incomplete for
+    another reason, such as a run that broke off, may lack texts as well: then all that
+    the capture warns of is said.
+    """
+    notes = sample.capture
+    if notes is None:
+        return ""
+    reasons = [_KNOWN_BY_IDS] if notes.other else []  # documents without texts
+    reasons += notes.unread_texts or ()
+    if reasons:
+        return "; ".join(dict.fromkeys(reasons))
+    if not _may_lack_texts(sample, notes):
+        return ""
+    return "; ".join(notes.warnings) or _SOME_TEXTS
+
+
+def _may_lack_texts(sample: Sample, notes: CaptureNotes) -> bool:
+    """Whether a sample whose capture names no text as unread may still lack some."""
+    says_which_are_unread = notes.unread_texts is not None
+    if notes.grade == "inferred" and not says_which_are_unread:
+        return bool(notes.warnings)  # a result of an older version
+    # A whole run without an answer is incomplete for that reason, and lacks no text.
+    only_lacks_answer = notes.complete and sample.answer is None
+    return is_captured_in_part(sample) and not only_lacks_answer

@@ -17,7 +17,6 @@ from ragmetrics_core.data import (
     has_answer_without_context,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import (
     Failed,
     MetricResult,
@@ -27,6 +26,7 @@ from ragmetrics_core.data.results import (
     Undefined,
     signature_part,
 )
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.reporting.diagnosis import (
     is_declined,
     is_unanswered,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data import InputError, RowError, import_extra, json_value
-from ragmetrics_core.data.arrow import arrow_rows
+from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.data.results import SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.resolve import NOBODY

@@ -15,7 +15,7 @@ from ragmetrics_core.data import (
     columns_by_field,
     import_extra,
 )
-from ragmetrics_core.data.arrow import arrow_rows
+from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics, Run, stream
 from ragmetrics_core.metrics.registry import choose_metrics

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.scalars import wilson
 from ragmetrics_core.statistics.means import (
     Interval,
     mean_interval,

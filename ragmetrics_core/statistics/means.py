@@ -15,7 +15,7 @@ from math import atan2, cos, exp, fsum, lgamma, pi, sin, sqrt
 from statistics import NormalDist
 
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.scalars import wilson
 
 FEWEST_CLUSTERS = 20
 """Under so many clusters an interval is a rough guide, and the report says so."""

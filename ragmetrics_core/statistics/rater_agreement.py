@@ -14,7 +14,7 @@ from itertools import chain, combinations
 from statistics import fmean
 from typing import TypeVar
 
-from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.statistics.calibration import (
     calibration_error,
     slope_and_intercept,

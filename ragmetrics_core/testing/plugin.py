@@ -96,7 +96,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     question the argument ``question_column``. Where the file gives no judge or store,
     there is no such argument. The path of a store is relative to the file's folder.
     """
-    from ragmetrics_core.data import project_settings
+    from ragmetrics_core.engine.project_file import project_settings
     from ragmetrics_core.engine.resolve import resolve_judge
     from ragmetrics_core.metrics.registry import metrics_with_settings
 
@@ -202,7 +202,7 @@ def _gates_of(test: pytest.Item) -> Sequence[Any]:
         return list(by_markers["gates"])
     if not asks_for_fixture:
         return []
-    from ragmetrics_core.data import project_settings
+    from ragmetrics_core.engine.project_file import project_settings
 
     folder = _folder_of_settings(test)
     return project_settings(folder, as_it_is=True).gates
@@ -216,7 +216,7 @@ def _has_marker_of_its_own(test: pytest.Item) -> bool:
 
 def _folder_of_settings(test: pytest.Item) -> Path:
     """Find the nearest folder above a test with a settings file, else the root."""
-    from ragmetrics_core.data import PROJECT_FILE
+    from ragmetrics_core.engine.project_file import PROJECT_FILE
 
     root = test.config.rootpath
     for folder in test.path.parents:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import number_as_text
-from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
+from ragmetrics_core.data.cells import conversation_in, conversation_name
 from ragmetrics_core.traces.found_texts import found_texts
 from ragmetrics_core.traces.values import (
     mapping,

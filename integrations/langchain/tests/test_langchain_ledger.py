@@ -38,7 +38,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Send, interrupt
 
-from ragmetrics_core.data.sample import EvidenceCall, Sample
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import EvidenceCall
 
 REPORT = (
     "The researcher read that Paris is the capital of France, and nothing else of use."

@@ -7,7 +7,7 @@ from haystack_apps import SHORT, TEXTS
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from haystack_ledgers import ROWS, UNKNOWN, Call
 
-from ragmetrics_core.data.sample import EvidenceCall
+from ragmetrics_core.data.sample_parts import EvidenceCall
 
 KNOWN = {**TEXTS, **SHORT}
 

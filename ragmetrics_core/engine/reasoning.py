@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.frozen import none_if_blank
-from ragmetrics_core.data.sample import CaptureNotes, Sample
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample_parts import CaptureNotes
 
 REASONING = "reasoning"
 """The code of the doubt about an answer without its reasoning."""

@@ -17,17 +17,16 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from ragmetrics_core.data.display import one_line
-from ragmetrics_core.data.embedded_judge import EMBEDDED
+from ragmetrics_core.data.display import EMBEDDED, one_line
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Settings
-from ragmetrics_core.data.nearest import did_you_mean
-from ragmetrics_core.data.trust import (
+from ragmetrics_core.data.files import (
     TRUST_VARIABLE,
     digest_of,
     is_loopback,
     is_trusted,
 )
+from ragmetrics_core.data.frozen import Settings
+from ragmetrics_core.data.name_matching import did_you_mean
 
 PROJECT_FILE = "ragmetrics.toml"
 _MOST_BYTES = 2**16

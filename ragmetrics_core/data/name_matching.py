@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 
-from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.scalars import is_blank
 
 # What no name of a column holds, and many a sentence does.
 _SENTENCE = re.compile(r"[?!;,]|\.(?:\s|$)")

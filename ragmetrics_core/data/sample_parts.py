@@ -1,0 +1,441 @@
+"""What a sample is made of: contexts, facts, earlier turns, calls, and notes of capturing.
+
+Documents of the frameworks are contexts, too. No framework is imported: an object counts
+as a document if it has what a document of LangChain, Haystack or LlamaIndex has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+from unicodedata import normalize
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+)
+
+from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
+from ragmetrics_core.data.measured_use import PromptMessage
+from ragmetrics_core.data.scalars import is_blank
+
+
+class Context(Frozen):
+    """One retrieved chunk."""
+
+    text: Text = Field(repr=False, description="The text as the generator saw it.")
+    id: Text | None = Field(
+        default=None,
+        description="The store's own id; None if it gave none. Never invented.",
+    )
+    score: float | None = Field(
+        default=None,
+        description=(
+            "Its retriever's or reranker's; None if it gave none; in no prompt."
+        ),
+    )
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="The chunk's metadata, untouched."
+    )
+
+    @property
+    def blank(self) -> bool:
+        """True if the text shows nothing.
+
+        It is then empty, or only white space and signs without a shape.
+        """
+        return is_blank(self.text)
+
+
+class Fact(Frozen):
+    """One atomic, self-contained statement of a golden response."""
+
+    text: Annotated[Text, Field(pattern=r"\S")] = Field(
+        repr=False, description="The statement."
+    )
+    weight: float = Field(
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Its weight in the mean over facts, > 0.",
+    )
+
+
+class Turn(Frozen):
+    """An earlier turn of the conversation."""
+
+    role: str = Field(description="Who spoke, e.g. ``user`` or ``assistant``.")
+    content: Text = Field(repr=False, description="What was said.")
+
+
+Grade = Literal["exact", "inferred", "incomplete"]
+EvidenceFrom = Literal["prompt", "flow", "named"]
+
+# words of older results files
+_OLDER_WORDS = {
+    "located": "exact",
+    "resolved": "prompt",
+    "undivided": None,
+    "ids_only": None,
+    "listed": "flow",
+    "retrieved_only": "flow",
+    "none_found": "flow",
+}
+
+
+def _word_of_now(value: object) -> object:
+    """Read a word of an older results file as the word that is written now."""
+    return _OLDER_WORDS.get(value, value) if isinstance(value, str) else value
+
+
+class PassageNote(Frozen):
+    """What became of one retrieved passage, as far as the run recorded it."""
+
+    retriever: str | None = Field(
+        default=None, repr=False, description="The call that found it first."
+    )
+    rank: int | None = Field(
+        default=None, ge=1, description="Its rank there, from 1; None: unknown."
+    )
+    kept: bool | None = Field(
+        default=None,
+        description=(
+            "Whether rerankers and filters handed it on; None: none is known that was"
+            " given it."
+        ),
+    )
+    rank_kept: int | None = Field(
+        default=None,
+        ge=1,
+        description="Its rank behind the last of them; None: unknown.",
+    )
+    dropped_by: str | None = Field(
+        default=None, repr=False, description="The name of the one that did not."
+    )
+    context: int | None = Field(
+        default=None, ge=0, description="Place of the context that shows it, from 0."
+    )
+    share: Share | None = Field(
+        default=None,
+        description=(
+            "Share of its letters that the model was shown; 0: none; None: unknown."
+        ),
+    )
+    why_unknown: str | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "Why it is not known whether the model was shown it; None: it is known, or"
+            " another field says why not."
+        ),
+    )
+
+
+class CaptureNotes(Frozen):
+    """What capturing knows about a sample, beyond the sample itself."""
+
+    grade: Annotated[Grade | None, BeforeValidator(_word_of_now)] = Field(
+        default=None,
+        description=(
+            "How sure the sample is: ``exact``; ``inferred``, something is uncertain;"
+            " ``incomplete``, there is no answer or no evidence, or the run broke. None"
+            " for samples that no rules made."
+        ),
+    )
+    evidence_from: Annotated[EvidenceFrom | None, BeforeValidator(_word_of_now)] = (
+        Field(
+            default=None,
+            description=(
+                "How the contexts are known: from the ``prompt``; from the ``flow`` of"
+                " documents; ``named`` by the user. None: they are not known."
+            ),
+        )
+    )
+    doubts: dict[str, str] = Field(
+        default_factory=dict,
+        description="What is uncertain: by code what it is and what to do, in words.",
+    )
+    warnings: tuple[str, ...] = Field(
+        default=(), description="What was ambiguous, in words; they hold no texts."
+    )
+    intermediate: tuple[Context, ...] = Field(
+        default=(), description="Answers of intermediate steps: no retrieved evidence."
+    )
+    other: tuple[Context, ...] = Field(
+        default=(),
+        description="Nodes of the run that are neither contexts nor retrieved.",
+    )
+    complete: bool = Field(
+        default=True,
+        description="False if the run was abandoned, interrupted or still going on.",
+    )
+    passages: tuple[PassageNote, ...] | None = Field(
+        default=None,
+        repr=False,
+        description="One for each retrieved passage; None if nothing was recorded.",
+    )
+    citations_unknown: str | None = Field(
+        default=None,
+        repr=False,
+        description="Why it is not known what the answer cites; None if it is.",
+    )
+    unread_texts: tuple[str, ...] | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "Why the run may have found texts that the sample lacks, and what returns"
+            " them, in words; (): no such texts are known; None: nobody noted it."
+        ),
+    )
+    prompt: tuple[PromptMessage, ...] | None = Field(
+        default=None,
+        repr=False,
+        description="The prompt of the answer, where ``keep_prompts=True`` asked for it.",
+    )
+
+
+def _with_texts(value: object) -> object:
+    """Accept plain strings and documents of frameworks as objects with a text."""
+    if isinstance(value, (str, Context)) or fields_of_document(value) is not None:
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_with_text, value))
+    return value
+
+
+def _with_text(element: object) -> object:
+    """Accept a plain string or a document of a framework as an object with a text."""
+    if isinstance(element, str):
+        return {"text": element}
+    if isinstance(element, (Context, Mapping)):
+        return element
+    return fields_of_document(element) or element
+
+
+Facts = Annotated[
+    tuple[Fact, ...] | None,
+    BeforeValidator(_with_texts),
+    AfterValidator(lambda facts: facts or None),
+]
+OptionalContexts = Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)]
+Contexts = Annotated[
+    tuple[Context, ...],
+    BeforeValidator(lambda value: () if value is None else _with_texts(value)),
+]
+
+
+class EvidenceCall(Frozen):
+    """One time that evidence arrived.
+
+    It is a retrieval, the result of a tool, documents handed in, or a model's own text.
+    """
+
+    kind: Literal["retrieval", "tool", "given", "written"] = Field(
+        description=(
+            "written: by a model of the application, never evidence; tool: any other"
+            " result without documents"
+        )
+    )
+    turn: int = Field(
+        default=1, ge=1, description="The turn of the conversation, from 1."
+    )
+    step: int = Field(
+        default=0,
+        ge=0,
+        description="Calls of models of the turn that began before it; plain RAG: 0.",
+    )
+    name: str | None = Field(
+        default=None, description="The tool's name; None without a tool."
+    )
+    query: OptionalText = Field(
+        default=None, repr=False, description="Its one text argument, else all as JSON."
+    )
+    items: Contexts = Field(
+        default=(), description="What it brought, in its own order; () for nothing."
+    )
+    shown: tuple[int, ...] | None = Field(
+        default=None,
+        description=(
+            "Places of the items that the answering call was shown; None if that is"
+            " unknown."
+        ),
+    )
+    agent: str | None = Field(
+        default=None, description="The agent that made the call; None for the only one."
+    )
+    error: str | None = Field(
+        default=None,
+        repr=False,
+        description="What it failed with; it has no items then.",
+    )
+
+
+class Ledger(Frozen):
+    """Every call that brought evidence, of this turn and of the turns before it.
+
+    The calls are ordered by turn, step and call.
+    """
+
+    conversation: str | None = Field(
+        default=None, description="Id that the turns of one conversation share."
+    )
+    turn: int = Field(default=1, ge=1, description="The turn of this sample, from 1.")
+    calls: tuple[EvidenceCall, ...] = ()
+
+
+def fields_of_document(document: object) -> dict[str, Any] | None:
+    """Return text, id, score and metadata of a framework's document.
+
+    Example: LangChain's ``Document(page_content="Blue.", id="a")`` gives the text
+    "Blue." and the id "a".
+
+    Args:
+        document: LangChain's or Haystack's ``Document``, LlamaIndex's ``NodeWithScore``
+            or a node of it, or anything else.
+
+    Returns:
+        The fields of a context; the text is None for a document without one, such as an
+        image. None if it is no such document.
+    """
+    node = getattr(document, "node", None)
+    if node is not None and hasattr(document, "score"):  # LlamaIndex's NodeWithScore
+        fields = fields_of_document(node)
+        return None if fields is None else fields | {"score": document.score}
+    if hasattr(document, "page_content"):  # LangChain
+        text = document.page_content
+        metadata = getattr(document, "metadata", None)
+    elif hasattr(document, "content") and hasattr(document, "meta"):  # Haystack
+        text = document.content
+        metadata = document.meta
+    elif hasattr(document, "get_content") and hasattr(document, "node_id"):
+        text = document.get_content()  # a node of LlamaIndex
+        metadata = getattr(document, "metadata", None)
+    else:
+        return None
+    named_id = getattr(document, "id", None)
+    return {
+        "text": text if isinstance(text, str) else None,
+        "id": getattr(document, "node_id", None) if named_id is None else named_id,
+        "score": getattr(document, "score", None),
+        "metadata": dict(metadata) if isinstance(metadata, Mapping) else {},
+    }
+
+
+# A turn that says so many letters and digits of the answer gives it away, also where it
+# says more. A shorter answer, such as "In 1903", may stand in any earlier turn.
+_FEWEST_LETTERS = 20
+_FEWEST_LETTERS_OF_LAST = 4  # of the same in the last reply
+_FEWEST_LETTERS_OF_QUESTION = 15
+_MARK = re.compile(r"\[[^\[\]\n]{1,60}\]|【[^【】\n]{1,60}】")
+_SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
+
+
+def before_this_turn(
+    history: Sequence[Turn], questions: Sequence[str], answer: str
+) -> tuple[Turn, ...]:
+    """Return the turns of a history that come before this question and its answer.
+
+    If the history ends with the question and the answer, or with the question alone, word
+    for word, these turns are dropped.
+
+    Args:
+        history: The turns, oldest first.
+        questions: The question of this turn in all its wordings.
+        answer: The answer; "" for none.
+    """
+    questions_and_replies = list(history)
+    if questions_and_replies and _same_words(history[-1].content, answer):
+        questions_and_replies.pop()
+    if not questions_and_replies:
+        return tuple(history)
+    last_question = questions_and_replies.pop().content
+    if any(_same_words(last_question, question) for question in questions):
+        return tuple(questions_and_replies)
+    return tuple(history)
+
+
+def turns_without_answer(
+    history: Sequence[Turn], question: str, answer: str
+) -> tuple[Turn, ...]:
+    """Return the turns of a conversation that do not give the answer away.
+
+    They are for a judge that must not see the answer. Left out are this question, if it
+    is the user's last, with the replies after it, and every turn that says the answer.
+
+    Args:
+        history: The turns, oldest first.
+        question: The question that the answer belongs to.
+        answer: The answer; "" for none.
+    """
+    last_replies_start = _start_of_last_replies(history)
+    if last_replies_start > 0:
+        last_user_turn = history[last_replies_start - 1]
+        if _asks(last_user_turn.content, question):
+            history = history[: last_replies_start - 1]
+    return tuple(
+        turn
+        for index, turn in enumerate(history)
+        if not _says(turn.content, answer, is_last_reply=index >= last_replies_start)
+    )
+
+
+def _start_of_last_replies(history: Sequence[Turn]) -> int:
+    """Return the index after the user's last turn, where the last replies begin."""
+    start = len(history)
+    while start > 0 and not _is_of_user(history[start - 1]):
+        start -= 1
+    return start
+
+
+def _is_of_user(turn: Turn) -> bool:
+    """Tell whether the user said a turn, by whatever name its role has."""
+    return turn.role.casefold() in ("user", "human", "customer")
+
+
+def _same_words(text: str, other: str) -> bool:
+    """Tell whether two texts hold the same words.
+
+    Texts without a word are never the same.
+    """
+    return bool(text.split()) and text.split() == other.split()
+
+
+def _asks(text: str, question: str) -> bool:
+    """Tell whether a turn asks a question; punctuation and letter case do not matter.
+
+    A long question may also stand within a longer turn, such as a prompt.
+    """
+    letters_of_question = _letters(question)
+    if not letters_of_question:
+        return False
+    letters = _letters(text)
+    without_speaker = _letters(_SPEAKER.sub("", text, count=1))
+    if letters_of_question in (letters, without_speaker):
+        return True
+    is_long = len(letters_of_question) >= _FEWEST_LETTERS_OF_QUESTION
+    return is_long and letters_of_question in letters
+
+
+def _says(text: str, answer: str, *, is_last_reply: bool) -> bool:
+    """Tell whether a turn says an answer; citation marks and punctuation do not matter.
+
+    A short answer such as "In 1903" may stand in any longer turn by chance. There it
+    counts only in the last replies, which may be this answer with words added.
+    """
+    letters_of_answer = _letters(answer)
+    if not letters_of_answer:
+        return _same_words(text, answer)
+    letters = _letters(text)
+    without_speaker = _letters(_SPEAKER.sub("", text, count=1))
+    if letters_of_answer in (letters, without_speaker):
+        return True
+    fewest = _FEWEST_LETTERS_OF_LAST if is_last_reply else _FEWEST_LETTERS
+    return len(letters_of_answer) >= fewest and letters_of_answer in letters
+
+
+def _letters(text: str) -> str:
+    """Return the letters and digits of a text without the marks of its citations."""
+    without_marks = _MARK.sub("", normalize("NFKC", text))
+    return "".join(filter(str.isalnum, without_marks.casefold()))

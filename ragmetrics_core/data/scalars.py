@@ -1,0 +1,161 @@
+"""Values as they come from outside: which are missing, and what is a number or a share.
+
+A probability or a share above one half is a yes, everywhere. Of a share there are
+Wilson's score interval, and an unbiased estimate for counting that stopped early.
+"""
+
+import math
+from collections.abc import Sequence
+from math import sqrt
+from statistics import NormalDist
+from typing import Any, TypeGuard
+from unicodedata import category
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number: not True or False, which Python has as ints."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def plain_data(value: Any) -> Any:
+    """Arrays and scalars of numpy as lists and numbers; everything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def number_as_text(value: Any) -> Any:
+    """Return a number as its text, and every other value as it is.
+
+    A whole number has no decimals. Data frames add them to a column with gaps.
+    """
+    number = plain_data(value)
+    if not is_number(number):
+        return number
+    is_whole = isinstance(number, int) or number.is_integer()
+    return str(int(number)) if is_whole else repr(number)
+
+
+# What tables write for nothing: numpy, pandas, databases, Excel.
+_WORDS_FOR_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
+
+
+def is_present(value: Any) -> bool:
+    """False for None, NaN, pandas' NA and NaT, and texts that show nothing.
+
+    True for an empty list: it says that nothing was retrieved.
+    """
+    value = plain_data(value)
+    if isinstance(value, str):
+        return not is_blank(value)
+    # pandas is not imported here, so its types are known by their names
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return False
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return not is_nan
+
+
+def is_blank(text: str) -> bool:
+    """Return True for a text that shows nothing.
+
+    Such a text is empty, white space, or signs without a shape, such as a byte order
+    mark.
+    """
+    for character in text:
+        has_no_shape = category(character) in ("Cf", "Cc")
+        if not character.isspace() and not has_no_shape:
+            return False
+    return True
+
+
+def is_word_for_nothing(text: str) -> bool:
+    """Tell whether a text is a word such as ``None``, perhaps in brackets."""
+    word = text.strip()
+    # "[nan]", which is no valid JSON
+    if word[:1] + word[-1:] in ("[]", "{}"):
+        word = word[1:-1].strip()
+    return word.casefold() in _WORDS_FOR_NOTHING
+
+
+ONE_HALF = 0.5
+"""The highest probability or share that is a no."""
+
+
+def is_yes(p: float) -> bool:
+    """Tell whether a probability, or a share of polls, is a yes: one half is a no.
+
+    Args:
+        p: From 0 to 1.
+
+    Returns:
+        True above .5.
+    """
+    return p > ONE_HALF
+
+
+def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Return a confidence interval for a share of successes, Wilson's.
+
+    Args:
+        successes: Number of successes, 0 … count.
+        count: Number of trials, > 0.
+        level: Confidence level in (0, 1).
+
+    Returns:
+        Lower and upper bound in [0, 1].
+
+    Source:
+        Wilson (1927), JASA 22(158), 209–212.
+
+    Examples:
+        >>> low, high = wilson(5, 5)
+        >>> round(low, 3), high
+        (0.566, 1.0)
+    """
+    if count <= 0:
+        raise ValueError(f"a share needs at least one trial, got {count}")
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    z_squared = z * z
+    share = successes / count
+    variance = share * (1 - share) / count
+    centre = share + z_squared / (2 * count)
+    half_width = z * sqrt(variance + z_squared / (4 * count * count))
+    divisor = 1 + z_squared / count
+    low = max(0.0, (centre - half_width) / divisor)
+    high = min(1.0, (centre + half_width) / divisor)
+    # Rounding must not leave a sliver beside a share of 0 or 1.
+    if successes == 0:
+        low = 0.0
+    if successes == count:
+        high = 1.0
+    return low, high
+
+
+def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
+    """Return an unbiased estimate of p(yes) for polling that stopped early.
+
+    Polling stops at a decided majority of an odd number of polls.
+
+    Args:
+        verdicts: The verdicts in order, up to the one that decided.
+        polls: Number of polls that were planned, n >= 3.
+
+    Returns:
+        In [0, 1]: (a-1)/(k-1) if the a-th yes came at poll k, y/(k-1) if the b-th no
+        did; yes / answered if nothing was decided.
+
+    Source:
+        Girshick, Mosteller & Savage (1946), Annals of Mathematical Statistics 17(1).
+
+    Examples:
+        >>> stopped_estimate([True, False, True, True], 5)
+        0.6666666666666666
+    """
+    n_yes = sum(verdicts)
+    n_polls = len(verdicts)
+    n_no = n_polls - n_yes
+    yes_decides_from = polls // 2 + 1
+    no_decides_from = (polls + 1) // 2
+    if n_yes >= yes_decides_from:
+        return (n_yes - 1) / (n_polls - 1)
+    if n_no >= no_decides_from:
+        return n_yes / (n_polls - 1)
+    return n_yes / n_polls
