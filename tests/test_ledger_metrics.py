@@ -26,8 +26,7 @@ from ragmetrics_core.data.metric_evidence import CallTable
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
-from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import schema_of
+from ragmetrics_core.judging.rendering import render, schema_of
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful

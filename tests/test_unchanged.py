@@ -30,8 +30,7 @@ from ragmetrics_core import (
     ScriptedJudge,
 )
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import schema_of
+from ragmetrics_core.judging.rendering import render, schema_of
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,

@@ -55,7 +55,7 @@ from ragmetrics_core.data.replies import (
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.judging.reply_forms import schema_of
+from ragmetrics_core.judging.rendering import schema_of
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import (
     chances_of,

@@ -32,8 +32,7 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.probabilities import read_weights
 from ragmetrics_core.judging.reading import ReadReply, read
-from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import schema_of
+from ragmetrics_core.judging.rendering import render, schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import no_logprobs

@@ -1,4 +1,4 @@
-"""Turns a question into chat messages.
+"""What a question asks of a chat model: the messages, and the JSON schema of the reply.
 
 The template's fixed text stays as it is. Each text of the sample stands in a tag, e.g.
 ``<context-3f9a1c27 id="2"> … </context-3f9a1c27>``.
@@ -19,6 +19,8 @@ from html import unescape
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
+from pydantic import BaseModel
+
 from ragmetrics_core.data import (
     PLACEHOLDER,
     Instructions,
@@ -37,65 +39,14 @@ _NO_WORD = re.compile(r"[\W_]+")
 _DIGITS = 8
 # Every run of so many digits in a text, overlapping ones, too.
 _DIGITS_IN_TEXT = re.compile(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
+# What every endpoint with schemas knows; bounds of numbers and the like are checked
+# when the reply is read.
+_KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 # signs without a shape: soft hyphens, joiners, directions, variation selectors
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
 )
-
-
-def tag_digits(texts: Sequence[str]) -> str:
-    """Return eight hexadecimal digits that none of these texts contains.
-
-    ``["The sky is blue."]`` gives "52ae4fd5". The tags around the texts end in these
-    digits, so that no text can close its tag. They are a digest of the first text,
-    changed until no text contains them in any spelling, e.g. full-width or upper case.
-    """
-    first_text = texts[0] if texts else ""
-    digest = hashlib.sha256(first_text.encode())
-    digits = digest.hexdigest()[:_DIGITS]
-    texts_as_read: list[str] = []  # in lower case, with plain letters and digits
-    for text in texts:
-        texts_as_read += _forms_as_read(text)
-    if not any(digits in text for text in texts_as_read):
-        return digits
-    # A text holds these digits. Other digits are tried until no text holds them; the
-    # texts are read only once for that, however many have to be tried.
-    taken_digits = _all_eight_digits_in_a_row(texts_as_read)
-    salt = 1
-    while digits in taken_digits:
-        salted_digest = digest.copy()
-        salted_digest.update(f"\0{salt}".encode())
-        digits = salted_digest.hexdigest()[:_DIGITS]
-        salt += 1
-    return digits
-
-
-def _all_eight_digits_in_a_row(texts: Sequence[str]) -> set[str]:
-    """Collect all eight hexadecimal digits that stand in a row anywhere in texts.
-
-    Example: "id 0123456789" holds "01234567", "12345678" and "23456789".
-    """
-    eights: set[str] = set()
-    for text in texts:
-        eights.update(match[1] for match in _DIGITS_IN_TEXT.finditer(text))
-    return eights
-
-
-def _forms_as_read(text: str) -> list[str]:
-    """Return a text in lower case, and as a model may read it.
-
-    A model may read ``&#60;`` as ``<``, full-width letters as plain ones, and skip
-    invisible signs.
-    """
-    forms = [text.lower()]
-    # a sign alone is looked for much faster than two, and few texts hold it
-    if "&" in text and "&#" in text:
-        text = unescape(text)
-        forms.append(text.lower())
-    if not text.isascii():
-        forms.append(_INVISIBLE.sub("", normalize("NFKC", text)).lower())
-    return forms
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
@@ -110,67 +61,125 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
+    shared = _shared_by_all_samples(instructions)
     # by the name of each part that the template shows: its texts, to be put into tags
-    fenced_by_part = _fenced_texts_of_shown_parts(question)
-    sample_texts = [
-        text
-        for groups in fenced_by_part.values()
-        for group in groups
-        for text in group.texts
-    ]
+    fenced_by_part = {
+        name: _fenced_texts(question.parts[name])
+        for name in shared.placeholders
+        if name in question.parts
+    }
+    sample_texts: list[str] = []
+    for fenced_texts in fenced_by_part.values():
+        sample_texts += [fenced.text for fenced in fenced_texts]
 
-    examples_and_language = _examples_and_language(instructions)
-    sample_digits = tag_digits([*sample_texts, examples_and_language["examples"]])
-    text_by_placeholder = dict(examples_and_language)
-    for name, groups in fenced_by_part.items():
-        text_by_placeholder[name] = "".join(
-            [_in_tags(group, sample_digits) for group in groups]
-        )
+    digits = tag_digits([*sample_texts, shared.words["examples"]])
+    text_by_placeholder = dict(shared.words)
+    for name, fenced_texts in fenced_by_part.items():
+        tagged_texts: list[str] = []
+        for label, text, text_id in fenced_texts:
+            tag = f"{_tag_name(label)}-{digits}"
+            id_in_tag = "" if text_id is None else f' id="{text_id}"'
+            tagged_texts.append(f"<{tag}{id_in_tag}>\n{text}\n</{tag}>\n")
+        text_by_placeholder[name] = "".join(tagged_texts)
 
-    system_template, user_template = _split_messages(instructions.template)
-    # made once for all samples, unless the template shows a sample's text above ``---``
-    system_message = _fixed_system_message(system_template, instructions)
+    system_message = shared.system_message
     if system_message is None:
-        system_text = _fill_template(system_template, text_by_placeholder)
+        system_text = _fill_template(shared.system_template, text_by_placeholder)
         system_message = Message("system", system_text)
-    user_text = _fill_template(user_template, text_by_placeholder)
-    return _without_empty_message(system_message, user_text)
-
-
-def _without_empty_message(
-    system_message: Message, user_text: str
-) -> tuple[Message, ...]:
-    """Return both messages; if one were empty, the text of the other as the user's."""
+    user_text = _fill_template(shared.user_template, text_by_placeholder)
+    # an empty message is not sent; the text of the other is then the user's
     if system_message.content and user_text:
         return (system_message, Message("user", user_text))
     return (Message("user", system_message.content or user_text),)
 
 
-class _FencedTexts(NamedTuple):
-    """Texts that stand in one tag each.
+class _Shared(NamedTuple):
+    """What the prompts of all samples share.
 
     Attributes:
-        label: What the texts are, in our words, e.g. ``Context``.
-        texts: The texts, in order.
-        ids: Which of several each text is; None for a text that stands alone.
+        system_template: The template above the line ``---``; "" without the line.
+        user_template: The template below it.
+        placeholders: The names of all placeholders, each once, in order.
+        words: The texts for {examples} and {language}.
+        system_message: None if it shows a text of the sample.
+    """
+
+    system_template: str
+    user_template: str
+    placeholders: Sequence[str]
+    words: Mapping[str, str]
+    system_message: Message | None
+
+
+@lru_cache(maxsize=64)
+def _shared_by_all_samples(instructions: Instructions) -> _Shared:
+    """Make what the prompts of all samples share, once for thousands of questions."""
+    template = instructions.template
+    system_template, user_template = "", template
+    line = _BREAK.search(template)
+    if line is not None:
+        system_template = template[: line.start()]
+        user_template = template[line.end() :]
+
+    language = ""
+    if instructions.language:
+        language = (
+            f"The language of your own words is {sendable_text(instructions.language)}."
+            " Field names, labels, and what you take from the texts stay as they are."
+        )
+    examples = sendable_text(instructions.examples).strip()
+    words = {"examples": examples, "language": language}
+
+    system_message = None
+    if words.keys() >= set(_names_of_placeholders(system_template)):
+        system_message = Message("system", _fill_template(system_template, words))
+    placeholders = _names_of_placeholders(template)
+    return _Shared(system_template, user_template, placeholders, words, system_message)
+
+
+class _FencedText(NamedTuple):
+    """A text that stands in a tag of its own.
+
+    Attributes:
+        label: What the text is, in our words, e.g. ``Context``.
+        text: The text.
+        text_id: Which of several it is; None for a text that stands alone.
     """
 
     label: str
-    texts: Sequence[str]
-    ids: Sequence[str] | None = None
+    text: str
+    text_id: str | None = None
 
 
-def _in_tags(fenced: _FencedTexts, digits: str) -> str:
-    """Return the texts, each in a tag of its own, whose name ends in these digits."""
-    name = f"{_tag_name(fenced.label)}-{digits}"
-    if fenced.ids is None:
-        return "".join([f"<{name}>\n{text}\n</{name}>\n" for text in fenced.texts])
-    ids_and_texts = zip(fenced.ids, fenced.texts, strict=True)
-    tagged_texts = [
-        f'<{name} id="{text_id}">\n{text}\n</{name}>\n'
-        for text_id, text in ids_and_texts
+def _fenced_texts(part: Part) -> list[_FencedText]:
+    """Say which texts of a part stand in a tag each, and which ids the tags have.
+
+    Example: the contexts "Blue." and "Red." stand in two tags, with the ids 1 and 2. A
+    user's question stands between the turns before it and its rewrite, which is the
+    search query that the application made of it.
+    """
+    if isinstance(part.text, str):
+        fenced_texts = [
+            _FencedText(
+                "Earlier turn", sendable_text(turn.content), _tag_name(turn.role)
+            )
+            for turn in part.history
+        ]
+        fenced_texts.append(_FencedText(part.label, sendable_text(part.text)))
+        if part.rewrite and part.rewrite != part.text:
+            rewrite = sendable_text(part.rewrite)
+            fenced_texts.append(_FencedText("Stand-alone rewrite", rewrite))
+        return fenced_texts
+
+    labelled_texts = zip(part.labels, part.texts, strict=True)
+    if part.marks == "lines" and part.texts:
+        # "F1: Blue.", line break, "F2: Red." of two facts
+        lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
+        return [_FencedText(part.label, sendable_text("\n".join(lines)))]
+    return [
+        _FencedText(part.label, sendable_text(text), label)
+        for label, text in labelled_texts
     ]
-    return "".join(tagged_texts)
 
 
 @lru_cache(maxsize=64)
@@ -179,40 +188,44 @@ def _tag_name(label: str) -> str:
     return _NO_WORD.sub("-", label.lower()).strip("-") or "text"
 
 
-@lru_cache(maxsize=64)
-def _split_messages(template: str) -> tuple[str, str]:
-    """Return what is above the line ``---``, and what is below.
+def tag_digits(texts: Sequence[str]) -> str:
+    """Return eight hexadecimal digits that none of these texts contains.
 
-    Without the line all of the template is below.
+    ``["The sky is blue."]`` gives "52ae4fd5". The tags around the texts end in these
+    digits, so that no text can close its tag. They are a digest of the first text,
+    changed until no text contains them in any spelling, e.g. full-width or upper case.
     """
-    match = _BREAK.search(template)
-    if match is None:
-        return "", template
-    return template[: match.start()], template[match.end() :]
+    first_text = texts[0] if texts else ""
+    digest = hashlib.sha256(first_text.encode())
+    digits = digest.hexdigest()[:_DIGITS]
+    # In lower case. A model may also read "&#60;" as "<", full-width letters as plain
+    # ones, and skip invisible signs.
+    texts_as_read: list[str] = []
+    for text in texts:
+        texts_as_read.append(text.lower())
+        plain_text = text
+        # a sign alone is looked for much faster than two, and few texts hold it
+        if "&" in text and "&#" in text:
+            plain_text = unescape(text)
+            texts_as_read.append(plain_text.lower())
+        if not plain_text.isascii():
+            plain_text = _INVISIBLE.sub("", normalize("NFKC", plain_text))
+            texts_as_read.append(plain_text.lower())
+    if not any(digits in text for text in texts_as_read):
+        return digits
 
-
-@lru_cache(maxsize=64)
-def _names_of_placeholders(template: str) -> tuple[str, ...]:
-    """Return the placeholders of a template, each once, in order."""
-    names = map(_name_of_placeholder, PLACEHOLDER.finditer(template))
-    return tuple(dict.fromkeys(names))
-
-
-def _name_of_placeholder(placeholder: re.Match[str]) -> str:
-    """The name in a placeholder, which stands alone on its line or inside one."""
-    return placeholder["alone"] or placeholder["inside"]
-
-
-@lru_cache(maxsize=64)
-def _fixed_system_message(part: str, instructions: Instructions) -> Message | None:
-    """Return the system message if it shows no text of a sample, else None.
-
-    It is cached, as it is the same for thousands of questions.
-    """
-    words = _examples_and_language(instructions)
-    if words.keys() >= set(_names_of_placeholders(part)):
-        return Message("system", _fill_template(part, words))
-    return None
+    # A text holds these digits. Other digits are tried until no text holds them; the
+    # texts are read only once for that, however many have to be tried.
+    taken_digits: set[str] = set()
+    for text in texts_as_read:
+        taken_digits.update(match[1] for match in _DIGITS_IN_TEXT.finditer(text))
+    salt = 1
+    while digits in taken_digits:
+        salted_digest = digest.copy()
+        salted_digest.update(f"\0{salt}".encode())
+        digits = salted_digest.hexdigest()[:_DIGITS]
+        salt += 1
+    return digits
 
 
 def _fill_template(template: str, texts: Mapping[str, str]) -> str:
@@ -227,64 +240,57 @@ def _fill_template(template: str, texts: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(text_of, template).strip()
 
 
+def _names_of_placeholders(template: str) -> tuple[str, ...]:
+    """Return the placeholders of a template, each once, in order."""
+    names = map(_name_of_placeholder, PLACEHOLDER.finditer(template))
+    return tuple(dict.fromkeys(names))
+
+
+def _name_of_placeholder(placeholder: re.Match[str]) -> str:
+    """The name in a placeholder, which stands alone on its line or inside one."""
+    return placeholder["alone"] or placeholder["inside"]
+
+
 @lru_cache(maxsize=64)
-def _examples_and_language(instructions: Instructions) -> dict[str, str]:
-    """Return the text for {examples} and for {language}, the same for all samples."""
-    language = ""
-    if instructions.language:
-        language = (
-            f"The language of your own words is {sendable_text(instructions.language)}."
-            " Field names, labels, and what you take from the texts stay as they are."
-        )
-    examples = sendable_text(instructions.examples).strip()
-    return {"examples": examples, "language": language}
+def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the strict JSON schema of a reply: all fields, no others."""
+    schema = model.model_json_schema()
+    return _make_strict(schema, schema.get("$defs", {}))
 
 
-def _fenced_texts_of_shown_parts(
-    question: Question[Any],
-) -> dict[str, list[_FencedTexts]]:
-    """Return, by name, the texts in tags of each part that the template shows."""
-    fenced_by_part: dict[str, list[_FencedTexts]] = {}
-    for name in _names_of_placeholders(question.instructions.template):
-        if name in question.parts:
-            fenced_by_part[name] = _fenced_texts_of_part(question.parts[name])
-    return fenced_by_part
+def _make_strict(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a JSON schema in the keywords that every endpoint knows.
 
+    References are replaced by what they stand for. All fields of an object are
+    required, and it has no others. Anything else, such as bounds of numbers, is left
+    out. Example: ``{"$ref": "#/$defs/Verdict"}`` becomes the schema of "Verdict", and
+    ``{"const": 1}`` becomes ``{"enum": [1]}``.
 
-def _fenced_texts_of_part(part: Part) -> list[_FencedTexts]:
-    """Say which texts of a part stand in a tag each, and which ids the tags have.
-
-    Example: the contexts "Blue." and "Red." stand in two tags, with the ids 1 and 2. A
-    user's question stands between the turns before it and its rewrite.
+    Args:
+        schema: The schema, or a part of it.
+        definitions: What references stand for, by their names.
     """
-    if isinstance(part.text, str):
-        return _question_and_what_it_follows(part, part.text)
-    if part.marks == "lines" and part.texts:
-        return [_FencedTexts(part.label, [_as_labelled_lines(part)])]
-    texts = [sendable_text(text) for text in part.texts]
-    return [_FencedTexts(part.label, texts, ids=part.labels)]
-
-
-def _as_labelled_lines(part: Part) -> str:
-    """Join the texts of a part: "F1: Blue.", line break, "F2: Red." of two facts."""
-    labelled_texts = zip(part.labels, part.texts, strict=True)
-    lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
-    return sendable_text("\n".join(lines))
-
-
-def _question_and_what_it_follows(part: Part, text: str) -> list[_FencedTexts]:
-    """Return the turns before a user's question, the question, and its rewrite.
-
-    The rewrite is the search query that the application made of the question. A part
-    that is no question has neither turns nor a rewrite.
-    """
-    turns = [sendable_text(turn.content) for turn in part.history]
-    roles = [_tag_name(turn.role) for turn in part.history]
-    groups = [
-        _FencedTexts("Earlier turn", turns, ids=roles),
-        _FencedTexts(part.label, [sendable_text(text)]),
-    ]
-    if part.rewrite and part.rewrite != part.text:
-        rewrite = sendable_text(part.rewrite)
-        groups.append(_FencedTexts("Stand-alone rewrite", [rewrite]))
-    return groups
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return _make_strict(definitions[name], definitions)
+    strict: dict[str, Any] = {key: schema[key] for key in _KEYWORDS if key in schema}
+    if "const" in schema:
+        strict["enum"] = [schema["const"]]
+    if "items" in schema:
+        strict["items"] = _make_strict(schema["items"], definitions)
+    if "anyOf" in schema:
+        strict["anyOf"] = [
+            _make_strict(option, definitions) for option in schema["anyOf"]
+        ]
+    if "properties" in schema:
+        properties = {
+            name: _make_strict(value, definitions)
+            for name, value in schema["properties"].items()
+        }
+        strict.pop("description", None)  # the docstring of the model is for its readers
+        strict["properties"] = properties
+        strict["required"] = list(properties)
+        strict["additionalProperties"] = False
+    return strict
