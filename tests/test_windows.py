@@ -28,7 +28,7 @@ from ragmetrics_core.data.errors import (
     TransientJudgeError,
 )
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
-from ragmetrics_core.judging.windows import halve_questions, join_verdicts
+from ragmetrics_core.judging.model_judge import halve_questions, join_verdicts
 from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent

@@ -1,15 +1,38 @@
-"""What judges that ask one model have in common: its session, and their settings."""
+"""What judges that ask one model have in common: its session, settings, and windows.
+
+Texts longer than the model's context window are judged in overlapping windows. The
+question's ``if_too_long`` says which text is divided. Of each verdict the window counts
+that says yes most clearly. A group of texts is judged as two shorter groups. What was
+judged in windows says so, and its usage lists windows among the fallbacks.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass
-from typing import Self
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain
+from typing import Any, Self
 
-from ragmetrics_core.data import Answer, Question, R
+from pydantic import BaseModel
+
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    ContextWindowExceeded,
+    NotAnswered,
+    Question,
+    R,
+    Usage,
+    cut_in_halves,
+    divide_texts,
+    list_field,
+    verdicts_of,
+)
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.judging import windows
+from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import ChatModel, check_model
 from ragmetrics_core.models.features import gather_all
@@ -18,6 +41,7 @@ from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.session import Session
 
 _CALLS_OF_A_QUESTION_ALONE = 32  # most in flight where a question belongs to no run
+_FALLBACK = "windows"  # how the usage names what was judged in windows
 
 
 @dataclass(eq=False, repr=False)
@@ -98,12 +122,134 @@ class ModelJudge(Judge):
             alone = self.session(concurrency=_CALLS_OF_A_QUESTION_ALONE, store=None)
             return await alone.answer(question)
         answer = await self._answer_whole(self._run_session, question)
-        partial_questions = windows.halve_questions(question, answer)
+        partial_questions = halve_questions(question, answer)
         if not partial_questions:
             return answer
         partial_answers = await gather_all(map(self.answer, partial_questions))
-        return windows.join_verdicts(question, answer, partial_answers)
+        return join_verdicts(question, answer, partial_answers)
 
     @abstractmethod
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         """Ask a question with all its texts, and return the answer with what it cost."""
+
+
+def halve_questions(
+    question: Question[Any], answer: Answer[Any]
+) -> tuple[Question[Any], ...]:
+    """Return the same question about each half, if an answer failed for its length.
+
+    Example: one context is too long for the judge: two questions, about its first and
+    its second half. ``question.if_too_long`` names the part to divide. Returns no
+    question if the answer did not fail for its length, or if another part is longer.
+    """
+    if question.if_too_long is None or not failed_with(
+        answer.reply, ContextWindowExceeded
+    ):
+        return ()
+    name = question.if_too_long.part
+    length_by_part = {
+        part_name: sum(len(text) for text in part.texts)
+        for part_name, part in question.parts.items()
+    }
+    length = length_by_part.pop(name)
+    if length <= max(length_by_part.values(), default=0):
+        return ()
+    part = question.parts[name]
+    halves: Iterable[str | tuple[str, ...]]
+    if isinstance(part.text, str):
+        halves = cut_in_halves(part.text)
+    else:  # several contexts: some of them to each question
+        halves = divide_texts(part.texts)
+    half_parts = [replace(part, text=half) for half in halves]
+    return tuple(
+        replace(question, parts={**question.parts, name: half_part})
+        for half_part in half_parts
+    )
+
+
+def join_verdicts(
+    question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]
+) -> Answer[Any]:
+    """Combine the answers to the halves of a question that was too long for the judge.
+
+    Several texts were divided into two groups: the verdicts on each text are put in one
+    list. A single text was cut in windows, or all texts have one verdict: a fact that one
+    window covers with .2 and the other with .9 has .9. A half that was not answered
+    might have said yes: its error is returned, unless all verdicts on windows are a yes
+    without it.
+
+    Args:
+        question: The whole question; its ``if_too_long`` names the field of a verdict
+            whose value is above 0 for a yes.
+        failed: The answer to it.
+        answers: The answer about each half.
+    """
+    windows = question.if_too_long
+    assert windows is not None  # noqa: S101  # a question without is not halved
+    usage = failed.usage + Usage(fallbacks=(_FALLBACK,))
+    for answer in answers:
+        usage += answer.usage
+    replies = [answer.reply for answer in answers]
+    unanswered = [reply for reply in replies if isinstance(reply, NotAnswered)]
+    answered = [reply for reply in replies if isinstance(reply, Asked)]
+    if not answered:
+        return Answer(unanswered[0], usage)
+
+    # each verdict as if it had been asked for alone; of several polls the first counts
+    verdicts_by_half: list[list[Asked[Any]]] = []
+    for reply in answered:
+        verdicts_of_half = [
+            Asked(
+                (verdict,),
+                weights=reply.weights[index : index + 1],
+                windows=reply.windows[index : index + 1] or (1,),  # judged whole
+            )
+            for index, verdict in enumerate(verdicts_of(reply.reply))
+        ]
+        verdicts_by_half.append(verdicts_of_half)
+
+    form: type[BaseModel] = question.Reply
+    name_of_list = list_field(form)
+    if len(question.parts[windows.part].texts) > 1 and name_of_list is not None:
+        verdicts = list(chain.from_iterable(verdicts_by_half))
+        is_complete = not unanswered  # each text is in one group only
+    else:
+        verdicts = []
+        for same_verdict in zip(*verdicts_by_half, strict=True):
+            strengths = [
+                _strength(verdict, windows.deciding_field) for verdict in same_verdict
+            ]
+            clearest = same_verdict[strengths.index(max(strengths))]
+            n_windows = sum(verdict.windows[0] for verdict in same_verdict)
+            verdicts.append(replace(clearest, windows=(n_windows,)))
+        do_all_say_yes = all(
+            _strength(verdict, windows.deciding_field)[0] for verdict in verdicts
+        )
+        is_complete = do_all_say_yes or not unanswered
+    if not is_complete:
+        return Answer(unanswered[0], usage)
+
+    joined: BaseModel = verdicts[0].reply
+    if name_of_list is not None:
+        items = tuple(verdict.reply for verdict in verdicts)
+        joined = answered[0].reply.model_copy(update={name_of_list: items})
+    n_windows_of_verdicts = [verdict.windows[0] for verdict in verdicts]
+    is_any_text_cut = max(n_windows_of_verdicts) > 1
+    weights = chain.from_iterable(verdict.weights for verdict in verdicts)
+    return Answer(
+        Asked(
+            (joined,),
+            weights=tuple(weights),
+            windows=tuple(n_windows_of_verdicts) if is_any_text_cut else (),
+        ),
+        usage,
+    )
+
+
+def _strength(verdict: Asked[Any], field: str) -> tuple[bool, float]:
+    """Return whether a verdict says yes, and how clearly: its probability or its field."""
+    if verdict.weights:
+        probability = verdict.weights[0].p
+        return is_yes(probability), probability
+    value = float(getattr(verdict.reply, field))
+    return value > 0, value
