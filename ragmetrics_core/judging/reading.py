@@ -53,8 +53,6 @@ _LONGEST_BESIDE = 200  # characters beside an object that are looked at
 _SHORTEST_CLAIM = 16  # characters
 # Behind its thinking no reply of any form is so long: 64,000 tokens.
 _MOST_CHARACTERS = 2**18
-_STRING = re.compile(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
-_VALUE = re.compile(r"\s*+:\s*+\"?\s*+")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -433,39 +431,3 @@ def _verdict_in(reply: BaseModel) -> object:
         elif annotation is not str or name == "label":
             verdict.append(value)
     return verdict
-
-
-def keys_before(text: str, field: str, start: int, end: int) -> list[str]:
-    """Return for each field of one name the key before it in a JSON object; "" for none.
-
-    Keys are in lower case.
-    """
-    keys: list[str] = []
-    key_before = ""
-    for string in _STRING.finditer(text, start, end):
-        is_key = _VALUE.match(text, string.end(), end) is not None
-        if not is_key:
-            continue
-        key = string["text"].strip().casefold()
-        if key == field.casefold():
-            keys.append(key_before)
-        key_before = key
-    return keys
-
-
-def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
-    """Return where the values of all fields of one name begin in a JSON object.
-
-    A quote and spaces before a value are skipped. Names inside strings do not count.
-
-    Returns:
-        Offsets into the text, in order.
-    """
-    offsets = []
-    for key in _STRING.finditer(text, start, end):
-        if key["text"].strip().casefold() != field.casefold():
-            continue
-        value = _VALUE.match(text, key.end(), end)
-        if value is not None:
-            offsets.append(value.end())
-    return tuple(offsets)
