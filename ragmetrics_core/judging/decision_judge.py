@@ -127,8 +127,11 @@ class DecisionJudge(ModelJudge):
         )
         if isinstance(converted, NotAnswered):  # refused, and nobody was asked
             return Answer(converted)
-        # reads the model's answer to one typed question, and checks its probabilities
-        read_answer = partial(_read_decision, converted.typed_by_json, self.name)
+
+        def read_answer(typed_json: str, choice: Choice) -> Chances:
+            """Read the answer to a typed question, and check its probabilities."""
+            return chances_of(converted.typed_by_json[typed_json], choice, self.name)
+
         typed_jsons = list(converted.typed_by_json)
         most = self.model.most_questions
         decided = await gather_all(
@@ -148,7 +151,9 @@ class DecisionJudge(ModelJudge):
             if isinstance(outcome, JudgeError)
         ]
         if errors:
-            return Answer(NotAnswered(_error_to_report(errors)), usage)
+            # one that says that the model answers nothing comes first
+            errors.sort(key=lambda error: not isinstance(error, JudgeUnavailable))
+            return Answer(NotAnswered(errors[0]), usage)
         return Answer(_reply_of_chances(converted, chances_by_json), usage)
 
 
@@ -212,27 +217,24 @@ def convert_question(question: Question[Any]) -> ConvertedQuestion | NotAnswered
         for field in fields:
             names = [name]
             if field.findings is not None and field.findings.part is not None:
-                part = field.findings.part
-                names = [f"{part}.{label}" for label in _sentences(question, part)]
+                part_of_list = field.findings.part
+                labels = _sentences(question, part_of_list)
+                names = [f"{part_of_list}.{label}" for label in labels]
             for name_of_text in names:
                 about = f" for `{name_of_text}`" if name_of_text else ""
-                typed_questions.append(_typed_question(field, about))
+                wording = f'By `rules`, what is "{field.name}"{about}?'
+                if field.kind == "predicate":  # the statement that it holds a value
+                    value = "empty" if field.findings is not None else field.values[0]
+                    wording = f'By `rules`, "{field.name}" is {value}{about}.'
+                typed_questions.append(
+                    TypedQuestion(field.kind, wording, field.options)
+                )
 
     # each names another text or field: no two are equal
     typed_by_json = {question_text(typed): typed for typed in typed_questions}
     return ConvertedQuestion(
         question, fields, json_text(_state_of(question, fields)), typed_by_json
     )
-
-
-def _typed_question(field: _Field, about: str) -> TypedQuestion:
-    """Return the question what a field holds, or the statement that it holds a value."""
-    if field.kind != "predicate":
-        wording = f'By `rules`, what is "{field.name}"{about}?'
-        return TypedQuestion(field.kind, wording, field.options)
-    value = "empty" if field.findings is not None else field.values[0]
-    wording = f'By `rules`, "{field.name}" is {value}{about}.'
-    return TypedQuestion("predicate", wording)
 
 
 def _names_of_judged_texts(question: Question[Any]) -> list[str]:
@@ -318,12 +320,16 @@ def _state_of(question: Question[Any], fields: Sequence[_Field]) -> dict[str, An
     form: type[BaseModel] = question.Reply
     judged = list_field(form)  # the part on each of whose texts a reply has a verdict
     quoted = {field.findings.part for field in fields if field.findings is not None}
+    users_question = question.parts.get("question")
+    text_of_question: str | None = None
+    if users_question is not None and isinstance(users_question.text, str):
+        text_of_question = users_question.text
     state: dict[str, Any] = {"note": _NOTE, "rules": _rules(question.instructions)}
     for name, part in question.parts.items():
         if isinstance(part.text, tuple) and part.texts:
             texts = part.texts
             if part.marks == "numbers" and name != judged:
-                texts = order_of_digest(_text_of_question(question), texts)
+                texts = order_of_digest(text_of_question, texts)
             state[name] = dict(zip(part.labels, texts, strict=False))
         elif part.text and name in quoted:
             state[name] = _sentences(question, name)
@@ -337,12 +343,6 @@ def _state_of(question: Question[Any], fields: Sequence[_Field]) -> dict[str, An
                 {"role": turn.role, "text": turn.content} for turn in part.history
             ]
     return state
-
-
-def _text_of_question(question: Question[Any]) -> str | None:
-    """Return the user's question, if a question to a judge shows one."""
-    part = question.parts.get("question")
-    return part.text if part is not None and isinstance(part.text, str) else None
 
 
 def _sentences(question: Question[Any], part: str) -> dict[str, str]:
@@ -367,24 +367,6 @@ def _rules(instructions: Instructions) -> str:
         if not is_for_chats and not PLACEHOLDER.search(line):
             rules.append(line)
     return "\n".join(rules)
-
-
-def _read_decision(
-    typed_by_json: Mapping[str, TypedQuestion],
-    model: str,
-    typed_json: str,
-    choice: Choice,
-) -> Chances:
-    """Read and check the probabilities in a model's answer to a typed question."""
-    return chances_of(typed_by_json[typed_json], choice, model)
-
-
-def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
-    """Return the first error that says the model answers nothing, else the first."""
-    for error in errors:
-        if isinstance(error, JudgeUnavailable):
-            return error
-    return errors[0]
 
 
 def _reply_of_chances(

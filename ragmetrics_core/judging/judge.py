@@ -132,24 +132,20 @@ def check_judge(judge: object) -> None:
 
 def check_answer(judge: Judge, answer: object, question: Question[Any]) -> None:
     """Refuse, by ``JudgeError``, what somebody's judge must not return."""
-    problem = _problem_of(answer, question)
+    if isinstance(answer, Answer):
+        problem = problem_of_reply(answer.reply, question)
+        is_a_count = isinstance(answer.usage, Usage) and answer.usage.is_a_count
+        if not problem and not is_a_count:
+            problem = (
+                "its usage must be a Usage whose numbers are finite and at least 0"
+            )
+    else:
+        kind = type(answer).__name__
+        problem = f"answer must return an Answer, from an 'async def'; got {kind}"
     if problem:
         raise JudgeError(
             f"the judge {judge.name} ({type(judge).__name__}) gave no answer: {problem}"
         )
-
-
-def _problem_of(answer: object, question: Question[Any]) -> str:
-    """Say what is wrong with an answer; empty for nothing."""
-    if not isinstance(answer, Answer):
-        kind = type(answer).__name__
-        return f"answer must return an Answer, from an 'async def'; got {kind}"
-    problem = problem_of_reply(answer.reply, question)
-    if problem:
-        return problem
-    if not isinstance(answer.usage, Usage) or not answer.usage.is_a_count:
-        return "its usage must be a Usage whose numbers are finite and at least 0"
-    return ""
 
 
 def problem_of_reply(reply: object, question: Question[Any]) -> str:
@@ -190,14 +186,7 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
             f"replies are objects of question.Reply, {question.Reply.__name__};"
             f" got {', '.join(sorted(wrong_classes))}; question.read(fields) makes one"
         )
-    return _problem_of_weights(reply, question)
-
-
-def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
-    """Say what is wrong with the probabilities of a reply; "" for nothing.
-
-    A reply has none, or one for each of its verdicts.
-    """
+    # a reply has no weights, or one for each of its verdicts
     if not all(isinstance(weight, Weight) for weight in reply.weights):
         return (
             "its weights are Weight objects of ragmetrics_core.data, e.g. Weight(0.9)"
@@ -288,7 +277,16 @@ class ScriptedJudge(Judge):
                 line = line(question)
             if isinstance(line, (Asked, JudgeError)):
                 return line
-            return _polls_of_line(line, question)
+            # a list has a reply for each poll; anything else is the reply of all polls
+            polls = line if isinstance(line, list) else [line] * question.polls
+            replies = tuple(
+                poll if isinstance(poll, question.Reply) else question.read(poll)
+                for poll in polls
+            )
+            weights: tuple[Weight, ...] = ()
+            if question.wanted_probability:
+                weights = weights_by_share(replies, question.wanted_probability)
+            return Asked(replies, weights=weights)
         except JudgeError as error:
             return error
         except ValidationError as error:
@@ -296,21 +294,3 @@ class ScriptedJudge(Judge):
                 f"the script's reply has not the form of {question.Reply.__name__}",
                 raw=str(error),
             )
-
-
-def _polls_of_line(line: Any, question: Question[Any]) -> Asked[Any]:
-    """Make the replies of all polls from a line of the script.
-
-    A list has a reply for each poll; anything else is the reply of all polls.
-
-    Raises ``ValidationError`` if a reply has not the form of the question's ``Reply``.
-    """
-    polls = line if isinstance(line, list) else [line] * question.polls
-    replies = []
-    for poll in polls:
-        is_read = isinstance(poll, question.Reply)
-        replies.append(poll if is_read else question.read(poll))
-    weights: tuple[Weight, ...] = ()
-    if question.wanted_probability:
-        weights = weights_by_share(tuple(replies), question.wanted_probability)
-    return Asked(tuple(replies), weights=weights)

@@ -10,9 +10,9 @@ import json
 import math
 import re
 from bisect import bisect
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -93,27 +93,44 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
             whose fields cannot be read; or if it holds two objects, or two values of
             one key, that contradict each other.
     """
-    _refuse_without_text(choice)
-    names = _names_that_tell_a_reply(question.Reply)
+    text = choice.text
+    if choice.finish == "refused":
+        raise ContentRefused(
+            "the model or a content filter refused to answer", raw=text
+        )
+    if not text.strip():
+        if choice.finish == "length":
+            raise UnusableReply(
+                "the reply ended at the token limit, before it began", raw=text
+            )
+        raise UnusableReply("it is empty", raw=text)
+
+    # the required fields, in lower case: an object without any is no reply
+    form: type[BaseModel] = question.Reply
+    required = [
+        (info.alias or name).casefold()
+        for name, info in form.model_fields.items()
+        if info.is_required()
+    ]
+    names = required or [name.casefold() for name in form.model_fields]
     replies = [
         found
         for found in _objects_in(choice, names)
         if any(key.strip().casefold() in names for key in found.fields)
     ]
     if not replies:
-        _fail(
-            choice, f"it holds no JSON object with the field {_verdict_field(names)!r}"
-        )
+        # the verdict stands last
+        _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
     replies = [found for found in replies if not _repeats_prompt(found, question)]
     if not replies:
         _fail(choice, "it repeats the form or an example, and judges nothing")
-    if all(_may_be_quotation(choice.text, found) for found in replies):
+    if all(_may_be_quotation(text, found) for found in replies):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; give it a line",
         )
-    before = _END_OF_THINKING.split(choice.text[: replies[0].start])[-1]
-    behind = choice.text[replies[-1].end :]
+    before = _END_OF_THINKING.split(text[: replies[0].start])[-1]
+    behind = text[replies[-1].end :]
     if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
         _fail(choice, "words stand before and behind its JSON object, as of an example")
     *values, last_value = [
@@ -121,25 +138,9 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     ]
     if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
         raise UnusableReply(
-            "it holds several verdicts that contradict each other", raw=choice.text
+            "it holds several verdicts that contradict each other", raw=text
         )
     return ReadReply(last_value, choice, replies[-1].start, replies[-1].end)
-
-
-def _refuse_without_text(choice: Choice) -> None:
-    """Raise the error of a reply that is refused, empty, or cut off before it began."""
-    text = choice.text
-    if choice.finish == "refused":
-        raise ContentRefused(
-            "the model or a content filter refused to answer", raw=text
-        )
-    if text.strip():
-        return
-    if choice.finish == "length":
-        raise UnusableReply(
-            "the reply ended at the token limit, before it began", raw=text
-        )
-    raise UnusableReply("it is empty", raw=text)
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:
@@ -152,28 +153,15 @@ def _fail(choice: Choice, problem: str) -> NoReturn:
     raise UnusableReply(problem, raw=choice.text)
 
 
-@lru_cache(maxsize=64)
-def _names_that_tell_a_reply(form: type[BaseModel]) -> Mapping[str, None]:
-    """Return the required fields, in lower case: an object without any is no reply."""
-    required = [
-        (info.alias or name).casefold()
-        for name, info in form.model_fields.items()
-        if info.is_required()
-    ]
-    return dict.fromkeys(required or [name.casefold() for name in form.model_fields])
-
-
-def _verdict_field(names: Mapping[str, None]) -> str:
-    """Return the field to name in a message: the verdict stands last."""
-    return list(names)[-1]
-
-
 class _TwoValues(Exception):  # no error of a program
     """A key of an object stands twice, with different values."""
 
 
-def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]:
+def _objects_in(choice: Choice, names: Collection[str]) -> list[_FoundObject]:
     """Return the outermost JSON objects of a reply, behind the model's thinking.
+
+    A brace that opens no object is passed over, unless one of the names follows it: then
+    it opens a reply that is not well-formed.
 
     Raises:
         UnusableReply: If an object with one of the names is not well-formed, or a key
@@ -192,42 +180,18 @@ def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]
             f"it has {len(text) - start:,} characters, and a reply has at most"
             f" {_MOST_CHARACTERS:,}; the endpoint does not keep to max_tokens",
         )
-    try:
-        found = list(_scan(choice, start, names))
-    except _TwoValues as conflict:
-        raise UnusableReply(
-            f"it holds two values of {conflict} that differ", raw=text
-        ) from None
-    end_of_thinking = _end_of_thinking(text, found)
-    return [each for each in found if each.start >= end_of_thinking]
 
-
-def _end_of_thinking(text: str, found: list[_FoundObject]) -> int:
-    """Return where the last closing tag of thinking ends that no object quotes; else 0."""
-    starts = [each.start for each in found]
-    end = 0
-    for tag in _END_OF_THINKING.finditer(text):
-        n_objects_before = bisect(starts, tag.start())
-        if not n_objects_before or found[n_objects_before - 1].end <= tag.start():
-            end = tag.end()
-    return end
-
-
-def _scan(
-    choice: Choice, start: int, names: Mapping[str, None]
-) -> Iterator[_FoundObject]:
-    """Yield the outermost JSON objects of a text from an index on.
-
-    A brace that opens no object is passed over, unless one of the names follows it: then
-    it opens a reply that is not well-formed.
-    """
-    text = choice.text
+    found: list[_FoundObject] = []
     n_broken = 0
     broken_at: int | None = None
     position = text.find("{", start)
     while position >= 0 and n_broken <= _MOST_BROKEN_OBJECTS:
         try:
             fields, end = _DECODER.raw_decode(text, position)
+        except _TwoValues as conflict:
+            raise UnusableReply(
+                f"it holds two values of {conflict} that differ", raw=text
+            ) from None
         except (ValueError, RecursionError):
             n_broken += 1
             broken_at = position if broken_at is None else broken_at
@@ -235,13 +199,22 @@ def _scan(
             continue
         _refuse_broken(choice, broken_at, position, names)
         broken_at = None
-        yield _FoundObject(fields, position, end)
+        found.append(_FoundObject(fields, position, end))
         position = text.find("{", end)
     _refuse_broken(choice, broken_at, len(text), names)
 
+    # thinking ends with the last closing tag that no object quotes
+    end_of_thinking = 0
+    starts = [each.start for each in found]
+    for tag in _END_OF_THINKING.finditer(text):
+        n_objects_before = bisect(starts, tag.start())
+        if not n_objects_before or found[n_objects_before - 1].end <= tag.start():
+            end_of_thinking = tag.end()
+    return [each for each in found if each.start >= end_of_thinking]
+
 
 def _refuse_broken(
-    choice: Choice, start: int | None, end: int, names: Mapping[str, None]
+    choice: Choice, start: int | None, end: int, names: Collection[str]
 ) -> None:
     """Raise the error of a text between two indices that begins a reply and is none.
 
@@ -309,15 +282,13 @@ def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:
         if len(text) < _SHORTEST_CLAIM or f'"{text}"' not in instructions.examples:
             continue
         own_words = content_words(text) - content_words(instructions.template)
-        shown_words = content_words(_texts_shown(question))
+        shown_texts = chain.from_iterable(
+            part.texts for part in question.parts.values()
+        )
+        shown_words = content_words("\n".join(shown_texts))
         if len(own_words) > 1 and not own_words & shown_words:
             return True
     return False
-
-
-def _texts_shown(question: Question[Any]) -> str:
-    """Return the texts of the question's parts."""
-    return "\n".join(text for part in question.parts.values() for text in part.texts)
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -334,11 +305,38 @@ def _texts_in(value: object) -> Iterator[str]:
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
-    Raises ``UnusableReply``, which names the field that is wrong.
+    A text such as "N/A" is left out of a list that speaks against: it shares no word with
+    what is judged, and neither do claims that the contexts make, and not the answer.
+    Where there are no others, a yes beside the list counts.
+
+    Raises ``UnusableReply``, which names the field that is wrong: also if a list names
+    nothing, and there is no yes.
     """
+    form: type[BaseModel] = question.Reply
+    named = _with_names_of_fields(fields, form)
+    verdicts = [plain_label(named.get(name)) for name in overall_fields(form)]
+    is_yes = any(verdict in ("1", "true", "yes") for verdict in verdicts)
+    for name, info in form.model_fields.items():
+        listed = named.get(name)
+        if not isinstance(listed, list) or not all(
+            isinstance(text, str) for text in listed
+        ):
+            continue
+        for mark in info.metadata:
+            part = isinstance(mark, Findings) and (mark.words_of or mark.part)
+            if not part or part not in question.parts:
+                continue
+            texts_naming = texts_sharing_words(listed, question[part])
+            if listed and not texts_naming and not is_yes:
+                raise UnusableReply(
+                    f"the field {name!r}: it names nothing of the {part}; give words of"
+                    f" the {part}, or [] if there is nothing to name",
+                    raw=choice.text,
+                )
+            if mark.part:  # else the words are the judge's own, and any may be meant
+                named[name] = list(texts_naming)
     try:
-        named = _with_names_of_fields(fields, question.Reply)
-        return question.read(_without_what_names_nothing(choice, named, question))
+        return question.read(named)
     except ValidationError as error:
         problems = error.errors(
             include_url=False, include_context=False, include_input=False
@@ -348,41 +346,6 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
     raise UnusableReply(f"the field {place!r}: {message}", raw=choice.text)
 
 
-def _without_what_names_nothing(
-    choice: Choice, fields: dict[str, Any], question: Question[Any]
-) -> dict[str, Any]:
-    """Return an object without texts such as "N/A" in a list that speaks against.
-
-    Such a text shares no word with what is judged; claims that the contexts make, and
-    not the answer, do neither. Where there are no others, a yes beside the list counts.
-
-    Raises ``UnusableReply`` if there are no others, and no yes.
-    """
-    form: type[BaseModel] = question.Reply
-    verdicts = [plain_label(fields.get(name)) for name in overall_fields(form)]
-    is_yes = any(verdict in ("1", "true", "yes") for verdict in verdicts)
-    for name, info in form.model_fields.items():
-        listed = fields.get(name)
-        if not isinstance(listed, list) or not all(
-            isinstance(text, str) for text in listed
-        ):
-            continue
-        for mark in info.metadata:
-            part = isinstance(mark, Findings) and (mark.words_of or mark.part)
-            if not part or part not in question.parts:
-                continue
-            named = texts_sharing_words(listed, question[part])
-            if listed and not named and not is_yes:
-                raise UnusableReply(
-                    f"the field {name!r}: it names nothing of the {part}; give words of"
-                    f" the {part}, or [] if there is nothing to name",
-                    raw=choice.text,
-                )
-            if mark.part:  # else the words are the judge's own, and any may be meant
-                fields = {**fields, name: list(named)}
-    return fields
-
-
 def _with_names_of_fields(
     fields: Mapping[str, Any], form: type[BaseModel]
 ) -> dict[str, Any]:
@@ -390,9 +353,11 @@ def _with_names_of_fields(
 
     The objects of the form's list are changed alike.
     """
-    names = _names_of_fields(form)
+    names_in_own_case = [info.alias or name for name, info in form.model_fields.items()]
+    own_case_by_name = {name.casefold(): name for name in names_in_own_case}
     named = {
-        names.get(key.strip().casefold(), key): value for key, value in fields.items()
+        own_case_by_name.get(key.strip().casefold(), key): value
+        for key, value in fields.items()
     }
     name_of_list = list_field(form)
     items = named.get(name_of_list) if name_of_list is not None else None
@@ -405,13 +370,6 @@ def _with_names_of_fields(
             for item in items
         ]
     return named
-
-
-@lru_cache(maxsize=64)
-def _names_of_fields(form: type[BaseModel]) -> Mapping[str, str]:
-    """Return the names of the fields in their own case, by them in lower case."""
-    names = [info.alias or name for name, info in form.model_fields.items()]
-    return {name.casefold(): name for name in names}
 
 
 def _verdict_in(reply: BaseModel) -> object:
