@@ -183,7 +183,11 @@ class _Asking:
                 question is not asked without.
             JudgeError: If there is no reply at all.
         """
-        reply = await self._ask_for_logprobs()
+        with_logprobs = replace(self._request, top_logprobs=_ALTERNATIVES)
+        replies, errors = await self._ask(with_logprobs, polls=1, first_poll=0)
+        if errors:
+            raise errors[0]
+        (reply,) = replies
         if wanted_probability.needs_tokens and not reply.choice.tokens:
             raise no_logprobs(self._judge_name)
         # None for a verdict whose token does not tell
@@ -238,20 +242,15 @@ class _Asking:
             error = error_of_lost_polls(polls, n_yes, len(replies) - n_yes)
             if error is not None:
                 raise error
-        if len(replies) == 1:
-            shares = _weights_of_one_reply(shares, weights_of_tokens)
+        if len(replies) == 1 and weights_of_tokens:
+            # of a single reply 1 and 0 are no probabilities, unless its token tells one
+            shares = tuple(
+                share if weight_of_token is None else weight_of_token
+                for weight_of_token, share in zip(
+                    weights_of_tokens, shares, strict=True
+                )
+            )
         return replace(polls, weights=shares)
-
-    async def _ask_for_logprobs(self) -> ReadReply[Any]:
-        """Ask for one reply with the log-probabilities of its tokens.
-
-        Raises ``JudgeError`` if there is no reply that can be read.
-        """
-        with_logprobs = replace(self._request, top_logprobs=_ALTERNATIVES)
-        replies, errors = await self._ask(with_logprobs, polls=1, first_poll=0)
-        if errors:
-            raise errors[0]
-        return replies[0]
 
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int
@@ -290,23 +289,3 @@ class _Asking:
             else:
                 replies.append(outcome)
         return replies, errors
-
-
-def _weights_of_one_reply(
-    weights_of_verdicts: tuple[Weight, ...], weights_of_tokens: Sequence[Weight | None]
-) -> tuple[Weight, ...]:
-    """Return a weight for each verdict of the only reply, from its token where it tells.
-
-    Args:
-        weights_of_verdicts: 1 for a verdict with the label, else 0: no probability.
-        weights_of_tokens: None for a verdict that its token does not settle; () without
-            log-probabilities.
-    """
-    if not weights_of_tokens:
-        return weights_of_verdicts
-    return tuple(
-        of_verdict if of_token is None else of_token
-        for of_token, of_verdict in zip(
-            weights_of_tokens, weights_of_verdicts, strict=True
-        )
-    )
