@@ -31,8 +31,8 @@ from ragmetrics_core.data import (
     verdicts_of,
 )
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import failed_with
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import ChatModel, check_model
 from ragmetrics_core.models.features import gather_all
