@@ -887,10 +887,51 @@ if not child:
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
+COMPARING = """
+import os, sys, threading, warnings
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+make_lock, locks = threading.Lock, []
+
+def noted():
+    lock = make_lock()
+    if sys._getframe(1).f_globals["__name__"].startswith("ragmetrics_core.capture"):
+        locks.append(lock)
+    return lock
+
+threading.Lock = noted
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture.plain_values import Overrides
+threading.Lock = make_lock
+
+def answered(text):
+    search = Node("retriever", "search", 1.0, 2.0, query="When?", documents=(Document(text),))
+    prompt = (Message("user", f"{text} When?"),)
+    model = Node("model", "m", 3.0, 4.0, prompt=prompt, reply=Message("assistant", "In 1874."))
+    tree = Tree(Node("step", "run", 0.0, 5.0, [search, model]), question="When?")
+    return [context.text for sample in samples_of(tree, Overrides()) for context in sample.contexts]
+
+assert answered("The bridge opened in 1874.") == ["The bridge opened in 1874."]
+
+def hold():  # as a thread may that compares texts at the moment of the fork
+    for lock in locks:
+        lock.acquire()
+
+holder = threading.Thread(target=hold)
+holder.start()
+holder.join()
+child = os.fork()
+if not child:
+    threading.Timer(20, os._exit, (2,)).start()
+    os._exit(0 if answered("The ferry runs each hour.") == ["The ferry runs each hour."] else 1)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 @pytest.mark.parametrize(
-    "script", [FORKED, STOPPED], ids=["slots of its own", "locks of its own"]
+    "script",
+    [FORKED, STOPPED, COMPARING],
+    ids=["slots of its own", "locks of its own", "texts of its own"],
 )
 def test_a_child_forked_while_the_parent_judges_has(script):
     done = subprocess.run(

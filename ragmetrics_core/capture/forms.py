@@ -11,7 +11,6 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from threading import Lock
 
 SHORTEST = 16  # letters of a text that stands nowhere by chance
 
@@ -142,31 +141,30 @@ class Form:
 
 
 class _RecentForms:
-    """The forms of the texts that were made last, by number of characters.
+    """The forms of the texts that were asked for last, by number of characters.
 
     A run asks for a text many times. Between runs little is kept, however long texts are.
+    There is no lock, which a forked child might find held: threads that come between each
+    other make a form twice.
     """
 
     def __init__(self, most_characters: int) -> None:
         self._most_characters = most_characters
-        self._n_characters = 0
-        self._form_by_text: dict[str, Form] = {}
-        self._lock = Lock()
+        self._n_recent = 0  # characters
+        self._recent: dict[str, Form] = {}
+        self._before: dict[str, Form] = {}
 
     def form_of(self, text: str) -> Form:
         """Return the form of a text; the same object for texts seen lately."""
-        form = self._form_by_text.get(text)  # most are there: no lock for these
-        if form is not None:
-            return form
-        form = Form(text)
-        with self._lock:
-            if text not in self._form_by_text:
-                self._form_by_text[text] = form
-                self._n_characters += len(text)
-            while self._n_characters > self._most_characters:
-                oldest = next(iter(self._form_by_text))
-                del self._form_by_text[oldest]
-                self._n_characters -= len(oldest)
+        form = self._recent.get(text)
+        if form is None:
+            form = self._before.get(text) or Form(text)
+            if len(text) > self._most_characters:
+                return form
+            self._recent[text] = form
+            self._n_recent += len(text)
+            if 2 * self._n_recent > self._most_characters:
+                self._before, self._recent, self._n_recent = self._recent, {}, 0
         return form
 
 
