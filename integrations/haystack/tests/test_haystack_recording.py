@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counted_steps import count_steps
 from haystack import Document, Pipeline, component, tracing
 from haystack.components.agents import Agent
 from haystack.components.builders import (
@@ -406,3 +407,25 @@ def test_samples_from_results() -> None:
     assert spoken.answer == "Done."
     with pytest.raises(SettingError, match="int"):
         samples_from(3)
+
+
+@component
+class Rows:
+    """Reads a table."""
+
+    @component.output_types(rows=list[dict[str, int]])
+    def run(self, size: int) -> dict[str, Any]:
+        return {"rows": [{"row": 1}] * size}
+
+
+def test_what_capture_does_grows_with_no_long_list_of_a_component() -> None:
+    app = Pipeline()
+    app.add_component("rows", Rows())
+
+    def captured_run(size: int) -> None:
+        with capture():
+            assert len(app.run({"rows": {"size": size}})["rows"]["rows"]) == size
+
+    captured_run(20_000)  # what is made once is made now
+    n_steps = count_steps(lambda: captured_run(20_000), "ragmetrics")
+    assert 0 < count_steps(lambda: captured_run(80_000), "ragmetrics") <= n_steps + 50

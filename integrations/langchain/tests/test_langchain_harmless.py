@@ -263,6 +263,11 @@ def test_what_capture_does_grows_with_no_vector_of_a_step(number: float) -> None
     assert calls_while_captured(long) <= calls_while_captured(short) + 20
 
 
+def test_what_capture_does_grows_with_no_long_list_of_a_step() -> None:
+    long, longer = ([{"row": n} for n in range(size)] for size in (20_000, 80_000))
+    assert calls_while_captured(longer) <= calls_while_captured(long) + 20
+
+
 def test_observed_store_is_the_store() -> None:
     """Everything but searches goes to the store itself, and searches return what they return without us."""
     from langchain_fakes import store

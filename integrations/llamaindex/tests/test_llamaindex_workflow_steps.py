@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import pytest
+from counted_steps import count_steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
@@ -151,3 +153,29 @@ def test_steps_of_two_runs_at_once_are_told_apart(kit: ModuleType) -> None:
     one = [None, "rerank", "rerank", "rerank"]
     other = ["rerank", None, None, None]
     assert sorted(told, key=str) == sorted([one, other], key=str)
+
+
+@pytest.mark.parametrize("row", [7, 0.5, "row", {"row": 1}, ["row"]])
+def test_what_capture_does_grows_with_no_long_list_of_a_step(row: object) -> None:
+    class Between(Event):
+        rows: list[object]
+
+    class Reading(Workflow):
+        @step
+        async def read(self, event: StartEvent) -> Between:
+            return Between(rows=event.rows)
+
+        @step
+        async def hand_on(self, event: Between) -> StopEvent:
+            return StopEvent(result=event.rows)
+
+    def captured_run(size: int) -> None:
+        async def run() -> object:
+            return await Reading().run(question="Which?", rows=[row] * size)
+
+        with capture():
+            assert asyncio.run(run()) == [row] * size
+
+    captured_run(20_000)  # what is made once is made now
+    n_steps = count_steps(lambda: captured_run(20_000), "ragmetrics")
+    assert 0 < count_steps(lambda: captured_run(80_000), "ragmetrics") <= n_steps + 50
