@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
-from ragmetrics_core.data import Ledger, Sample
+from ragmetrics_core.data import Ledger, Sample, import_deferred
 from ragmetrics_core.models.judge_work import as_judge_work
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ragmetrics_core.engine.progress import Show
     from ragmetrics_core.engine.resolve import JudgeLike
     from ragmetrics_core.engine.run import Metrics
+    from ragmetrics_core.models.limits import Limits
+    from ragmetrics_core.models.reply_store import StoreLike
     from ragmetrics_core.reporting.report import Report
 
 Redact = Callable[[Sample], Sample]
@@ -82,8 +84,8 @@ def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
 class Redaction:
     """Applies the user's function to each sample as it is made.
 
-    The ledger repeats texts of the sample. Where the function changes texts and leaves
-    the ledger as it was, its calls are taken out.
+    The ledger and a kept prompt repeat texts of the sample. Where the function changes
+    texts and leaves these as they were, they are taken out.
     """
 
     function: Redact | None
@@ -118,7 +120,7 @@ class Redaction:
 
 
 def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
-    """Take the calls out of the ledger if the user's function left it as it was.
+    """Take out the ledger's calls, and the prompt, which the user's function left as they were.
 
     Args:
         redacted: The sample that the function returned.
@@ -128,6 +130,10 @@ def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
     ledger = redacted.ledger
     if ledger is not None and ledger == original.ledger:
         new_values["ledger"] = ledger.model_copy(update={"calls": ()})
+    notes, notes_before = redacted.capture, original.capture
+    if notes is not None and notes_before is not None:
+        if notes.prompt is not None and notes.prompt == notes_before.prompt:
+            new_values["capture"] = notes.model_copy(update={"prompt": None})
     return sample_with(redacted, new_values)
 
 
@@ -341,6 +347,52 @@ class Captured(Generic[Run]):
                 **settings,
             )
         return self._with_reason(report)
+
+    def measure_use(
+        self,
+        *,
+        model: object,
+        judge: object = None,
+        repeats: int = 2,
+        concurrency: int = 8,
+        store: StoreLike = None,
+        limits: Limits | None = None,
+    ) -> list[Sample]:
+        """Measure what each passage did to the answers, by asking without it.
+
+        Example: ``with capture(keep_prompts=True) as captured: chain.invoke("When?")``,
+        then ``captured.measure_use(model=model)[0].use`` tells which passages the model
+        read. The application is not called, nor does its tracing see the calls.
+
+        Args:
+            model: The application's own model object, or a model's name.
+            judge: Who is asked whether two answers say the same, where their words leave
+                a doubt; None for the model itself.
+            repeats: How often the whole prompt is asked, to see how much the answer
+                varies by itself.
+            concurrency: Most calls in flight.
+            store: As for ``evaluate``.
+            limits: As for ``evaluate``.
+
+        Returns:
+            The samples, with ``use``; ``evaluate`` takes them as they are.
+
+        Raises:
+            SettingError: If a setting is invalid, or the model is none.
+        """
+        measure_use = import_deferred("measure_use")
+        samples = self.samples
+        with as_judge_work():
+            measured: list[Sample] = measure_use(
+                samples,
+                model=self._as_judge(model),
+                judge=self._as_judge(judge),
+                repeats=repeats,
+                concurrency=concurrency,
+                store=store,
+                limits=limits,
+            )
+        return measured
 
     def _with_reason(self, report: Report) -> Report:
         """Return a report that says why it has no row, if it has none."""

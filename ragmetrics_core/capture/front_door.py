@@ -84,6 +84,7 @@ class FrontDoor(Generic[Run]):
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
         redact: Redact | None = None,
+        keep_prompts: bool = False,
     ) -> Iterator[Captured[Run]]:
         """Capture the runs of the application inside a ``with`` block as samples.
 
@@ -113,7 +114,9 @@ class FrontDoor(Generic[Run]):
                 ``problems`` counts it. The list of searches and tool calls in
                 ``Sample.ledger`` repeats texts of the sample: hide them there, too. If
                 the function changes other texts and leaves the ledger as it was, the
-                calls are removed from the ledger.
+                calls are removed from the ledger, and a prompt that is kept likewise.
+            keep_prompts: Whether ``Sample.capture.prompt`` keeps the prompt that the
+                answer was written from, for ``measure_use``.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at
@@ -128,7 +131,12 @@ class FrontDoor(Generic[Run]):
                 not know a setting.
         """
         overrides = Overrides(
-            question_from, contexts_from, answer_from, context_tools, question
+            question_from,
+            contexts_from,
+            answer_from,
+            context_tools,
+            question,
+            keep_prompts,
         )
         user_values = UserValues(reference, id, dict(metadata or {}), conversation)
         sample_maker = self.turns(overrides, Problems())

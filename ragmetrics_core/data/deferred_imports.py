@@ -38,6 +38,10 @@ _DEFERRED_NAMES = {
     "target_named": _DeferredName(
         "traces.targets", "target_named", "writing onto traces"
     ),
+    # captured.measure_use
+    "measure_use": _DeferredName(
+        "measured_use.measuring", "measure_use", "measuring what passages did"
+    ),
     # Metric.score, which the engine carries out
     "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),
     "submit_to_loop": _DeferredName("engine.loop", "submit", "scoring"),
