@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
-from ragmetrics_core.data import Ledger, Sample, import_deferred
+from ragmetrics_core.data import CaptureNotes, Ledger, Sample, import_deferred
 from ragmetrics_core.models.judge_work import as_judge_work
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
     ledger = redacted.ledger
     if ledger is not None and ledger == original.ledger:
         new_values["ledger"] = ledger.model_copy(update={"calls": ()})
-    notes, notes_before = redacted.capture, original.capture
-    if notes is not None and notes_before is not None:
-        if notes.prompt is not None and notes.prompt == notes_before.prompt:
-            new_values["capture"] = notes.model_copy(update={"prompt": None})
+    notes = redacted.capture or CaptureNotes()
+    notes_before = original.capture or CaptureNotes()
+    if notes.prompt is not None and notes.prompt == notes_before.prompt:
+        new_values["capture"] = notes.model_copy(update={"prompt": None})
     return sample_with(redacted, new_values)
 
 
