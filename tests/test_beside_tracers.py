@@ -209,6 +209,27 @@ def test_a_stream_beside_a_tracer_is_as_alone(name: str) -> None:
         assert run(name, tracer, begun) == alone
 
 
+MODELS: dict[str, Callable[[], Any]] = {
+    "LangChain": lambda: FakeListChatModel(responses=[ANSWER]),
+    "LlamaIndex": lambda: MockLLM(max_tokens=5),
+    "Haystack": lambda: MockChatGenerator(ANSWER),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_tracer_sees_the_application_and_no_call_of_ours(name: str) -> None:
+    application, capture, instrumentor = TRACED[name]
+    _, kept = provider_of("openinference")
+    with traced(instrumentor, "openinference"):
+        with capture(keep_prompts=True) as captured:
+            asyncio.run(application())
+        n_spans = len(kept.get_finished_spans())
+        (sample,) = captured.measure_use(model=MODELS[name]())
+        assert sample.use is not None
+        assert sample.use.usage.calls == 3, sample.use
+        assert len(kept.get_finished_spans()) == n_spans
+
+
 # The shapes of the contract of adapters
 
 TESTS = Path(__file__).parents[1] / "integrations"

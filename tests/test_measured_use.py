@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measured_runs import ANSWERS, PASSAGES, RENDERINGS, WORDS, verdicts_of
 
 from ragmetrics_core import LLMJudge, ScriptedJudge
 from ragmetrics_core.data import (
@@ -30,50 +31,6 @@ from ragmetrics_core.measured_use import (
 from ragmetrics_core.measured_use.effects import change_of, effect, likeliest_pair
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.limits import Limits
-
-FACTS = {
-    "amber": "The amber lantern was lit by Anna in the winter of 1874.",
-    "birch": "Under the birch tree lies the older key of the harbour gate.",
-    "cedar": "Boats of cedar leave the northern quay every second hour.",
-    "daisy": 'The sign says "daisy", though nobody planted any here.',
-    "ember": "Each ember of the forge was carried over in copper bowls.",
-}
-WORDS = list(FACTS)
-PASSAGES = list(FACTS.values())
-# answers share no word, so that words alone tell two of them apart
-SUBSETS = [
-    frozenset(subset)
-    for size in range(6)
-    for subset in itertools.combinations(WORDS, size)
-]
-ANSWERS = {subset: f"reply{number}" for number, subset in enumerate(SUBSETS)}
-
-RENDERINGS: dict[str, Callable[[list[str]], list[tuple[str, str]]]] = {
-    "listed": lambda texts: [
-        ("user", "Context:\n" + "\n\n".join(texts) + "\n\nWhat is known?")
-    ],
-    "numbered": lambda texts: [
-        (
-            "user",
-            "\n".join(f"[{n}] {text}" for n, text in enumerate(texts, 1))
-            + "\nWhat is known?",
-        )
-    ],
-    "json": lambda texts: [
-        ("user", json.dumps([{"id": n, "text": t} for n, t in enumerate(texts)])),
-        ("user", "What is known?"),
-    ],
-    "tags": lambda texts: [
-        (
-            "user",
-            "".join(f"<doc>\n{text}\n</doc>\n" for text in texts) + "What is known?",
-        )
-    ],
-    "system": lambda texts: [
-        ("system", "Answer by:\n- " + "\n- ".join(texts) + "\n"),
-        ("user", "What is known?"),
-    ],
-}
 
 
 class Scripted(ChatModel):
@@ -120,9 +77,7 @@ def test_the_passages_that_a_model_reads_are_used_and_no_other(
         for read in itertools.combinations(WORDS[:k], size):
             [measured] = measure_use([sample], model=reader_of(read))
             assert measured.use is not None
-            assert [each.verdict for each in measured.use.passages] == [
-                "used" if word in read else "not used" for word in WORDS[:k]
-            ]
+            assert verdicts_of(measured.use) == read
             assert measured.use.redundant == ()
             assert measured.use.effect_of_all == (1.0 if read else 0.0)
 
@@ -229,8 +184,8 @@ def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature() 
                         {"id": 1, "text": ""},
                         {"id": 2, "text": PASSAGES[2]},
                     ]
-                ),
-                "What is known?",
+                )
+                + "\nWhat is known?",
             ],
         ),
         (

@@ -3,6 +3,7 @@
 It stands apart from the models, because everything that records a run asks for the mark.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
@@ -26,10 +27,16 @@ def as_judge_work() -> Iterator[None]:
 def judge_context() -> Context:
     """Return an empty context that is marked as a judge's.
 
-    It is for calls of a judge's model. No tracer of the application is set in it.
+    It is for calls of a judge's model. No tracer of the application is set in it, and
+    instrumentation by OpenTelemetry is told to look away.
     """
     context = Context()
     context.run(_active.set, True)
+    opentelemetry = sys.modules.get("opentelemetry.context")
+    if opentelemetry is not None:
+        key = opentelemetry._SUPPRESS_INSTRUMENTATION_KEY  # noqa: SLF001  # what all read
+        looking_away = opentelemetry.set_value(key, True, opentelemetry.Context())
+        context.run(opentelemetry.attach, looking_away)
     return context
 
 

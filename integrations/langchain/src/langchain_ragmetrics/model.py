@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -15,6 +15,7 @@ from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
     RunnableConfig,
+    RunnableSequence,
 )
 from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
@@ -95,7 +96,7 @@ class LangChainModel(FrameworkModel):
             judge_async,
             cache_key,
         )
-        self._model = model
+        self._model = _without_callbacks(model)
 
     def _form(self) -> object:
         """As LangChain writes it to a file.
@@ -295,6 +296,27 @@ def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
             ' judge="systemone/MODEL" or judge="decisions/MODEL"'
         )
     return LangChainModel(judge)
+
+
+def _without_callbacks(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return a model without the callbacks and listeners that it carries itself.
+
+    Example: of ``ChatOpenAI(callbacks=[tracer])`` a copy that tells no tracer.
+    """
+    if isinstance(model, BaseLanguageModel) and model.callbacks:
+        return model.model_copy(update={"callbacks": None})
+    if isinstance(model, RunnableBindingBase):
+        config = {k: v for k, v in model.config.items() if k != "callbacks"}
+        quiet = {
+            "bound": _without_callbacks(model.bound),
+            "config": config,
+            "config_factories": [],
+        }
+        return model.model_copy(update=quiet)
+    if isinstance(model, RunnableSequence):
+        steps = map(_without_callbacks, model.steps)
+        return RunnableSequence(*steps, name=model.name)
+    return model
 
 
 def _is_decision_model(model: Runnable[Any, Any]) -> bool:

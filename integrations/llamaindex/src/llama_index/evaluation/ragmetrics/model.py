@@ -15,6 +15,7 @@ from llama_index.core.base.llms.types import (
     LogProb,
     MessageRole,
 )
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
@@ -140,7 +141,7 @@ class LlamaIndexModel(FrameworkModel):
         Example: a request with the temperature 0.0 gets a copy, and a second request
         with the temperature 0.0 gets the same one. A copy makes a client, which takes
         longer than a call. So it is kept for further requests of this event loop, until
-        the user changes the LLM.
+        the user changes the LLM. Callbacks of the LLM see none of its calls.
         """
         new_values = self._settings_for(request)
         # all that the LLM holds, in its fields and its private attributes
@@ -151,7 +152,12 @@ class LlamaIndexModel(FrameworkModel):
             contents_when_copied, copy = copies[key]
             if contents_when_copied == contents:
                 return copy
-        copy = self.llm.model_copy(update=new_values)
+        # also without the handler that is set for all of LlamaIndex
+        no_callbacks = CallbackManager()
+        no_callbacks.set_handlers([])
+        copy = self.llm.model_copy(
+            update={**new_values, "callback_manager": no_callbacks}
+        )
         copies[key] = (contents, copy)
         return copy
 

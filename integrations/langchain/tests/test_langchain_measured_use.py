@@ -1,0 +1,163 @@
+"""Measured use in LangChain: which passages a chain's own model read."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_fakes import Shelf, Speaker, document
+from langchain_ragmetrics import capture
+from measured_runs import (
+    PASSAGES,
+    PLANTED,
+    QUESTION,
+    RENDERINGS,
+    check,
+    reply_to,
+    verdicts_of,
+)
+
+from ragmetrics_core.data import Sample
+
+
+def app(rendering: str, k: int, model: Runnable[Any, Any]) -> Runnable[str, Any]:
+    shelf = Shelf(books=[document(text) for text in PASSAGES[:k]])
+
+    def messages(question: str) -> dict[str, Any]:
+        texts = [found.page_content for found in shelf.invoke(question)]
+        return {"messages": RENDERINGS[rendering](texts)}
+
+    prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")])
+    return RunnableLambda(messages) | prompt | model
+
+
+def reader(*read: str, **settings: Any) -> Speaker:
+    """A model that reads the passages of some words."""
+
+    def line(messages: Any) -> str:
+        return reply_to("\n".join(str(each.content) for each in messages), read)
+
+    return Speaker(lines=line, **settings)
+
+
+@PLANTED
+def test_the_passages_that_the_model_reads_are_used(
+    rendering: str, k: int, read: tuple[str, ...]
+) -> None:
+    model = reader(*read)
+    with capture(keep_prompts=True) as captured:
+        app(rendering, k, model).invoke(QUESTION)
+    with capture() as outside:
+        check(captured, outside, model, read)
+
+
+class Noted(BaseCallbackHandler):
+    """Counts the calls of models that it is told of."""
+
+    def __init__(self) -> None:
+        self.n_calls = 0
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.n_calls += 1
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_callbacks_of_the_model_itself_do_not_see_the_repeats(bound: bool) -> None:
+    noted = Noted()
+    model: Runnable[Any, Any] = reader("amber", callbacks=[noted])
+    if bound:
+        model = reader("amber").with_config(callbacks=[noted])
+    with capture(keep_prompts=True) as captured:
+        answer = app("numbered", 3, model).invoke(QUESTION)
+    assert noted.n_calls == 1
+    (sample,) = captured.measure_use(model=model)
+    assert sample.use is not None
+    assert verdicts_of(sample.use) == ("amber",)
+    assert noted.n_calls == 1
+    assert answer.content == sample.answer
+
+
+def test_prompts_are_kept_on_request_alone_and_stand_in_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    model = reader("amber")
+    with capture() as captured:
+        app("listed", 2, model).invoke(QUESTION)
+    (sample,) = captured.measure_use(model=model)
+    assert sample.capture is not None
+    assert sample.capture.prompt is None
+    assert "keep_prompts=True" in str(sample.use)
+    with capture(keep_prompts=True) as captured:
+        app("listed", 2, model).invoke(QUESTION)
+    (sample,) = captured.measure_use(model=model)
+    for text in (*PASSAGES[:2], sample.answer or ""):
+        assert text not in caplog.text
+        assert text not in repr(sample)
+
+
+@pytest.mark.parametrize("hides_prompt", [True, False])
+def test_what_redact_hides_is_in_no_kept_prompt(hides_prompt: bool) -> None:
+    def hidden(text: str | None) -> str:
+        return (text or "").replace("Anna", "[name]")
+
+    def redact(sample: Sample) -> Sample:
+        contexts = [
+            each.model_copy(update={"text": hidden(each.text)})
+            for each in sample.contexts or ()
+        ]
+        texts = tuple(contexts)
+        update: dict[str, Any] = {"contexts": texts, "retrieved": texts, "ledger": None}
+        if hides_prompt:
+            assert sample.capture is not None
+            prompt = [
+                each.model_copy(update={"content": hidden(each.content)})
+                for each in sample.capture.prompt or ()
+            ]
+            notes = sample.capture.model_copy(update={"prompt": tuple(prompt)})
+            update["capture"] = notes
+        return sample.model_copy(update=update)
+
+    model = reader("amber")
+    with capture(keep_prompts=True, redact=redact) as captured:
+        app("numbered", 3, model).invoke(QUESTION)
+    assert "Anna" not in captured.samples[0].model_dump_json()
+    (sample,) = captured.measure_use(model=model)
+    assert sample.use is not None
+    if hides_prompt:
+        assert verdicts_of(sample.use) == ("amber",)
+    else:
+        assert "not kept" in (sample.use.why_not or "")
+
+
+def test_an_agents_tools_are_not_called_again() -> None:
+    """The answering call alone is repeated; what tools returned stands in its prompt."""
+    model = reader("birch")
+    shelf = Shelf(books=[document(text) for text in PASSAGES[:3]])
+    n_searches = 0
+
+    def run(question: str) -> Any:
+        nonlocal n_searches
+        n_searches += 1
+        found = "\n\n".join(each.page_content for each in shelf.invoke(question))
+        call = {"name": "search", "args": {"query": question}, "id": "c1"}
+        messages = [
+            ("user", question),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage(found, tool_call_id="c1"),
+        ]
+        return model.invoke(messages)
+
+    with capture(keep_prompts=True) as captured:
+        RunnableLambda(run).invoke(QUESTION)
+    (sample,) = captured.measure_use(model=model)
+    assert sample.use is not None
+    assert verdicts_of(sample.use) == ("birch",)
+    assert n_searches == 1
+    sent = model.prompts[-1]
+    assert "search(" in sent
