@@ -177,12 +177,6 @@ def _names_in_braces(names: Iterable[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in sorted(names))
 
 
-def _does_a_label_begin_with_another(labels: Sequence[Label]) -> bool:
-    """Tell whether a label begins with another one, as "nothing" begins with "no"."""
-    names = sorted(str(label).casefold() for label in labels)
-    return any(name.startswith(name_before) for name_before, name in pairwise(names))
-
-
 @dataclass(frozen=True, slots=True)
 class LabelProbability:
     """Asks for the probability of a label instead of the bare verdict.
@@ -225,7 +219,11 @@ class LabelProbability:
         )
         has_positive = self.positive in self.labels
         is_choice = has_positive and len(self.labels) >= 2
-        if not is_choice or _does_a_label_begin_with_another(self.labels):
+        names = sorted(str(label).casefold() for label in self.labels)
+        begins_with_another = any(  # as "nothing" begins with "no"
+            name.startswith(name_before) for name_before, name in pairwise(names)
+        )
+        if not is_choice or begins_with_another:
             raise SettingError(
                 f"LabelProbability({self.field!r}) needs two or more labels of which none begins"
                 f" with another, positive among them; got {self.labels!r} and"
@@ -289,7 +287,14 @@ class Question(PrivateRepr, Generic[R]):
 
         Sets the usual temperature where none is given.
         """
-        _check_parts(self)  # each is a ``Part``
+        if not isinstance(self.parts, Mapping):
+            raise _wrong_field(self, "parts", "a mapping of names to Part objects")
+        for name, part in self.parts.items():
+            if not isinstance(part, Part):
+                raise SettingError(
+                    f"{type(self).__name__}: parts must have a Part for {name!r}, e.g."
+                    f" Part('Answer', text), got {type(part).__name__}"
+                )
         for name, (kind, example) in _KIND_OF_FIELD.items():  # fields of a question
             value = getattr(self, name)
             may_be_none = name != "instructions"
@@ -303,21 +308,15 @@ class Question(PrivateRepr, Generic[R]):
             raise SettingError(f"{type(self).__name__}: {problem}")
         check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
         if self.temperature is None:
-            object.__setattr__(self, "temperature", self._usual_temperature())
+            # Several polls vary at 1.0. One reply is enough for a probability.
+            are_several = self.polls > 1 and self.wanted_probability is None
+            object.__setattr__(self, "temperature", 1.0 if are_several else 0.0)
         check_number(
             f"{type(self).__name__}(temperature=)",
             self.temperature,
             least=0,
             whole=False,
         )
-
-    def _usual_temperature(self) -> float:
-        """Return 1.0 if several polls are asked, so that their replies vary; else 0.0.
-
-        One reply is enough for a probability (``wanted_probability``).
-        """
-        are_several_polls = self.polls > 1 and self.wanted_probability is None
-        return 1.0 if are_several_polls else 0.0
 
     def __getitem__(self, name: str) -> Any:
         """The text of a part, or its texts if it is a group."""
@@ -366,18 +365,6 @@ _KIND_OF_FIELD: Mapping[str, tuple[type, str]] = {
     "wanted_probability": (LabelProbability, "LabelProbability('useful')"),
     "if_too_long": (Windows, "Windows('answer', 'useful')"),
 }
-
-
-def _check_parts(question: Question[Any]) -> None:
-    """Refuse, by ``SettingError``, parts that are no ``Part`` by name."""
-    if not isinstance(question.parts, Mapping):
-        raise _wrong_field(question, "parts", "a mapping of names to Part objects")
-    for name, part in question.parts.items():
-        if not isinstance(part, Part):
-            raise SettingError(
-                f"{type(question).__name__}: parts must have a Part for {name!r}, e.g."
-                f" Part('Answer', text), got {type(part).__name__}"
-            )
 
 
 def _wrong_field(question: Question[Any], name: str, wanted: str) -> SettingError:

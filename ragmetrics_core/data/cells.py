@@ -98,21 +98,12 @@ def is_filled(value: Any, field: str) -> bool:
     """
     cell = value
     if field in _FIELDS_OF_SEVERAL_TEXTS:
-        cell = _only_element(value)
+        elements = data_in(value)
+        if isinstance(elements, (list, tuple)) and len(elements) == 1:
+            cell = elements[0]
         if isinstance(cell, str) and is_word_for_nothing(cell):
             return False
     return is_present(cell)
-
-
-def _only_element(value: Any) -> Any:
-    """Return the element of a list of one, or of the JSON of such a list.
-
-    Every other value is returned as it is.
-    """
-    elements = data_in(value)
-    if isinstance(elements, (list, tuple)) and len(elements) == 1:
-        return elements[0]
-    return value
 
 
 def data_in(value: Any) -> Any:
@@ -150,7 +141,10 @@ def _parse(text: str) -> Any:
         pass  # perhaps it is Python
     except RowError:
         return None
-    python_text = _STRING.sub(_add_comma, text.strip())
+    # Numpy writes no comma between strings, and Python would join them.
+    python_text = _STRING.sub(
+        lambda string: f"{string[1]}," if string[2] else string[1], text.strip()
+    )
     try:
         with warnings.catch_warnings():
             # a text is no code of ours: its escapes are nobody's mistake
@@ -158,14 +152,6 @@ def _parse(text: str) -> Any:
             return ast.literal_eval(python_text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
-
-
-def _add_comma(string: re.Match[str]) -> str:
-    """Return a string with a comma if another string follows it.
-
-    Numpy writes no comma between strings, and Python would join them.
-    """
-    return f"{string[1]}," if string[2] else string[1]
 
 
 def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
@@ -349,19 +335,16 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f" {', '.join(_TEXT_KEYS)}), of {len(cell)} keys:"
             f" {', '.join(names) or 'none is a name'}"
         )
+    context_id = _value_of_first_key(cell, _ID_KEYS)
+    names_nothing = isinstance(context_id, (Mapping, list, tuple)) or not is_present(
+        context_id
+    )
     return {
         "text": text,
-        "id": _id_of_context(_value_of_first_key(cell, _ID_KEYS)),
+        "id": None if names_nothing else str(number_as_text(context_id)),
         "score": _score_of_context(_value_of_first_key(cell, _SCORE_KEYS)),
         "metadata": read_metadata(_value_of_first_key(cell, _METADATA_KEYS) or {}),
     }
-
-
-def _id_of_context(value: Any) -> str | None:
-    """Return the id of a context as a text; None where the value names nothing."""
-    if isinstance(value, (Mapping, list, tuple)) or not is_present(value):
-        return None
-    return str(number_as_text(value))
 
 
 def _score_of_context(value: Any) -> float | None:
@@ -417,19 +400,14 @@ def read_turns(value: Any) -> list[Any]:
             ' single text; write [{"role": "user", "content": "…"}, …], or name the'
             " column otherwise"
         )
-    return [
-        _read_turn(index, message)
-        for index, message in enumerate(messages)
-        if not _says_nothing(message)
-    ]
-
-
-def _says_nothing(message: Any) -> bool:
-    """Whether a message holds no text: one that only calls a tool has none."""
-    if not isinstance(message, Mapping) or "content" not in message:
-        return False
-    content = message["content"]
-    return content is None or content in ("", [])
+    turns: list[Any] = []
+    for index, message in enumerate(messages):
+        is_object = isinstance(message, Mapping) and "content" in message
+        # a message that only calls a tool has no text
+        says_nothing = is_object and message["content"] in (None, "", [])
+        if not says_nothing:
+            turns.append(_read_turn(index, message))
+    return turns
 
 
 def _read_turn(index: int, message: Any) -> Any:
@@ -526,7 +504,14 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
     candidates = list(_conversations_in(data, path="", depth=0))
     if not candidates:
         return None
-    return min(candidates, key=_rank).conversation
+    first = min(
+        candidates,
+        key=lambda candidate: (
+            CONVERSATION_NAMES.index(candidate.conversation.name),
+            candidate.depth,
+        ),
+    )
+    return first.conversation
 
 
 class _Candidate(NamedTuple):
@@ -534,11 +519,6 @@ class _Candidate(NamedTuple):
 
     conversation: NamedConversation
     depth: int
-
-
-def _rank(candidate: _Candidate) -> tuple[int, int]:
-    """What is lowest for the candidate that counts: the place of its name, then depth."""
-    return CONVERSATION_NAMES.index(candidate.conversation.name), candidate.depth
 
 
 def _conversations_in(
@@ -558,9 +538,10 @@ def _conversations_in(
         inner_path = f"{path}{key}"
         # "thread_id" if the key is a name of a conversation, such as "threadId"
         usual_name = conversation_name(inner_path)
-        if usual_name is None:
+        may_hold_name = isinstance(value, str) and _MAY_HOLD_NAME.search(value)
+        if usual_name is None and may_hold_name:
             # another key, such as "metadata", may hold the text '{"session_id": "s1"}'
-            value = _read_json_with_name(value)
+            value = data_in(value)
         inner = []
         if isinstance(value, Mapping) and depth + 1 < _DEEPEST:
             inner = list(
@@ -571,10 +552,3 @@ def _conversations_in(
         if usual_name is not None and not inner and is_present(value):
             conversation = NamedConversation(usual_name, inner_path, value)
             yield _Candidate(conversation, depth)
-
-
-def _read_json_with_name(value: object) -> object:
-    """Return the data of a JSON text that may name a conversation; else the value."""
-    if isinstance(value, str) and _MAY_HOLD_NAME.search(value):
-        return data_in(value)
-    return value

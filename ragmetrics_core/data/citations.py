@@ -494,22 +494,18 @@ def marks_in(answer: str) -> list[Mark]:
     text = blank_spans(without_reasoning(answer), _CODE)
     marks: list[Mark] = []
     for bracket in _MARK.finditer(text):
-        labels = _labels_in(bracket[0][1:-1])
+        labels: list[str] = []
+        for part in bracket[0][1:-1].split(","):
+            ends = [int(number) for number in re.findall("[0-9]+", part)]
+            first, last = ends[0], ends[-1]
+            if not first <= last < first + WIDEST_RANGE:
+                labels = []  # a range that runs backwards or is too wide
+                break
+            labels += map(str, range(first, last + 1))
         if labels:
-            marks.append(Mark(bracket.start(), bracket.end(), labels))
+            each_once = tuple(dict.fromkeys(labels))
+            marks.append(Mark(bracket.start(), bracket.end(), each_once))
     return marks
-
-
-def _labels_in(inside: str) -> tuple[str, ...]:
-    """Return the numbers in a bracket; () if a range runs backwards or is too wide."""
-    labels: list[str] = []
-    for part in inside.split(","):
-        ends = [int(number) for number in re.findall("[0-9]+", part)]
-        first, last = ends[0], ends[-1]
-        if not first <= last < first + WIDEST_RANGE:
-            return ()
-        labels += map(str, range(first, last + 1))
-    return tuple(dict.fromkeys(labels))
 
 
 def may_cite(answer: str) -> bool:
@@ -532,15 +528,14 @@ def cites_otherwise(answer: str) -> bool:
     if _MAY_BE_CODE.search(text) or _MAY_LIST_SOURCES.search(text):
         return True
     code = "\n".join(match[0] for match in _CODE.finditer(plain))
-    if code and (_BEHIND_A_WORD.search(text) or _has_marks_like_text(code)):
+    # in a fence of text a bracket stands behind a blank
+    has_marks_like_text = any(
+        code[mark.start() - 1].isspace() for mark in _MARK.finditer(code)
+    )
+    if code and (_BEHIND_A_WORD.search(text) or has_marks_like_text):
         return True
     spans = [(mark.start, mark.end) for mark in marks_in(text)]
     return _OTHER_NOTATION.search(blank(text, spans)) is not None
-
-
-def _has_marks_like_text(code: str) -> bool:
-    """Tell whether code has brackets behind a blank, as a text in a fence has."""
-    return any(code[mark.start() - 1].isspace() for mark in _MARK.finditer(code))
 
 
 def without_reasoning(answer: str) -> str:

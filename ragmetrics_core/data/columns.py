@@ -199,7 +199,12 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         NoSuchColumn: If the row lacks a column that was named.
         AmbiguousColumns: If two columns may hold one field, and differ.
     """
-    _refuse_unknown_fields(columns)
+    unknown = set(columns) - set(USUAL_NAMES)
+    if unknown:
+        name = min(unknown)
+        hint = did_you_mean(name, USUAL_NAMES)
+        fields = ", ".join(USUAL_NAMES)
+        raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
     found_by_field: dict[str, FoundValue] = {}
     for field, column in columns.items():
         if column is not None:
@@ -239,18 +244,27 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
 def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]:
     """Return for each field where a table with these columns may hold it.
 
-    The places stand in the order of the field's usual names. Example: the table has
-    the columns "inputs" and "output". For the contexts there is the path ``inputs.docs``
-    among others; there is no path into a column that is a place by itself.
+    The places stand in the order of the field's usual names; of the columns with one
+    such name the one of exactly this name stands first. Case, spaces, hyphens and
+    underscores do not matter. Example: the table has the columns "inputs" and "output".
+    For the contexts there is the path ``inputs.docs`` among others; there is no path
+    into a column that is a place by itself.
     """
     columns_by_plain_name: dict[str, list[str]] = {}
     for column in columns:
         columns_by_plain_name.setdefault(plain_name(column), []).append(column)
     places_by_field: dict[str, Sequence[_Place]] = {}
     for field, names in _usual_names_of_writing_tool(columns).items():
-        places = [
-            place for name in names for place in _places_of(name, columns_by_plain_name)
-        ]
+        places: list[_Place] = []
+        for name in names:
+            columns_named_so = columns_by_plain_name.get(plain_name(name), [])
+            exact_first = sorted(columns_named_so, key=lambda column: column != name)
+            places += map(_Place, exact_first)
+            if not exact_first:
+                # a dotted name without a column is a path into that of its first part
+                outer_name, *path = name.split(".")
+                outer_columns = columns_by_plain_name.get(plain_name(outer_name), [])
+                places += [_Place(column, tuple(path)) for column in outer_columns[:1]]
         whole_columns = {place.column for place in places if not place.path}
         places_by_field[field] = [
             place
@@ -258,23 +272,6 @@ def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]
             if not place.path or place.column not in whole_columns
         ]
     return places_by_field
-
-
-def _places_of(
-    usual_name: str, columns_by_plain_name: Mapping[str, Sequence[str]]
-) -> list[_Place]:
-    """Return the columns with a usual name, one of exactly this name first.
-
-    Case, spaces, hyphens and underscores do not matter. A dotted name without a column
-    is a path into the column of its first part.
-    """
-    columns = columns_by_plain_name.get(plain_name(usual_name), ())
-    if columns:
-        exact_first = sorted(columns, key=lambda column: column != usual_name)
-        return [_Place(column) for column in exact_first]
-    outer_name, *path = usual_name.split(".")
-    outer_columns = columns_by_plain_name.get(plain_name(outer_name), ())
-    return [_Place(column, tuple(path)) for column in outer_columns[:1]]
 
 
 def _usual_names_of_writing_tool(
@@ -417,15 +414,6 @@ def _refuse_joined(field: str, found: FoundValue) -> None:
         )
 
 
-def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
-    unknown = set(columns) - set(USUAL_NAMES)
-    if unknown:
-        name = min(unknown)
-        hint = did_you_mean(name, USUAL_NAMES)
-        fields = ", ".join(USUAL_NAMES)
-        raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
-
-
 def _value_named_by_caller(
     row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
 ) -> FoundValue:
@@ -502,46 +490,34 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     """Return the value that a column holds for a field; None if it cannot hold the field.
 
     Args:
-        value: The column's value.
+        value: The column's value; for a text field such as the answer a text, an
+            object, messages, or the JSON of one.
         field: The field of a sample.
         column: The name of the column.
     """
-    if field == "citations":
-        return _citations_in_column(value, column)
+    if field == "citations":  # web addresses, for one, are none
+        citations = data_in(value)
+        is_known = is_citations(citations) or numbering_in(citations) is not None
+        return FoundValue(citations, column) if is_known else None
+
     if field in _KEY_IN_OWN_RESULTS:
-        return _own_result_in_column(value, field, column)
-    if field == "history" and not _may_be_history(value):
-        return None
-    if field in _INNER_NAMES:
-        return _text_in_column(value, field, column)
-    return FoundValue(value, column)
+        own_data = data_in(value)
+        is_own = (
+            isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data
+        )
+        return FoundValue(own_data, column) if is_own else None
 
+    if field == "history":
+        # The id of a conversation, in a column "conversation", is none. A text of
+        # several words is one, as the error of its row says how a history is written.
+        is_data = isinstance(data_in(value), (list, tuple, Mapping))
+        is_transcript = isinstance(value, str) and len(value.split()) > 1
+        is_of_turns = is_data or is_transcript or looks_like_list(value)
+        may_be_history = is_of_turns or not is_filled(value, "history")
+        return FoundValue(value, column) if may_be_history else None
 
-def _citations_in_column(value: Any, column: str) -> FoundValue | None:
-    """Return the citations or the numbering in a column; None for e.g. web addresses."""
-    citations = data_in(value)
-    is_known = is_citations(citations) or numbering_in(citations) is not None
-    return FoundValue(citations, column) if is_known else None
-
-
-def _own_result_in_column(value: Any, field: str, column: str) -> FoundValue | None:
-    """Return the ledger or the capture in a column; None if it is not one of ours."""
-    own_data = data_in(value)
-    if isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data:
-        return FoundValue(own_data, column)
-    return None
-
-
-def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
-    """Return the text that a column holds for a text field, such as the answer.
-
-    Returns None for an object without any key that usually holds the text.
-
-    Args:
-        value: The column's value: a text, an object, messages, or the JSON of one.
-        field: The field of a sample.
-        column: The name of the column.
-    """
+    if field not in _INNER_NAMES:
+        return FoundValue(value, column)
     name = plain_name(column)
     # A column that is called "answer" or "reference" is not parsed as JSON: a model may
     # answer in JSON.
@@ -553,18 +529,6 @@ def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     if text_inside is not None:
         return text_inside._replace(column=column)
     return None if is_object else FoundValue(value, column)
-
-
-def _may_be_history(value: Any) -> bool:
-    """Tell whether a cell is empty, a list or an object, or a text that begins as one.
-
-    So is a text of several words: the error of its row says how a history is written.
-    The id of a conversation, in a column "conversation", is none.
-    """
-    is_data = isinstance(data_in(value), (list, tuple, Mapping))
-    is_transcript = isinstance(value, str) and len(value.split()) > 1
-    is_of_turns = is_data or is_transcript or looks_like_list(value)
-    return is_of_turns or not is_filled(value, "history")
 
 
 def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:

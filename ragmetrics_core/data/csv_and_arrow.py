@@ -44,7 +44,9 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     """Yield the rows of a CSV or TSV file, each with its place, such as "a.csv, row 3".
 
     A row is a mapping from column to cell, such as ``{"question": "Why?"}``, or the
-    error that says why it cannot be used. The header line names the columns.
+    error that says why it cannot be used. The header line names the columns. A record
+    that cannot be used gives a bad row for each of its lines: an unclosed quotation mark
+    joins the rows behind it to one record.
 
     Raises:
         InputError: If a quotation mark is not closed, two columns have one name, or the
@@ -52,27 +54,36 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
-        separator, header_line_number = _find_separator(file, path)
+        # A top line such as "sep=;", which Excel writes above the header, names what
+        # stands between two cells.
+        top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
+        separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
+        if separator_line is not None:
+            separator, header_line_number = separator_line[1], 2
+        else:
+            separator, header_line_number = _likely_separator(path, top_line), 1
+            file.seek(0)
+
         records = _records(file, separator, path, header_line_number)
         header = next(records, None)
         if header is None:
             return
         _check_header(header, separator, path)
-        yield from _rows(records, header.cells, separator, path)
 
-
-def _find_separator(file: TextIO, path: Path) -> tuple[str, int]:
-    """Return the separator of cells, and the number of the header's line.
-
-    A top line such as ``sep=;``, which Excel writes above the header, names the
-    separator. The file is left where its header begins.
-    """
-    top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
-    separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
-    if separator_line is not None:
-        return separator_line[1], 2
-    file.seek(0)
-    return _likely_separator(path, top_line), 1
+        row_number = 0
+        for record in records:
+            problem = _problem(record, header.cells, separator)
+            if problem is not None:
+                for _ in record.lines:
+                    row_number += 1
+                    yield f"{path}, row {row_number}", RowError(problem)
+                continue
+            row: dict[str, str | None] = {}
+            for column, cell in zip(header.cells, record.cells, strict=True):
+                is_missing = cell.strip() in _MISSING
+                row[column] = None if is_missing else cell
+            row_number += 1
+            yield f"{path}, row {row_number}", row
 
 
 def _records(
@@ -104,9 +115,15 @@ def _records(
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            last_line_number = line_number + len(lines_of_record) - 1
-            message = _unreadable(path, line_number, last_line_number, error)
-            raise InputError(message) from None
+            lines_in_words = f"line {line_number}"
+            if len(lines_of_record) > 1:
+                last_line_number = line_number + len(lines_of_record) - 1
+                lines_in_words = f"lines {line_number} to {last_line_number}"
+            raise InputError(
+                f"{path}, {lines_in_words}: not CSV ({error}): a cell that begins with a"
+                " quotation mark must end with one, and marks in it must be doubled;"
+                " mend it, or give the rows as JSONL"
+            ) from None
         if cells is None:
             return
         if any(cell.strip() for cell in cells):
@@ -120,18 +137,6 @@ def _lines_also_added_to(notes: list[str], file: TextIO) -> Iterator[str]:
         plain_line = line.lstrip(_BYTE_ORDER_MARK) if index == 0 else line
         notes.append(plain_line)
         yield plain_line
-
-
-def _unreadable(path: Path, first_line: int, last_line: int, error: csv.Error) -> str:
-    """Return the message for a range of lines whose quoting is broken."""
-    lines = f"line {first_line}"
-    if last_line > first_line:
-        lines = f"lines {first_line} to {last_line}"
-    return (
-        f"{path}, {lines}: not CSV ({error}): a cell that begins with a quotation mark"
-        " must end with one, and marks in it must be doubled; mend it, or give the"
-        " rows as JSONL"
-    )
 
 
 def _likely_separator(path: Path, header: str) -> str:
@@ -165,35 +170,6 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
             f"{path}: several columns are named {', '.join(doubled)}; rename all"
             " but one"
         )
-
-
-def _rows(
-    records: Iterator[Record], columns: Sequence[str], separator: str, path: Path
-) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
-    """Yield the place of each row, with the row or with the error that says what is wrong.
-
-    A record that cannot be used gives a bad row for each of its lines: an unclosed
-    quotation mark joins the rows behind it to one record.
-    """
-    row_number = 0
-    for record in records:
-        problem = _problem(record, columns, separator)
-        if problem is None:
-            row_number += 1
-            yield f"{path}, row {row_number}", _row_of(record, columns)
-            continue
-        for _ in record.lines:
-            row_number += 1
-            yield f"{path}, row {row_number}", RowError(problem)
-
-
-def _row_of(record: Record, columns: Sequence[str]) -> dict[str, str | None]:
-    """The cells of a record by their columns, None where a cell says that it is missing."""
-    row: dict[str, str | None] = {}
-    for column, cell in zip(columns, record.cells, strict=True):
-        is_missing = cell.strip() in _MISSING
-        row[column] = None if is_missing else cell
-    return row
 
 
 def _problem(record: Record, columns: Sequence[str], separator: str) -> str | None:
@@ -256,21 +232,19 @@ def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:
 def _looks_like_row(line: str, n_columns: int, separator: str) -> bool:
     """Whether a line looks like a row: a cell for each column, and no prose.
 
-    Behind a separator of prose stands a blank, or it stands between two digits.
+    Behind a separator of prose stands a blank, or it stands between two digits, as in
+    1,5.
     """
     cells = _cells_of_line(line, separator)
     if len(cells) != n_columns or not cells[0].strip():
         return False
     if any(cell.startswith(" ") for cell in cells[1:]):
         return False
-    return not all(
-        _are_parts_of_number(before, behind) for before, behind in pairwise(cells)
+    are_all_between_digits = all(
+        before[-1:].isdigit() and behind[:1].isdigit()
+        for before, behind in pairwise(cells)
     )
-
-
-def _are_parts_of_number(before: str, behind: str) -> bool:
-    """Tell whether the separator between two cells stands between digits, as in 1,5."""
-    return before[-1:].isdigit() and behind[:1].isdigit()
+    return not are_all_between_digits
 
 
 # What pyarrow raises for a text that is no UTF-8, a time beyond all of Python's, and a
@@ -312,7 +286,9 @@ def _row_or_error(table_of_one_row: Any, maps: Maps) -> dict[str, Any] | RowErro
     unreadable_columns: list[str] = []
     columns = zip(table_of_one_row.column_names, table_of_one_row.columns, strict=True)
     for name, column in columns:
-        if not _is_readable(column, maps):
+        try:
+            column.to_pylist(maps_as_pydicts=maps)
+        except _UNREADABLE:
             unreadable_columns.append(name)
     columns_in_words = ", ".join(unreadable_columns)
     return RowError(
@@ -320,11 +296,3 @@ def _row_or_error(table_of_one_row: Any, maps: Maps) -> dict[str, Any] | RowErro
         " that is no UTF-8, a time out of range, or an object with one key twice; mend"
         " it where the table is made"
     )
-
-
-def _is_readable(column: Any, maps: Maps) -> bool:
-    try:
-        column.to_pylist(maps_as_pydicts=maps)
-    except _UNREADABLE:
-        return False
-    return True

@@ -305,17 +305,11 @@ def crash_in_words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
         kind = f"{kind} ({os.strerror(error.errno)})"
     elif isinstance(error, ValidationError):
-        kind = f"{kind} ({_first_problem(error)})"
+        # The field of a model that is wrong, and what kind of problem that is; without
+        # the value, and without pydantic's words, which may repeat it.
+        problem = error.errors(
+            include_url=False, include_context=False, include_input=False
+        )[0]
+        field = problem["loc"][0] if problem["loc"] else "all fields together"
+        kind = f"{kind} ({error.title}: {field}: {problem['type']})"
     return f"{kind} in {frame.name} ({frame.filename}:{frame.lineno})"
-
-
-def _first_problem(error: ValidationError) -> str:
-    """Return the field of a model that is wrong, and what kind of problem that is.
-
-    The value is left out, and so are pydantic's words, which may repeat it.
-    """
-    problem = error.errors(
-        include_url=False, include_context=False, include_input=False
-    )[0]
-    field = problem["loc"][0] if problem["loc"] else "all fields together"
-    return f"{error.title}: {field}: {problem['type']}"

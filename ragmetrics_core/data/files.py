@@ -86,7 +86,12 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
                 f"{path}: begins like {error.encoding} and does not go on so; save it"
                 " as UTF-8"
             ) from None
-        number = _number_of_broken_line(path)
+        number = 0
+        with open_bytes(path) as file:
+            for line in file:
+                number += 1
+                if line.decode(errors="ignore").encode() != line:
+                    break
         raise _not_utf8(path, "WINDOWS-1252", f", line {number}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
@@ -112,17 +117,6 @@ def _encoding_of(path: Path) -> str:
     return "utf-8-sig"
 
 
-def _number_of_broken_line(path: Path) -> int:
-    """Return the number of the first line that is not UTF-8; there is one."""
-    number = 0
-    with open_bytes(path) as file:
-        for line in file:
-            number += 1
-            if line.decode(errors="ignore").encode() != line:
-                break
-    return number
-
-
 def read_text(path: Path) -> str:
     """Return the whole text of a file; see ``open_text``."""
     with open_text(path) as file:
@@ -140,19 +134,16 @@ def json_lines(
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        yield f"{path}, line {number}", _parse_line(line)
-
-
-def _parse_line(line: str | bytes) -> Any:
-    """Return the value of a line of JSONL, or the ``RowError`` why it has none."""
-    try:
-        return json_value(line)
-    except NotJson as error:
-        # A crash may have cut off a last line, which then does not end.
-        has_end = line[-1:] in ("\n", b"\n")
-        return error if has_end else CutOffLine(str(error))
-    except RowError as error:
-        return error
+        value: Any
+        try:
+            value = json_value(line)
+        except NotJson as error:
+            # A crash may have cut off a last line, which then does not end.
+            has_end = line[-1:] in ("\n", b"\n")
+            value = error if has_end else CutOffLine(str(error))
+        except RowError as error:
+            value = error
+        yield f"{path}, line {number}", value
 
 
 def json_value(text: str | bytes) -> Any:
@@ -248,30 +239,15 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
             f"{shown} is a link out of its folder, to {target}; remove the link, or"
             " name that file"
         )
-    if _leaves_working_folder_by_link(folder):
-        raise InputError(
-            f"{shown} leads out of this folder by a link, to {target}; remove the link,"
-            " or name that file"
-        )
-
-
-def _leaves_working_folder_by_link(folder: Path) -> bool:
-    """Tell whether a folder is spelled as one in the working folder, and is outside."""
     working_folder = Path.cwd()
     spelled_folder = Path(os.path.abspath(folder))  # which follows no links
     is_spelled_inside = spelled_folder.is_relative_to(working_folder)
     is_inside = folder.resolve().is_relative_to(working_folder.resolve())
-    return is_spelled_inside and not is_inside
-
-
-def _target_of_link(path: Path) -> Path:
-    """Return the file that a link leads to; the path itself if it is no link."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
-
-
-def _refuse_read_only(path: Path) -> None:
-    """Raise ``OSError`` for a read-only file, which must not be replaced either."""
-    path.open("r+b").close()
+    if is_spelled_inside and not is_inside:
+        raise InputError(
+            f"{shown} leads out of this folder by a link, to {target}; remove the link,"
+            " or name that file"
+        )
 
 
 def _open_beside(target: Path) -> tuple[Path, TextIO]:
@@ -322,7 +298,9 @@ class AtomicFile:
         self.whole = False
         with self._as_input_error():
             check_leads_nowhere_else(self.path, shown=str(self.path))
-            self._target = _target_of_link(self.path)
+            self._target = self.path
+            if self.path.is_symlink():
+                self._target = Path(os.path.realpath(self.path))
             # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the
             # text is written there at once.
             self._is_direct = self._target.exists() and not self._target.is_file()
@@ -331,7 +309,8 @@ class AtomicFile:
                 self._file = self._target.open("w", encoding="utf-8", newline="\n")
                 return
             if self._target.is_file():
-                _refuse_read_only(self._target)
+                # ``OSError`` for a read-only file, which must not be replaced either
+                self._target.open("r+b").close()
             self.partial, self._file = _open_beside(self._target)
 
     def write(self, text: str) -> None:

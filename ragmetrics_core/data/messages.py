@@ -4,7 +4,7 @@ A message says who spoke, and what was said.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
@@ -89,7 +89,8 @@ def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
     ``{"content": "Hi"}``. A bare message is returned as it is, without a class.
     """
     # LangChain's dumpd: {"id": […, "HumanMessage"], "kwargs": {…}, …}
-    if _is_serialised_by_langchain(value):
+    is_serialised = value.get("lc") == 1 and isinstance(value.get("id"), list)
+    if is_serialised and isinstance(value.get("kwargs"), Mapping):
         return UnwrappedMessage(str(value["id"][-1]), value["kwargs"])
     # LangChain's messages_to_dict: {"type": "human", "data": {…}}
     if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
@@ -100,13 +101,6 @@ def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
         if key in _WRAPPER_KEYS and isinstance(value[key], Mapping):
             return UnwrappedMessage("", value[key])
     return UnwrappedMessage("", value)
-
-
-def _is_serialised_by_langchain(value: Mapping[str, Any]) -> bool:
-    """Tell whether an object is one of {"lc": 1, "id": [module, …, class], "kwargs": {…}}."""
-    if value.get("lc") != 1 or not isinstance(value.get("kwargs"), Mapping):
-        return False
-    return isinstance(value.get("id"), list)
 
 
 def text_of_content(content: object) -> str:
@@ -122,11 +116,18 @@ def text_of_content(content: object) -> str:
     return _text_of_part(content) if isinstance(content, Mapping) else ""
 
 
-def is_part(value: object) -> bool:
-    """Whether a value is a part of a message's content, by its type."""
-    kind = value.get("type") if isinstance(value, Mapping) else None
-    is_known = kind in ("text", "output_text", "refusal", *_SILENT_PARTS)
-    return is_known or (isinstance(value, Mapping) and holds_media(value))
+def kind_of_part(value: object) -> Literal["text", "media"] | None:
+    """Return what a part of a message's content holds, by its type.
+
+    "media" is an image or a recording, "text" anything else, also a call of a tool;
+    None for what is no part.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    if holds_media(value):
+        return "media"
+    kinds_of_text = ("text", "output_text", "refusal", *_SILENT_PARTS)
+    return "text" if value.get("type") in kinds_of_text else None
 
 
 def holds_media(content: object) -> bool:
@@ -193,10 +194,17 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
             yield from said_messages(item, depth - 1)
     if not depth or not isinstance(value, Mapping):
         return
-    message = _message_in(value)
-    if message is not None:
-        if message.text.strip() or message.has_media:
-            yield message
+    message = unwrap_message(value)
+    content = None
+    for key in _CONTENT_KEYS:
+        if key in message.fields:
+            content = message.fields[key]
+            break
+    # {"role": "user"} and what has no known role are no messages
+    if message.role is not None and content is not None:
+        said = SaidMessage(message.role, text_of_content(content), holds_media(content))
+        if said.text.strip() or said.has_media:
+            yield said
         return
     for holder in _MESSAGE_HOLDERS:
         if isinstance(value.get(holder), (Mapping, list, tuple)):
@@ -205,20 +213,3 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     # A choice of a model that completes texts, which knows no roles.
     if "text" in value and "finish_reason" in value:
         yield SaidMessage("assistant", text_of_content(value["text"]))
-
-
-def _message_in(value: Mapping[str, Any]) -> SaidMessage | None:
-    """Return the message that an object is.
-
-    ``{"role": "user", "content": "Hi"}`` is "Hi" by the user. None without a known role
-    or without content, as for ``{"role": "user"}``.
-    """
-    message = unwrap_message(value)
-    content = None
-    for key in _CONTENT_KEYS:
-        if key in message.fields:
-            content = message.fields[key]
-            break
-    if message.role is None or content is None:
-        return None
-    return SaidMessage(message.role, text_of_content(content), holds_media(content))

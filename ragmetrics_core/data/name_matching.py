@@ -130,7 +130,12 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """
     if name in metrics:
         return name
-    candidates = _metrics_meant_by(name, metrics)
+    plain = plain_name(name.rpartition(":")[2])
+    candidates = [metric for metric in metrics if plain_name(metric) == plain]
+    if not candidates:
+        candidates = [
+            metric for metric in metrics if plain_name(_last_word(metric)) == plain
+        ]
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -138,25 +143,18 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
             f"{name!r} means several metrics {place}: {', '.join(candidates)}; write"
             " the full name"
         )
+    # "tome" is near the last word of "my_tone"; "faithfulness" is elsewhere the name of
+    # context_adherence
+    hint = ""
+    meant = metric_meant_by(name, metrics)
+    if meant in metrics:
+        hint = f" (did you mean {meant!r}?)"
+    elif meant is not None:
+        hint = f" ({meant} was not asked for: add it to the metrics)"
     metrics_in_words = ", ".join(metrics) or "none"
     raise SettingError(
-        f"no metric {name!r} {place}{_metric_hint(name, metrics)}; there are:"
-        f" {metrics_in_words}"
+        f"no metric {name!r} {place}{hint}; there are: {metrics_in_words}"
     )
-
-
-def _metric_hint(name: str, metrics: Sequence[str]) -> str:
-    """Say which metric a name may mean; "" if none is near.
-
-    "tome" is near the last word of "my_tone". "faithfulness" is elsewhere the name of
-    context_adherence.
-    """
-    meant = metric_meant_by(name, metrics)
-    if meant is None:
-        return ""
-    if meant in metrics:
-        return f" (did you mean {meant!r}?)"
-    return f" ({meant} was not asked for: add it to the metrics)"
 
 
 def metric_meant_by(name: str, own: Iterable[str] = ()) -> str | None:
@@ -196,15 +194,6 @@ def _full_names_by_alias() -> dict[str, str]:
         for alias in (full, *aliases, _last_word(full)):
             full_name_by_alias.setdefault(alias, full)
     return full_name_by_alias
-
-
-def _metrics_meant_by(name: str, metrics: Sequence[str]) -> list[str]:
-    """Return the metrics of a run that a name may mean: whole, else by their last word."""
-    plain = plain_name(name.rpartition(":")[2])
-    of_this_name = [metric for metric in metrics if plain_name(metric) == plain]
-    if of_this_name:
-        return of_this_name
-    return [metric for metric in metrics if plain_name(_last_word(metric)) == plain]
 
 
 def _last_word(metric: str) -> str:

@@ -314,10 +314,6 @@ def verdicts_of(reply: BaseModel) -> tuple[BaseModel, ...]:
     return (reply,) if name is None else tuple(getattr(reply, name))
 
 
-def _is_hidden(marker: object) -> bool:
-    return isinstance(marker, SkipJsonSchema)  # type: ignore[misc]  # generic to mypy only
-
-
 @lru_cache(maxsize=64)
 def list_field(model: type[BaseModel]) -> str | None:
     """Name of the field of a reply that is a list of objects; None if it has none.
@@ -325,7 +321,10 @@ def list_field(model: type[BaseModel]) -> str | None:
     Fields that no judge writes, as they are not in its JSON schema, do not count.
     """
     for name, info in model.model_fields.items():
-        is_hidden = any(_is_hidden(marker) for marker in info.metadata)
+        is_hidden = any(
+            isinstance(marker, SkipJsonSchema)  # type: ignore[misc]  # generic to mypy only
+            for marker in info.metadata
+        )
         if not is_hidden and _form_of_items(info) is not None:
             return name
     return None

@@ -37,8 +37,7 @@ from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blan
 from ragmetrics_core.data.measured_use import MeasuredUse
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
-    holds_media,
-    is_part,
+    kind_of_part,
     text_of_content,
 )
 from ragmetrics_core.data.name_matching import did_you_mean
@@ -380,8 +379,31 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         RowError: If the row is no object, holds several answers, or cannot be read as a
             sample.
     """
-    fields = fields_of_row(row)
-    return _sample(fields, find_fields(fields, columns))
+    row = fields_of_row(row)
+    found_by_field = find_fields(row, columns)
+
+    # The cells are read into the values that a sample takes: '["a", "b"]' of the field
+    # "contexts" becomes two contexts. Fields with an empty cell are left out.
+    values: dict[str, Any] = {}
+    for field, found_value in found_by_field.items():
+        if is_filled(found_value.value, field):
+            read_cell = _READERS.get(field, plain_data)
+            values[field] = read_cell(plain_data(found_value.value))
+    # The cell ``citations`` is a list of citations, or a numbering such as
+    # {"1": "doc-a"}, which says what marks such as [1] in the answer mean.
+    numbering_cell = None
+    if isinstance(values.get("citations"), Mapping):
+        numbering_cell = values.pop("citations")
+    metadata = _metadata(row, found_by_field, values.get("metadata", {}))
+
+    try:
+        sample = Sample(**{**values, "metadata": metadata})
+    except ValidationError as error:
+        raise RowError(_explain(error, found_by_field)) from None
+    _refuse_ids_in_one_text(sample, found_by_field)
+    if sample.citations is not None:  # the cell had a list
+        return sample
+    return _with_citations_of_marks(sample, numbering_cell)
 
 
 def fields_of_row(row: object) -> Row:
@@ -440,48 +462,21 @@ def _answer(value: Any) -> Any:
 
     Raises ``RowError`` for several answers.
     """
-    is_list = isinstance(value, (list, tuple)) and bool(value)
-    if is_list and all(map(is_part, value)):
-        if holds_media(value):
+    if not isinstance(value, (list, tuple)):
+        return number_as_text(value)
+    if not value:
+        return None
+    kinds = set(map(kind_of_part, value))
+    if None not in kinds:
+        if "media" in kinds:
             raise RowError(f"answer: {MEDIA_REFUSED}")
         return text_of_content(value)
-    if isinstance(value, (list, tuple)) and len(value) > 1:
+    if len(value) > 1:
         raise RowError(
             f"answer: {len(value)} answers in one row; write a row for each, with one"
             " conversation_id where they share their contexts"
         )
-    if isinstance(value, (list, tuple)):
-        value = value[0] if value else None
-    return number_as_text(value)
-
-
-def _sample(row: Row, found_by_field: _Found) -> Sample:
-    """Build the sample of a row from the values that were found for its fields.
-
-    The cell ``citations`` is a list of citations, or a numbering such as
-    ``{"1": "doc-a"}``, which says what marks such as [1] in the answer mean. If the
-    cell is neither, it is metadata like any other.
-
-    Args:
-        row: The row.
-        found_by_field: The value that was found for each field.
-
-    Raises:
-        RowError: If a value has a wrong type.
-    """
-    values = _values_by_field(found_by_field)
-    numbering_cell = None
-    if isinstance(values.get("citations"), Mapping):
-        numbering_cell = values.pop("citations")
-    metadata = _metadata(row, found_by_field, values.get("metadata", {}))
-    try:
-        sample = Sample(**{**values, "metadata": metadata})
-    except ValidationError as error:
-        raise RowError(_explain(error, found_by_field)) from None
-    _refuse_ids_in_one_text(sample, found_by_field)
-    if sample.citations is not None:  # the cell had a list
-        return sample
-    return _with_citations_of_marks(sample, numbering_cell)
+    return number_as_text(value[0])
 
 
 def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
@@ -502,20 +497,6 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
             "expected_ids: a text that is no id of what was retrieved, and its pieces"
             ' are; write ids as a JSON list (["one", "two"]; a single one as ["one"])'
         )
-
-
-def _values_by_field(found_by_field: _Found) -> dict[str, Any]:
-    """Read the cells of a row into the values that a sample takes.
-
-    Example: the cell '["a", "b"]' of the field "contexts" becomes two contexts.
-    Fields with an empty cell are left out.
-    """
-    value_by_field: dict[str, Any] = {}
-    for field, found_value in found_by_field.items():
-        if is_filled(found_value.value, field):
-            read_cell = _READERS.get(field, plain_data)
-            value_by_field[field] = read_cell(plain_data(found_value.value))
-    return value_by_field
 
 
 def _metadata(
@@ -541,8 +522,19 @@ def _metadata(
         if column not in used_columns and is_present(value):
             metadata[str(column)] = value
     metadata.update(metadata_cell)
-    if conversation_in(metadata) is None:
-        metadata.update(_conversation_beside_texts(row, found_by_field))
+    if conversation_in(metadata) is not None:
+        return metadata
+    # A whole request or reply, in which question or answer stand, is not copied to the
+    # metadata; the conversation that it names is.
+    requests_and_replies = {}
+    for field in ("question", "answer"):
+        found_value = found_by_field.get(field, _NO_VALUE)
+        column = _column_of(row, found_value.column)
+        if column in row and row[column] is not found_value.value:
+            requests_and_replies[column] = row[column]
+    conversation = conversation_in(requests_and_replies)
+    if conversation is not None:
+        metadata[conversation.path] = conversation.value
     return metadata
 
 
@@ -562,7 +554,14 @@ def _with_citations_of_marks(
     """
     if sample.answer is None:
         return sample
-    numbering_read = _numbering(sample, numbering_cell)
+    contexts = sample.known_contexts
+    if numbering_cell is None:
+        numbering_read = numbering_of_texts([context.text for context in contexts])
+    elif sample.contexts is None:
+        numbering_read = NumberingRead(why_unknown="no contexts were recorded")
+    else:
+        ids = [context.id for context in contexts]
+        numbering_read = numbering_of_column(numbering_cell, ids)
     if numbering_read.numbering is not None:
         citations_read = read_citations(sample.answer, numbering_read.numbering)
         if citations_read.citations is not None:
@@ -585,39 +584,11 @@ def _with_reason(sample: Sample, why_unknown: str) -> Sample:
     return sample.model_copy(update={"capture": notes})
 
 
-def _numbering(sample: Sample, cell: Mapping[str, str] | None) -> NumberingRead:
-    """Read which context each number means.
-
-    That is read from the column ``citations``, else from the texts of the contexts.
-    """
-    if cell is None:
-        return numbering_of_texts([context.text for context in sample.known_contexts])
-    if sample.contexts is None:
-        return NumberingRead(why_unknown="no contexts were recorded")
-    return numbering_of_column(cell, [context.id for context in sample.known_contexts])
-
-
 def _column_of(row: Row, column_or_path: str) -> str:
     """Return the column of a path such as ``inputs.question``, or the column itself."""
     if column_or_path in row:
         return column_or_path
     return column_or_path.partition(".")[0]
-
-
-def _conversation_beside_texts(row: Row, found_by_field: _Found) -> dict[str, Any]:
-    """Return path and value of a conversation's id beside the question or answer.
-
-    It stands in the same column, which holds a whole request or reply and so is not
-    copied to the metadata. Returns {} if there is none.
-    """
-    requests_and_replies = {}
-    for field in ("question", "answer"):
-        found_value = found_by_field.get(field, _NO_VALUE)
-        column = _column_of(row, found_value.column)
-        if column in row and row[column] is not found_value.value:
-            requests_and_replies[column] = row[column]
-    conversation = conversation_in(requests_and_replies)
-    return {} if conversation is None else {conversation.path: conversation.value}
 
 
 def _texts(value: Any) -> list[Any]:

@@ -201,17 +201,16 @@ def _with_texts(value: object) -> object:
     if isinstance(value, (str, Context)) or fields_of_document(value) is not None:
         value = [value]
     if isinstance(value, (list, tuple)):
-        return tuple(map(_with_text, value))
+        elements: list[object] = []
+        for element in value:
+            if isinstance(element, str):
+                elements.append({"text": element})
+            elif isinstance(element, (Context, Mapping)):
+                elements.append(element)
+            else:
+                elements.append(fields_of_document(element) or element)
+        return tuple(elements)
     return value
-
-
-def _with_text(element: object) -> object:
-    """Accept a plain string or a document of a framework as an object with a text."""
-    if isinstance(element, str):
-        return {"text": element}
-    if isinstance(element, (Context, Mapping)):
-        return element
-    return fields_of_document(element) or element
 
 
 Facts = Annotated[
@@ -369,7 +368,12 @@ def turns_without_answer(
         question: The question that the answer belongs to.
         answer: The answer; "" for none.
     """
-    last_replies_start = _start_of_last_replies(history)
+    last_replies_start = len(history)
+    while last_replies_start > 0:
+        role = history[last_replies_start - 1].role.casefold()
+        if role in ("user", "human", "customer"):
+            break
+        last_replies_start -= 1
     if last_replies_start > 0:
         last_user_turn = history[last_replies_start - 1]
         if _asks(last_user_turn.content, question):
@@ -379,19 +383,6 @@ def turns_without_answer(
         for index, turn in enumerate(history)
         if not _says(turn.content, answer, is_last_reply=index >= last_replies_start)
     )
-
-
-def _start_of_last_replies(history: Sequence[Turn]) -> int:
-    """Return the index after the user's last turn, where the last replies begin."""
-    start = len(history)
-    while start > 0 and not _is_of_user(history[start - 1]):
-        start -= 1
-    return start
-
-
-def _is_of_user(turn: Turn) -> bool:
-    """Tell whether the user said a turn, by whatever name its role has."""
-    return turn.role.casefold() in ("user", "human", "customer")
 
 
 def _same_words(text: str, other: str) -> bool:

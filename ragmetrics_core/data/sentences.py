@@ -99,23 +99,11 @@ def _goes_on_behind(
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if abbreviation.search(text, abbreviation_start, end):
         return True
-    return _is_shortened(text, start, end) or _is_ordinal(text, start, end)
-
-
-def _is_shortened(text: str, start: int, end: int) -> bool:
-    """Tell whether a full stop belongs to a shortened word inside a sentence.
-
-    "approx. 5" goes on after the stop, "etc. They" does not.
-
-    Args:
-        text: The text.
-        start: Where the current sentence begins.
-        end: Where the full stop ends.
-    """
-    abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
-    if _SHORTENED.search(text, abbreviation_start, end) is None:
-        return False
-    return _GOES_ON.match(text, end) is not None
+    # "approx. 5" goes on after the stop, "etc. They" does not
+    is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
+    if is_shortened and _GOES_ON.match(text, end):
+        return True
+    return _is_ordinal(text, start, end)
 
 
 def _is_ordinal(text: str, start: int, end: int) -> bool:
