@@ -4,7 +4,7 @@ Four cases and two shares, and never one number: an application that declines mo
 better in one share and worse in the other.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from pydantic import Field
@@ -31,6 +31,7 @@ from ragmetrics_core.statistics.means import (
     mean_interval,
 )
 
+_HEADINGS = ("contexts", "answered", "declined")
 _NOT_WRONG = (
     '"Answered from elsewhere" does not mean wrong: a model may know the answer, and'
     " nothing shown backs it."
@@ -84,13 +85,11 @@ class Answering(Frozen):
     )
 
     def __str__(self) -> str:
-        return "\n".join([*self._table(), *self.sentences])
-
-    def _table(self) -> Iterator[str]:
-        """The four cases, in lines of equal columns."""
-        rows = (("contexts", "answered", "declined"), *self.rows)
-        for contexts, answered, declined in rows:
-            yield f"{contexts:<12}{answered:>22}{declined:>22}"
+        lines = [
+            f"{contexts:<12}{answered:>22}{declined:>22}"
+            for contexts, answered, declined in (_HEADINGS, *self.rows)
+        ]
+        return "\n".join([*lines, *self.sentences])
 
     @property
     def rows(self) -> tuple[tuple[str, str, str], ...]:
@@ -155,9 +154,16 @@ def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
     for row in results:
         n_rows += 1
         cluster_number = number_of(row.sample)
-        case = _case_of(row, metric)
-        if case is not None:
-            clusters[case].append(cluster_number)
+        result = row.results.get(metric)
+        if not isinstance(result, Scored):
+            continue
+        if not isinstance(result.evidence, Sufficed):
+            raise SettingError(
+                f"{metric} does not say whether contexts were enough; give the name of a"
+                " ContextSufficiency"
+            )
+        if result.evidence.case is not None:
+            clusters[result.evidence.case].append(cluster_number)
     n_by_case = {case: len(numbers) for case, numbers in clusters.items()}
     return Answering(
         metric=metric,
@@ -192,16 +198,3 @@ def answerings_of(results: Sequence[SampleResult], summary: Summary) -> list[Ans
         for numbers in summary.metrics
         if numbers.metric in names
     ]
-
-
-def _case_of(row: SampleResult, metric: str) -> AnsweringCase | None:
-    """The case of a row; None where it is not known."""
-    result = row.results.get(metric)
-    if not isinstance(result, Scored):
-        return None
-    if not isinstance(result.evidence, Sufficed):
-        raise SettingError(
-            f"{metric} does not say whether contexts were enough; give the name of a"
-            " ContextSufficiency"
-        )
-    return result.evidence.case

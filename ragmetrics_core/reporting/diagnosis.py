@@ -16,7 +16,6 @@ from ragmetrics_core.data import (
     FactMatrix,
     Failed,
     JudgedChunks,
-    MetricResult,
     Sample,
     SampleResult,
     Scored,
@@ -363,14 +362,33 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
     """Collect what the verdicts of all metrics say on a row."""
     # where the judge does not know the language, no score of the row is read
     is_unread = is_foreign(row)
-    by_kind = {} if is_unread else _scored_by_kind(row)
+    scored = [one for one in row.results.values() if isinstance(one, Scored)]
+    by_kind: dict[str, Scored] = {}  # by kind of evidence the first score
+    for result in scored:
+        if result.evidence is not None and not is_unread:
+            by_kind.setdefault(result.evidence.kind, result)
+
+    # A run that was captured did not search if it says so, and no turn before did. A
+    # search that failed was one.
+    is_told = sample.capture is not None and "no_search" in sample.capture.doubts
+    calls = sample.ledger.calls if sample.ledger else ()
+    has_failed = any(call.kind == "retrieval" and call.error for call in calls)
+    did_not_search = is_told and not has_failed and sample.missing("ledger")
+
+    # whether a search returned anything; None where that was not recorded
+    found: bool | None
+    if sample.retrieved is None and sample.contexts is None:
+        found = False if lacks_context(sample) else None
+    else:
+        texts = (*(sample.retrieved or ()), *sample.known_contexts)
+        found = any(not text.blank for text in texts)
+
     texts_hold = _what_texts_hold(sample, row, by_kind)
     recall = by_kind.get("context_recall")
     expected = _verdict(recall)
-    scored = [one for one in row.results.values() if isinstance(one, Scored)]
     return Judged(
-        searched=False if _did_not_search(sample) else None,
-        found=_was_anything_found(sample),
+        searched=False if did_not_search else None,
+        found=found,
         found_holds=texts_hold.found,
         shown_holds=texts_hold.shown,
         lost_facts=texts_hold.lost_facts,
@@ -385,15 +403,6 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         unsure=is_unread or any(one.uncertain for one in scored),
         by_words={one.judge for one in scored} - {""} == {EMBEDDED},
     )
-
-
-def _scored_by_kind(row: SampleResult) -> dict[str, Scored]:
-    """The scores of a row by the kind of their evidence, of each kind the first."""
-    by_kind: dict[str, Scored] = {}
-    for result in row.results.values():
-        if isinstance(result, Scored) and result.evidence is not None:
-            by_kind.setdefault(result.evidence.kind, result)
-    return by_kind
 
 
 def _verdict(result: Scored | None) -> bool | None:
@@ -430,25 +439,6 @@ def is_foreign(row: SampleResult) -> bool:
     )
 
 
-def _did_not_search(sample: Sample) -> bool:
-    """Whether the run was captured, nothing was searched for, and no turn before did.
-
-    A search that failed was one.
-    """
-    is_told = sample.capture is not None and "no_search" in sample.capture.doubts
-    calls = sample.ledger.calls if sample.ledger else ()
-    has_failed = any(call.kind == "retrieval" and call.error for call in calls)
-    return is_told and not has_failed and sample.missing("ledger")
-
-
-def _was_anything_found(sample: Sample) -> bool | None:
-    """Whether a search returned anything; None where that was not recorded."""
-    if sample.retrieved is None and sample.contexts is None:
-        return False if lacks_context(sample) else None
-    found = (*(sample.retrieved or ()), *sample.known_contexts)
-    return any(not text.blank for text in found)
-
-
 def _was_all_shown(sample: Sample) -> bool | None:
     """Whether the model was shown all that was retrieved; None if it may not have been.
 
@@ -478,52 +468,33 @@ def _what_texts_hold(
     that nothing could be found. Else whoever judged sufficiency tells, of what was shown
     alone.
     """
-    if _has_reference_without_facts(row):
-        return _TextsHold()
+    for result in row.results.values():
+        if isinstance(result, Undefined) and result.code == "no_facts":
+            return _TextsHold()  # as of the reference "The documents do not say."
     accuracy = by_kind.get("retrieval_accuracy")
     if accuracy is None or not isinstance(accuracy.evidence, FactMatrix):
         return _TextsHold(shown=_is_sufficient(by_kind))
-    found_share = None if accuracy.uncertain else _share_held(accuracy.evidence)
+    found_share: float | None = None
+    if accuracy.evidence.facts and not accuracy.uncertain:
+        n_held = 0
+        for cells in accuracy.evidence.cells:
+            n_held += any(cell.covered for cell in cells)
+        found_share = n_held / len(accuracy.evidence.facts)
     found = _all_or_none(found_share)
     if found is False or lacks_context(sample):
         return _TextsHold(found, False, lost_facts=found is True)
-    shown_share = _share_shown(sample, accuracy.evidence, found_share)
+    shown_share = accuracy.evidence.contexts_value
+    if _was_all_shown(sample):
+        shown_share = found_share
     if shown_share is None:
         return _TextsHold(found, _is_sufficient(by_kind))
     lost_facts = found is True and shown_share < 1
     return _TextsHold(found, _all_or_none(shown_share), lost_facts)
 
 
-def _share_held(evidence: FactMatrix) -> float | None:
-    """The share of facts that some text holds; None without any fact."""
-    if not evidence.facts:
-        return None
-    n_held = 0
-    for cells in evidence.cells:
-        n_held += any(cell.covered for cell in cells)
-    return n_held / len(evidence.facts)
-
-
-def _share_shown(
-    sample: Sample, evidence: FactMatrix, found_share: float | None
-) -> float | None:
-    """The share of facts that the model was shown; None if nobody asked."""
-    if _was_all_shown(sample):
-        return found_share
-    return evidence.contexts_value
-
-
 def _all_or_none(share: float | None) -> bool | None:
     """Whether all facts are held, or none; None for some of them."""
     return {1.0: True, 0.0: False}.get(-1.0 if share is None else share)
-
-
-def _has_reference_without_facts(row: SampleResult) -> bool:
-    """Whether the reference states no fact, as "The documents do not say."."""
-    return any(
-        isinstance(result, Undefined) and result.code == "no_facts"
-        for result in row.results.values()
-    )
 
 
 def _is_sufficient(by_kind: dict[str, Scored]) -> bool | None:
@@ -555,14 +526,10 @@ def _first_low(row: SampleResult) -> str:
     A low rank of useful texts alone is a note, no fault.
     """
     for name, result in row.results.items():
-        if _is_clear_no(result):
+        if not isinstance(result, Scored) or _verdict(result) is not False:
+            continue
+        evidence = result.evidence
+        is_only_of_order = isinstance(evidence, JudgedChunks) and evidence.useful_known
+        if not is_only_of_order:
             return name
     return ""
-
-
-def _is_clear_no(result: MetricResult) -> bool:
-    """Whether a score is a no, and not only one of the order of useful texts."""
-    if not isinstance(result, Scored) or _verdict(result) is not False:
-        return False
-    evidence = result.evidence
-    return not (isinstance(evidence, JudgedChunks) and evidence.useful_known)

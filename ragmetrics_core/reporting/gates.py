@@ -240,7 +240,14 @@ class _Rule(NamedTuple):
         if self.strict:
             outcome = by_bounds
             decider = "interval"
-        words = f"{_words(measure, outcome, threshold)}; the {decider} decides."
+        value, low, high = (
+            number_in_words(number, threshold)
+            for number in (measure.value, measure.low, measure.high)
+        )
+        words = (
+            f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of {measure.rows},"
+            f" 95 % interval {low}–{high}; the {decider} decides."
+        )
         if by_bounds == "undecided":
             other = "reach" if outcome == "failed" else "miss"
             words += f" A close call: other rows could {other} {threshold:g}."
@@ -273,7 +280,8 @@ class _Rule(NamedTuple):
         """Why too few rows have a score; "" if enough have one."""
         n_rightly = sum(numbers.undefined.get(code, 0) for code in _RIGHTLY_UNDEFINED)
         n_to_score = summary.rows - n_rightly
-        why = _missing(numbers, summary)
+        bad = f"{summary.bad_rows} unreadable" if summary.bad_rows else ""
+        why = ", ".join(filter(None, (numbers.unscored_in_words, bad)))
         if not numbers.count:
             return f"nothing was scored{f' ({why})' if why else ''}"
         # a lost poll is a part of a row that was not scored
@@ -321,17 +329,6 @@ def _share_of(n_held: int, n_rows: int) -> _Measure:
     low, high = wilson(n_held, n_rows)
     rows = count_in_words(n_rows, "row")
     return _Measure(n_held / n_rows, low, high, rows, "share")
-
-
-def _words(measure: _Measure, outcome: Outcome, threshold: float) -> str:
-    """Say what a gate came to, e.g. "reaches 0.8: mean 0.854 of 60 rows, …"."""
-    value = number_in_words(measure.value, threshold)
-    low = number_in_words(measure.low, threshold)
-    high = number_in_words(measure.high, threshold)
-    return (
-        f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of {measure.rows},"
-        f" 95 % interval {low}–{high}"
-    )
 
 
 def number_in_words(value: float, threshold: float) -> str:
@@ -426,9 +423,3 @@ def _outcomes_in_words(decisions: Sequence[Decision]) -> str:
     if n_by_outcome["undecided"]:
         words += f", {n_by_outcome['undecided']} undecided"
     return words
-
-
-def _missing(numbers: MetricSummary, summary: Summary) -> str:
-    """Why rows have no score, with counts."""
-    bad = f"{summary.bad_rows} unreadable" if summary.bad_rows else ""
-    return ", ".join(filter(None, (numbers.unscored_in_words, bad)))

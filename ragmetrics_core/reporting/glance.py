@@ -309,6 +309,19 @@ class GlanceTally:
             judges_and_addresses.append(named)
         if not judges and run.judge_chosen:  # by a run of metrics that need no judge
             judges_and_addresses = ["none was asked"]
+        if self._n_foreign:
+            rows = count_in_words(self._n_rows, "row")
+            on_language = (
+                f"{self._n_foreign:,} of {rows} are not in English: words cannot judge"
+                " them."
+            )
+            notes = (on_language, *notes)
+        failures = ""
+        failed = [numbers for numbers in summary.metrics if numbers.failed]
+        if failed:
+            n_failed = sum(sum(numbers.failed.values()) for numbers in failed)
+            why = one_line(failed[0].failure, _LONGEST_TEXT)
+            failures = f"{count_in_words(n_failed, 'result')} failed: {why}"
         return Glance(
             title=title_of(run),
             judges=tuple(judges_and_addresses),
@@ -337,18 +350,10 @@ class GlanceTally:
             worst=tuple(self._rows_to_show(weakest, ordered)),
             n_faults=self._count("fault"),
             n_open=self._count("unjudged"),
-            failures=_failures(summary),
-            notes=(*self._on_language(), *notes),
+            failures=failures,
+            notes=tuple(notes),
             sure=self._how_sure(summary, by_words=by_words),
         )
-
-    def _on_language(self) -> Iterable[str]:
-        """How many rows words cannot judge, where there are any."""
-        if self._n_foreign:
-            yield (
-                f"{self._n_foreign:,} of {count_in_words(self._n_rows, 'row')} are not"
-                " in English: words cannot judge them."
-            )
 
     @property
     def _n_rows(self) -> int:
@@ -401,7 +406,15 @@ class GlanceTally:
         if kind == "fault" and are_few:
             rows = count_in_words(n_rows, "row")
             return f"Read the {rows} with a fault before you change anything."
-        groups = self._at_stage_to_mend(kind, weakest)
+        # of the weakest stage; of no known stage, where these rows are more
+        groups = self._of_kind(kind)
+        if weakest is not None:
+            unknown = [group for group in groups if group.diagnosis.stage is None]
+            at_stage = [
+                group for group in groups if group.diagnosis.stage == weakest.stage
+            ]
+            n_unknown = sum(group.n_rows for group in unknown)
+            groups = unknown if n_unknown > weakest.n_faults else at_stage
         largest = max(groups, key=lambda group: group.n_rows, default=None)
         if largest is None or not largest.diagnosis.advice:
             return ""
@@ -412,21 +425,6 @@ class GlanceTally:
         # behind other words the sentence begins with a small letter
         advice = diagnosis.advice[:1].lower() + diagnosis.advice[1:]
         return f"For {largest.n_rows:,} of the {rows} ({diagnosis.name}), {advice}"
-
-    def _at_stage_to_mend(
-        self, kind: Kind, weakest: StageGlance | None
-    ) -> list[_Group]:
-        """The groups of the weakest stage; those of no known stage where these are more.
-
-        All groups, where no stage is the weakest.
-        """
-        groups = self._of_kind(kind)
-        if weakest is None:
-            return groups
-        unknown = [group for group in groups if group.diagnosis.stage is None]
-        if sum(group.n_rows for group in unknown) > weakest.n_faults:
-            return unknown
-        return [group for group in groups if group.diagnosis.stage == weakest.stage]
 
     def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
         """What other rows would show; or what keeps these from saying it."""
@@ -508,7 +506,12 @@ class GlanceTally:
             )
         few = "Few faults. " if n_faults <= _FEW_FAULTS * n_rows else ""
         if weakest is not None:
-            return few + _sentence_on(weakest, n_rows)
+            is_wrong = "is wrong"
+            if any(name.startswith("declined wrongly") for name in weakest.faults):
+                is_wrong += ", or declines,"
+            subject, what = _WEAKEST[weakest.stage]
+            rows = f"{weakest.n_faults:,} of {n_rows:,} rows"
+            return f"{few}{subject} is weakest: in {rows} {what.format(is_wrong=is_wrong)}."
         parts = [
             f"{count:,} in the {stage}"
             for stage, count in n_by_stage.most_common()
@@ -709,26 +712,6 @@ def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
     *_, second, first = sorted(stages, key=lambda stage: stage.n_faults)
     lead, both = first.n_faults - second.n_faults, first.n_faults + second.n_faults
     return first if lead**2 > _SIGN_TEST * both else None
-
-
-def _sentence_on(weakest: StageGlance, n_rows: int) -> str:
-    """Say of the weakest stage how many rows show it."""
-    is_wrong = "is wrong"
-    if any(name.startswith("declined wrongly") for name in weakest.faults):
-        is_wrong += ", or declines,"
-    subject, what = _WEAKEST[weakest.stage]
-    rows = f"{weakest.n_faults:,} of {n_rows:,} rows"
-    return f"{subject} is weakest: in {rows} {what.format(is_wrong=is_wrong)}."
-
-
-def _failures(summary: Summary) -> str:
-    """How many results failed, and why the first did; "" if none failed."""
-    failed = [numbers for numbers in summary.metrics if numbers.failed]
-    if not failed:
-        return ""
-    n_failed = sum(sum(numbers.failed.values()) for numbers in failed)
-    why = one_line(failed[0].failure, _LONGEST_TEXT)
-    return f"{count_in_words(n_failed, 'result')} failed: {why}"
 
 
 def title_of(run: RunFacts) -> str:

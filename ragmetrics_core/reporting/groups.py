@@ -1,7 +1,7 @@
 """Which samples of a run belong together, by a key of the sample or its metadata."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 
 from ragmetrics_core.data import (
@@ -69,37 +69,21 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         return _automatic_group(sample)
     if not by:
         raise SettingError('cluster= takes a name, a path, "auto" or None; got ""')
-    return _key(_value_under(by, sample))
-
-
-def _value_under(name: str, sample: Sample) -> object:
-    """What a sample holds under a name or dotted path; None if it holds nothing there.
-
-    The metadata come first. Example: "conversation" gives metadata["conversation"],
-    else the conversation in the sample's ledger.
-    """
-    value = _value_in_metadata(sample.metadata, name)
-    if value is not None:
-        return value
-    if name == "conversation":
-        return _conversation_in_ledger(sample)
-    return getattr(sample, name) if name in Sample.model_fields else None
+    # the path may begin at the metadata's own name, or at a flattened column of it
+    is_there, value = follow_path(sample.metadata, by.split("."))
+    if not is_there:
+        path = by.removeprefix("metadata.").split(".")
+        _, value = follow_path(sample.metadata, path)
+    if value is None and by == "conversation":
+        value = _conversation_in_ledger(sample)
+    elif value is None and by in Sample.model_fields:
+        value = getattr(sample, by)
+    return _key(value)
 
 
 def _conversation_in_ledger(sample: Sample) -> str | None:
     """The conversation that an adapter recorded; None if it recorded none."""
     return None if sample.ledger is None else sample.ledger.conversation
-
-
-def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
-    """What the metadata hold under a name or dotted path.
-
-    The path may begin at the metadata's own name, or at a flattened column of it.
-    """
-    is_there, value = follow_path(metadata, name.split("."))
-    if not is_there:
-        _, value = follow_path(metadata, name.removeprefix("metadata.").split("."))
-    return value
 
 
 def _automatic_group(sample: Sample) -> str | None:
@@ -188,7 +172,10 @@ class KeysSought:
         for key in [key for key in self._unseen if group_of(sample, key) is not None]:
             del self._unseen[key]
         if len(self._names) < _MOST_NAMES:
-            self._names.update(dict.fromkeys(_names_of(sample.metadata)))
+            for name, value in sample.metadata.items():
+                self._names[name] = None
+                if isinstance(value, Mapping):
+                    self._names.update({f"{name}.{inner}": None for inner in value})
 
     def check(self) -> None:
         """Raise ``SettingError`` if there were samples and none has one of the keys."""
@@ -201,14 +188,6 @@ class KeysSought:
                 f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
                 f" holds: {listed}"
             )
-
-
-def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
-    """The names in metadata, those of an object inside with their path."""
-    for name, value in metadata.items():
-        yield name
-        if isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in value)
 
 
 def numbering(by: GroupBy) -> Callable[[Sample | None], int]:

@@ -184,14 +184,19 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
-    useful_by_rank = _useful_by_rank(row)
-    passages = tuple(_passages(sample, useful_by_rank or {}))
-    matrix = _fact_matrix(row)
+    # of the first metric that judged usefulness, and that asked about facts
+    evidence = [result.evidence for result in row.results.values()]
+    chunks = next((one for one in evidence if isinstance(one, JudgedChunks)), None)
+    matrix = next((one for one in evidence if isinstance(one, FactMatrix)), None)
+    useful_by_rank: dict[int, bool | None] = {}
+    if chunks is not None:
+        useful_by_rank = {chunk.rank: chunk.useful for chunk in chunks.chunks}
+    passages = tuple(_passages(sample, useful_by_rank))
     facts: tuple[FactOnItsWay, ...] = ()
     why_facts_unknown = _NOT_ASKED
     if matrix is not None:
         facts, why_facts_unknown = _facts(matrix, sample, passages)
-    unknown = _unknown_stages(sample, passages, useful_by_rank is not None)
+    unknown = _unknown_stages(sample, passages, chunks is not None)
     if why_facts_unknown:
         unknown["facts"] = why_facts_unknown
     return SampleJourney(passages, facts, unknown)
@@ -218,14 +223,6 @@ def _unknown_stages(
 
 
 # The passages
-
-
-def _useful_by_rank(row: SampleResult) -> dict[int, bool | None] | None:
-    """Whether each context was judged useful, by its rank; None if nobody judged."""
-    for result in row.results.values():
-        if isinstance(result.evidence, JudgedChunks):
-            return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}
-    return None
 
 
 def _passages(
@@ -322,14 +319,6 @@ def _showing(note: PassageNote, sample: Sample) -> Showing | None:
 
 
 # The facts
-
-
-def _fact_matrix(row: SampleResult) -> FactMatrix | None:
-    """Which facts the texts hold, of the first metric that asked for it; else None."""
-    for result in row.results.values():
-        if isinstance(result.evidence, FactMatrix):
-            return result.evidence
-    return None
 
 
 def _facts(
@@ -519,8 +508,10 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
             if passage.kept is False and passage.dropped_by:
                 dropped_by[passage.dropped_by] += 1
         for fact in sample.facts:
-            for loss, is_lost in _stages_of_fact(fact):
-                fates["facts", loss].append((is_lost, number))
+            if fact.retrieved is not None:
+                fates["facts", "not_retrieved"].append((not fact.retrieved, number))
+            if fact.shown is not None:
+                fates["facts", "not_shown"].append((not fact.shown, number))
     passages = [passage for sample in followed for passage in sample.passages]
     facts = [fact for sample in followed for fact in sample.facts]
     return Journey(
@@ -551,14 +542,6 @@ def _stage_loss(
     return StageLoss(
         loss=loss, unit=unit, lost=sum(lost), of=len(lost), interval=interval, by=by
     )
-
-
-def _stages_of_fact(fact: FactOnItsWay) -> Iterator[tuple[Loss, bool]]:
-    """Yield the stages of which it is known whether they lost a fact, up to its loss."""
-    if fact.retrieved is not None:
-        yield "not_retrieved", not fact.retrieved
-    if fact.shown is not None:
-        yield "not_shown", not fact.shown
 
 
 def _stages_of_passage(passage: Passage) -> Iterator[tuple[Loss, bool]]:

@@ -6,7 +6,7 @@ quote.
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -155,35 +155,26 @@ def quotes_of_cards(run: RunFacts) -> list[str]:
     """
     sentences = []
     for judge in run.judges:
-        phrases = _measured_agreement(judge, run)
+        phrases = []
+        for signature, card_figures in figures_of_cards(judge, run).items():
+            cells = [
+                f"{figure.measure} {cell(figure)} sources".replace(
+                    " n=", ", mean over "
+                )
+                for figure in card_figures.figures
+                if figure.source is None and figure.measure in _QUOTED_MEASURES
+            ]
+            agreement = ", ".join(cells) or "one class only"
+            phrases.append(f"{signature.metric} {agreement}")
+            if judge == EMBEDDED and signature.metric == "context_adherence":
+                # its weights were fitted on the card's sources: add the worth on others
+                phrases.append(unseen_worth())
         if not phrases:
             phrases.append(
                 "how well it agrees with people is not measured (ragmetrics card)"
             )
         sentences.append(f"{judge}, against labels of people: {'; '.join(phrases)}.")
     return sentences
-
-
-def _measured_agreement(judge: str, run: RunFacts) -> list[str]:
-    """Quote the judge's card for each metric of the run; empty if no card fits."""
-    phrases = []
-    for signature, card_figures in figures_of_cards(judge, run).items():
-        agreement = _means_over_sources(card_figures.figures)
-        phrases.append(f"{signature.metric} {agreement}")
-        if judge == EMBEDDED and signature.metric == "context_adherence":
-            # its weights were fitted on the card's sources: add the worth on others
-            phrases.append(unseen_worth())
-    return phrases
-
-
-def _means_over_sources(figures: Iterable[Measured]) -> str:
-    """The two figures of a card that are quoted, as means over its sources."""
-    cells = [
-        f"{figure.measure} {cell(figure)} sources".replace(" n=", ", mean over ")
-        for figure in figures
-        if figure.source is None and figure.measure in _QUOTED_MEASURES
-    ]
-    return ", ".join(cells) or "one class only"
 
 
 def corrected_means(run: RunFacts) -> dict[str, CorrectedMean]:
