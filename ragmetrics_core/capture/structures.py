@@ -5,11 +5,13 @@ mappings and sequences: ``{"answer": "At ten.", "sources": [1]}``.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 _Kind = TypeVar("_Kind")
+_SHORTEST_VECTOR = 8  # items; a list of more numbers is a vector
+_LONGEST_READ = 10_000  # items
 # names of an answer and of nothing else, such as a verdict; then others of an answer
 ANSWER_NAMES = ("answer", "final_answer", "response", "generation")
 ANSWER_KEYS = (*ANSWER_NAMES, "result", "output_text", "output", "text", "content")
@@ -37,6 +39,17 @@ def find_instances(
     elif depth and isinstance(value, (Mapping, list, tuple)):
         for element in value.values() if isinstance(value, Mapping) else value:
             yield from find_instances(element, *kinds, depth=depth - 1)
+
+
+def is_bulk(value: Sequence[object]) -> bool:
+    """Whether a list is too long to be read while the application waits, and no evidence.
+
+    It is a vector, such as an embedding, or has more than 10,000 items.
+    """
+    if len(value) <= _SHORTEST_VECTOR:
+        return False
+    ends = (type(value[0]), type(value[-1]))
+    return len(value) > _LONGEST_READ or all(kind in (int, float) for kind in ends)
 
 
 def parse_json(text: str) -> object:

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from types import NoneType
 from typing import Any, TypeGuard, TypeVar
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document as CapturedDocument
 from ragmetrics_core.capture import Message, ToolCall
+from ragmetrics_core.capture.structures import is_bulk
 from ragmetrics_core.capture.tree import SCORE_KEYS
 from ragmetrics_core.data.messages import (
     ROLES,
@@ -29,7 +30,6 @@ _DEPTH_READ = 10
 _PLAIN = (str, int, float, CapturedDocument, Message)
 _WITHOUT_DOCUMENTS = frozenset((str, int, float, bool, NoneType))
 _MAPPINGS = (dict, Mapping)  # a dict is told at once
-_SHORT = 8  # items; a list of more numbers is a vector
 
 
 class _CopyOfDocument(CapturedDocument):
@@ -76,8 +76,7 @@ class Snapshots:
         """Take a snapshot of what a run was given or returned.
 
         Containers and objects with fields are copied; what else they hold is shared. A
-        long list of numbers, such as an embedding, is shared as well: no rule reads it,
-        and to copy the embeddings of a step would hold the application up.
+        list that is too long, such as an embedding, is shared as well: no rule reads it.
 
         Args:
             value: What a run was given or returned, or a part of it.
@@ -92,7 +91,7 @@ class Snapshots:
                 key: self.copied(element, depth - 1) for key, element in value.items()
             }
         if depth > 0 and (type(value) is list or type(value) is tuple):
-            if _looks_like_vector(value):
+            if is_bulk(value):
                 return value
             elements = [self.copied(element, depth - 1) for element in value]
             return elements if type(value) is list else tuple(elements)
@@ -114,7 +113,7 @@ class Snapshots:
         if type(value) is Document:
             return self._document(value)
         if isinstance(value, (list, tuple)):
-            if depth == 0 or _looks_like_vector(value):
+            if depth == 0 or is_bulk(value):
                 return None
             scored = _document(value) if len(value) == 2 else None
             if scored is not None:
@@ -174,7 +173,7 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     )
     inside = (*containers, value)
     if isinstance(value, (list, tuple)):
-        if is_left_out or _looks_like_vector(value):
+        if is_left_out or is_bulk(value):
             return ()
         return tuple(plain(element, inside) for element in value)
     fields = fields_of(value)
@@ -183,18 +182,6 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     if is_left_out:
         return {}
     return {str(name): plain(field, inside) for name, field in fields.items()}
-
-
-def _looks_like_vector(value: Sequence[object]) -> bool:
-    """True for a long list whose first and last items are numbers.
-
-    An embedding is one, and a list of token ids.
-    """
-    return (
-        len(value) > _SHORT
-        and type(value[0]) in (int, float)
-        and type(value[-1]) in (int, float)
-    )
 
 
 def _is_number(value: object) -> bool:

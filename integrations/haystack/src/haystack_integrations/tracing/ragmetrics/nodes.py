@@ -24,6 +24,7 @@ from pydantic import BaseModel
 
 from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
 from ragmetrics_core.capture.kept_once import kept_once
+from ragmetrics_core.capture.structures import is_bulk
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"
@@ -59,8 +60,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
 
     Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a
     mapping with a tuple of one ``Document`` of the core. Lists become tuples.
-    Embeddings and objects of any other class become None, but for pydantic's models and
-    the application's own dataclasses.
+    Embeddings, lists of more than 10,000 items and objects of any other class become
+    None, but for pydantic's models and the application's own dataclasses.
 
     Args:
         value: A value of Haystack's or of the application.
@@ -83,8 +84,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return None
     if isinstance(value, (list, tuple, set, frozenset)):
         elements = list(value)
-        if len(elements) > 8 and isinstance(elements[0], float):
-            return None  # an embedding
+        if is_bulk(elements):
+            return None
         if _are_answers_of_one_conversation(value):
             elements = elements[-1:]  # only the last one answers the question
         return tuple(copied(element, depth - 1) for element in elements)

@@ -65,6 +65,7 @@ from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     find_instances,
+    is_bulk,
     query_of_tool,
 )
 from ragmetrics_core.capture.unread_requests import unread_request
@@ -284,12 +285,14 @@ def copy_outcome(run: Run, result: object) -> None:
     returned = without_stop_event(result)
     plain_result = plain(returned)
     fields = plain_result if isinstance(plain_result, dict) else {}
+    by_name = {
+        name: plain_result if value is returned else plain(value)
+        for name, value in fields_of(result).items()
+    }
     if isinstance(returned, Returned):
         with_text = [each for each in fields["source_nodes"] if each.text.strip()]
         run.flow_documents = tuple(with_text) or None
-    run.lookup_outputs = (
-        {**plain(fields_of(result)), "result": plain_result, **fields},
-    )
+    run.lookup_outputs = ({**by_name, "result": plain_result, **fields},)
 
 
 def _prompt_among(arguments: Mapping[str, Any]) -> object:
@@ -461,7 +464,7 @@ def plain_data(value: object, depth: int = 10) -> Any:
         value = dict(value)
     if isinstance(value, Mapping) and depth > 0:
         return {str(key): plain_data(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)) and depth > 0:
+    if isinstance(value, (list, tuple)) and depth > 0 and not is_bulk(value):
         return [plain_data(element, depth - 1) for element in value]
     return value if isinstance(value, (str, int, float)) else None
 
@@ -654,6 +657,8 @@ def answer_of(result: object) -> str | None:
         return (returned.response or None) if returned.is_done else None
     if isinstance(returned, AgentOutput):
         return returned.response.content
+    if not isinstance(returned, (BaseModel, Mapping)):
+        return None
     is_form = isinstance(returned, BaseModel) and not isinstance(returned, ChatResponse)
     fields = plain(vars(returned) if is_form else returned)
     return answer_in(fields)[0] if isinstance(fields, Mapping) else None
@@ -685,8 +690,8 @@ def plain(value: object, depth: int = 6) -> Any:
 
     Args:
         value: What a call was given or returned.
-        depth: How many containers inside of each other are read. Anything deeper, and
-            what is no data, becomes None.
+        depth: How many containers inside of each other are read. Anything deeper, what
+            is no data, and a list of more than 10,000 items, becomes None.
     """
     if value is None or isinstance(value, (str, int, float, bool, Document, Message)):
         return value
@@ -708,6 +713,6 @@ def plain(value: object, depth: int = 6) -> Any:
         value = fields_of(value)
     if isinstance(value, Mapping) and depth > 0:
         return {str(key): plain(element, depth - 1) for key, element in value.items()}
-    if isinstance(value, (list, tuple)) and depth > 0:
+    if isinstance(value, (list, tuple)) and depth > 0 and not is_bulk(value):
         return [plain(element, depth - 1) for element in value]
     return None
