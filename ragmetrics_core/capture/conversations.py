@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.history import is_prompt_around
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
@@ -20,6 +21,8 @@ from ragmetrics_core.data import Ledger, Sample, Turn
 _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
+# of a sample with one of these, the user's words or what was said before may be others
+_DOUBTS_OF_TALK = frozenset({"history_unread", "question_guessed", "which_turn"})
 _NOT_CAPTURED = Doubt(
     "history_unread",
     "the conversation holds words of the user that no captured run was asked; they are"
@@ -64,8 +67,8 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
-        # what was said last, from the first turn on, by its hash
-        self._last_talk: int | None = None
+        # what was said last, from the first turn on; () where that is not certain
+        self._last_talk: tuple[Turn, ...] = ()
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
@@ -142,8 +145,6 @@ class Conversations:
             samples: Its samples.
         """
         name = self._user_name or tree.conversation_id
-        is_captured = self.has_captured(tree.history)
-        may_hold_examples = tree.is_history_of_prompt and not is_captured
         for sample in samples:
             said: list[Turn] = list(sample.history or ())
             if sample.question:
@@ -151,20 +152,31 @@ class Conversations:
             if sample.answer:
                 said.append(Turn(role="assistant", content=sample.answer))
             notes = sample.capture
-            is_sure = notes is not None and "history_unread" not in notes.doubts
-            self._last_talk = _hash_of(said) if is_sure else None
+            is_sure = notes is not None and _DOUBTS_OF_TALK.isdisjoint(notes.doubts)
+            self._last_talk = tuple(said) if is_sure else ()
             if name is not None:
                 ledger = sample.ledger or Ledger()
                 self.keep(
                     name,
                     CapturedTurn(
-                        tree.root.began, ledger, tuple(said), may_hold_examples
+                        tree.root.began, ledger, tuple(said), tree.is_history_of_prompt
                     ),
                 )
 
-    def has_captured(self, history: Sequence[Turn]) -> bool:
-        """Whether a history is, word for word, what captured turns said from the first one on."""
-        return _hash_of(history) == self._last_talk
+    def captured_talk(self, history: Sequence[Turn]) -> tuple[Turn, ...]:
+        """Return what captured turns said from the first one on, if a history is that; else ().
+
+        It has the same words. A prompt may stand around those of the user.
+        """
+        if len(history) != len(self._last_talk):
+            return ()
+        for turn, captured in zip(history, self._last_talk, strict=True):
+            is_same = as_one_line(turn.content) == as_one_line(captured.content)
+            if turn.role == captured.role == "user":
+                is_same = is_same or is_prompt_around(captured.content, turn.content)
+            if turn.role != captured.role or not is_same:
+                return ()
+        return self._last_talk
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
         """Keep a turn of a conversation, for this block and for others.
@@ -198,12 +210,6 @@ def conversations_named(redact: object = None) -> Conversations:
     """
     del redact
     return Conversations()
-
-
-def _hash_of(history: Sequence[Turn]) -> int:
-    """Return a number that tells a conversation from others."""
-    lines = [(message.role, as_one_line(message.content)) for message in history]
-    return hash(tuple(lines))
 
 
 def _last_lines(history: Sequence[Turn]) -> tuple[str, ...]:

@@ -266,12 +266,12 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
             turns.append(turn)
         elif turn.role == "assistant":
             turns[-1] = turn
-        elif not _is_prompt_around(last_turn.content, turn.content):
+        elif not is_prompt_around(last_turn.content, turn.content):
             turns.append(turn)
     return tuple(turns)
 
 
-def _is_prompt_around(words_of_user: str, text: str) -> bool:
+def is_prompt_around(words_of_user: str, text: str) -> bool:
     """Return whether a text is a longer prompt in which the user's words stand apart.
 
     They are a line of it, or stand after a label such as "Question:".

@@ -672,6 +672,9 @@ class Turns(Generic[Run]):
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""
         history = before_this_turn(history, [question], answer or "")
+        talk = self.conversations.captured_talk(history)
+        if talk:
+            history, is_of_prompt = talk, False
         # the tree of the adapter stays as it is
         if history != tree.history or is_of_prompt != tree.is_history_of_prompt:
             tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
@@ -680,8 +683,7 @@ class Turns(Generic[Run]):
         if is_named and not self._overrides.context_tools and _only_talks(placed_tree):
             # small talk before any search of its conversation is no sample
             placed_tree.is_always_a_sample = False
-        is_captured = self.conversations.has_captured(placed_tree.history)
-        if placed_tree.is_history_of_prompt and not is_captured:
+        if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         if placed_tree.shows_earlier_results and not placed_tree.earlier_calls:
             placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)

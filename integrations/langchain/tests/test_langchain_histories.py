@@ -152,6 +152,46 @@ def test_a_talk_with_which_a_step_fills_a_prompt_is_never_told_as_none() -> None
     assert history_of(sample) == ([], ["history_unread"])
 
 
+@pytest.mark.parametrize(
+    ("kept", "is_sure"),
+    [
+        ("as it was", True),
+        ("with another reply", False),
+        ("behind another question", False),
+        ("of a turn that nobody saw", False),
+        ("with other words of the user", False),
+    ],
+)
+def test_a_chat_by_hand_that_keeps_its_prompts_has_the_words_of_the_user(
+    kept: str, is_sure: bool
+) -> None:
+    """The last captured turn says what the user's words were, where all else is the same."""
+    said: list[BaseMessage] = []
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+
+    def ask(question: str, messages: list[BaseMessage]) -> None:
+        found = joined(shelf.invoke(question))
+        messages.append(HumanMessage(f"Context:\n{found}\n\nQuestion: {question}"))
+        messages.append(Speaker(lines=TALK[question]).invoke(messages))
+
+    if kept == "of a turn that nobody saw":
+        ask(EARLIER, said)
+    with capture() as captured:
+        if not said:
+            ask(EARLIER, said)
+        if kept == "with another reply":
+            said[-1] = AIMessage("It is not known.")
+        if kept == "with other words of the user":
+            said[0] = HumanMessage(f"Context:\n{FERRY}\n\nQuestion: How old is it?")
+        if kept == "behind another question":
+            ask("Who owns it?", [])
+        ask(QUESTION, said)
+    history, doubts = history_of(captured.samples[-1])
+    words = EARLIER if is_sure else said[0].text
+    assert history == [words, said[1].text]
+    assert doubts == ([] if is_sure else ["history_unread"])
+
+
 @pytest.mark.parametrize("empty", ["", [], None])
 def test_an_empty_history_is_none_for_sure(empty: Any) -> None:
     assert history_of(asked_with(chat_history=empty)) == ([], [])
