@@ -174,6 +174,7 @@ MEMORIES: dict[str, Any] = {
     "sums up": lambda llm: ChatSummaryMemoryBuffer.from_defaults(
         llm=llm, token_limit=14, tokenizer_fn=str.split
     ),
+    "keeps": lambda _: Memory.from_defaults(token_limit=3000),
     "forgets": lambda _: Memory.from_defaults(
         token_limit=14, chat_history_token_ratio=1.0, tokenizer_fn=str.split
     ),
@@ -295,7 +296,7 @@ def test_a_chat_engine_goes_on_with_what_its_memory_kept(
 
 
 @pytest.mark.parametrize("mode", ["context", "condense_plus_context"])
-@pytest.mark.parametrize("memory", ["the engine's own", "buffer", "sums nothing up"])
+@pytest.mark.parametrize("memory", ["the engine's own", "buffer", "keeps"])
 def test_what_a_retrievers_model_is_shown_as_an_example_is_no_sure_talk(
     kit: ModuleType, memory: str, mode: str
 ) -> None:
@@ -328,7 +329,7 @@ def test_what_a_retrievers_model_is_shown_as_an_example_is_no_sure_talk(
     assert second.capture.grade == "exact"
 
 
-@pytest.mark.parametrize("memory", ["buffer", "sums nothing up", "sums up"])
+@pytest.mark.parametrize("memory", ["buffer", "sums nothing up", "sums up", "keeps"])
 def test_an_agent_tells_all_that_was_said_before(kit: ModuleType, memory: str) -> None:
     guide = agent(kit)
 
