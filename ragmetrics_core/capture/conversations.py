@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.history import is_prompt_around
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
@@ -68,13 +67,13 @@ class Conversations:
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
         # what was said last, from the first turn on; () where that is not certain
-        self._last_talk: tuple[Turn, ...] = ()
+        self.last_talk: tuple[Turn, ...] = ()
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
-        trial._last_talk = self._last_talk
+        trial.last_talk = self.last_talk
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:
@@ -153,7 +152,7 @@ class Conversations:
                 said.append(Turn(role="assistant", content=sample.answer))
             notes = sample.capture
             is_sure = notes is not None and _DOUBTS_OF_TALK.isdisjoint(notes.doubts)
-            self._last_talk = tuple(said) if is_sure else ()
+            self.last_talk = tuple(said) if is_sure else ()
             if name is not None:
                 ledger = sample.ledger or Ledger()
                 self.keep(
@@ -162,21 +161,6 @@ class Conversations:
                         tree.root.began, ledger, tuple(said), tree.is_history_of_prompt
                     ),
                 )
-
-    def captured_talk(self, history: Sequence[Turn]) -> tuple[Turn, ...]:
-        """Return what captured turns said from the first one on, if a history is that; else ().
-
-        It has the same words. A prompt may stand around those of the user.
-        """
-        if len(history) != len(self._last_talk):
-            return ()
-        for turn, captured in zip(history, self._last_talk, strict=True):
-            is_same = as_one_line(turn.content) == as_one_line(captured.content)
-            if turn.role == captured.role == "user":
-                is_same = is_same or is_prompt_around(captured.content, turn.content)
-            if turn.role != captured.role or not is_same:
-                return ()
-        return self._last_talk
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
         """Keep a turn of a conversation, for this block and for others.

@@ -266,12 +266,12 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
             turns.append(turn)
         elif turn.role == "assistant":
             turns[-1] = turn
-        elif not is_prompt_around(last_turn.content, turn.content):
+        elif not _is_prompt_around(last_turn.content, turn.content):
             turns.append(turn)
     return tuple(turns)
 
 
-def is_prompt_around(words_of_user: str, text: str) -> bool:
+def _is_prompt_around(words_of_user: str, text: str) -> bool:
     """Return whether a text is a longer prompt in which the user's words stand apart.
 
     They are a line of it, or stand after a label such as "Question:".
@@ -281,6 +281,22 @@ def is_prompt_around(words_of_user: str, text: str) -> bool:
     if not words or n_characters_around < _FEWEST_CHARACTERS_AROUND:
         return False
     return shows([text], words)
+
+
+def is_same_talk(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
+    """Return whether a history is, word for word, what captured turns said.
+
+    A prompt may stand around the words of the user.
+    """
+    if not captured or len(history) != len(captured):
+        return False
+    for turn, said in zip(history, captured, strict=True):
+        is_same = as_one_line(turn.content) == as_one_line(said.content)
+        if turn.role == "user" and not is_same:
+            is_same = _is_prompt_around(said.content, turn.content)
+        if turn.role != said.role or not is_same:
+            return False
+    return True
 
 
 def drop_shown_documents(
