@@ -6,7 +6,14 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    Unpack,
+    runtime_checkable,
+)
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
 from ragmetrics_core.data import CaptureNotes, Ledger, Sample, import_deferred
@@ -152,6 +159,20 @@ def _blocks_ended_before(number: float) -> list[Captured[Any]]:
     return sorted(blocks, key=lambda block: block.number)
 
 
+@runtime_checkable
+class BegunRun(Protocol):
+    """A recorded run that says when it began, by a number that rises over all runs."""
+
+    @property
+    def began(self) -> float:
+        """When it began."""
+
+
+def _began(run: object) -> float:
+    """When a run began; 0 for one that does not say: such runs come as they end."""
+    return run.began if isinstance(run, BegunRun) else 0.0
+
+
 class Captured(Generic[Run]):
     """Samples of the runs that a capture saw.
 
@@ -169,7 +190,6 @@ class Captured(Generic[Run]):
             yet, because a further run may belong to the same question. These runs are
             kept for the next call.
         as_judge: Makes a judge of a framework's own model object.
-        began: Tells when a run began.
         problems: Where internal errors are counted.
 
     Attributes:
@@ -187,7 +207,6 @@ class Captured(Generic[Run]):
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
-        began: Callable[[Run], float] = lambda _: 0.0,
         problems: Problems | None = None,
     ) -> None:
         """Begin without any run; runs become samples when ``samples`` is first read.
@@ -205,7 +224,6 @@ class Captured(Generic[Run]):
         self._samples_of_waiting_runs = samples_that_wait
         # makes a judge of a framework's own model object
         self._as_judge = as_judge
-        self._began = began
         self._user_values = user_values or UserValues()  # such as a reference
         self._redaction = Redaction(redact, self.problems)
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
@@ -255,7 +273,7 @@ class Captured(Generic[Run]):
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading."""
-        runs = sorted(self._runs_without_samples, key=self._began)
+        runs = sorted(self._runs_without_samples, key=_began)
         self._runs_without_samples = []
         for run in runs:
             for sample in self._assemble(run) or ():

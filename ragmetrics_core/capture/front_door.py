@@ -43,8 +43,6 @@ class FrontDoor(Generic[Run]):
         as_judge: Makes a judge of the framework's own model object.
         as_run: Makes a recorded run of what an application returned; None if
             ``samples_from`` is given recorded runs only.
-        began: Tells when a run began, by a number that rises over all runs; samples come
-            in this order.
         unseen: What the user should do if a block saw no run, in words.
         hint: What the user should do if a block saw runs and none gave a sample.
     """
@@ -54,7 +52,6 @@ class FrontDoor(Generic[Run]):
     as_judge: Callable[[Any], JudgeLike]
     _: KW_ONLY
     as_run: Callable[[Any], Run] | None = None
-    began: Callable[[Run], float] = lambda _: 0.0
     unseen: str
     hint: str
 
@@ -165,7 +162,6 @@ class FrontDoor(Generic[Run]):
             redact=redact,
             samples_that_wait=turns.samples_that_wait,
             as_judge=self.as_judge,
-            began=self.began,
             problems=turns.problems,
         )
 

@@ -469,8 +469,8 @@ class AdapterContract:
                 pass
         questions = [sample.question for sample in captured.samples]
         assert questions == [first.question, second.question], (
-            "samples do not come in the order in which their runs began: tell it by"
-            " FrontDoor(began=…)"
+            "samples do not come in the order in which their runs began: tell it by an"
+            " attribute `began` of a run"
         )
 
     def test_a_block_that_has_ended_is_forgotten(self) -> None:

@@ -68,7 +68,6 @@ ADAPTER = FrontDoor[Run](
     trees,
     _as_judge,
     as_run=as_run,
-    began=lambda run: run.root.began,
     unseen=(
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"
     ),

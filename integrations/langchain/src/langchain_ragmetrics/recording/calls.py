@@ -78,6 +78,11 @@ class Run:
     items: "list[Run]" = field(default_factory=list)
     native: schemas.RunBase | None = None
 
+    @property
+    def began(self) -> float:
+        """When it began."""
+        return self.root.began
+
 
 @dataclass(eq=False, slots=True)
 class Call:

@@ -308,6 +308,11 @@ class Run:
         return self.nodes[0]
 
     @property
+    def began(self) -> int:
+        """When it began, by ``tick``."""
+        return self.root.opened
+
+    @property
     def input(self) -> Mapping[str, Any]:
         """What the user gave, by component and socket; for an agent by socket."""
         return self.root.input

@@ -33,7 +33,6 @@ _ADAPTER: FrontDoor[Run] = FrontDoor(
     trees,
     as_judge,
     as_run=as_run,
-    began=lambda run: run.root.opened,
     unseen=(
         "no pipeline, agent or component of Haystack ran in it; make the calls inside"
         " the block"

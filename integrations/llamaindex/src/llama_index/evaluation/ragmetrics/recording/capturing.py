@@ -27,7 +27,6 @@ _ADAPTER: FrontDoor[Run] = FrontDoor(
     trees_of,
     _as_judge,
     as_run=as_run,
-    began=lambda run: run.root.began,
     unseen=(
         "no query engine, chat engine, agent, workflow, retriever, synthesizer or model"
         " of LlamaIndex ran in it; make the calls inside the block, or make samples of"

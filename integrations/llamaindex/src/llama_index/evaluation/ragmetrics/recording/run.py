@@ -40,6 +40,11 @@ class Run(Tree):
     summaries: set[str] = field(default_factory=set)
     templates: tuple[tuple[Message, ...], ...] = ()
 
+    @property
+    def began(self) -> float:
+        """When it began."""
+        return self.root.began
+
 
 def call_when_gone(
     target: object, function: Callable[..., object], *arguments: object
