@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.recording.calls import Run, as_run
+from langchain_ragmetrics.recording.patches import StoreSearches
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.recording.stores import StoreSearches
 from langchain_ragmetrics.recording.tree import trees
 from ragmetrics_core.capture import FrontDoor, Listener, Listeners
 

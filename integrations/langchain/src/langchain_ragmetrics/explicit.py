@@ -1,14 +1,13 @@
 """For steps that LangChain does not report: an observed vector store, and documents named by hand."""
 
 from collections.abc import Iterable
-from types import MethodType
 from typing import TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.calls import ADD_DOCUMENTS
-from langchain_ragmetrics.recording.stores import SEARCHES, reported, search_reported
+from langchain_ragmetrics.recording.patches import record_searches_of, search_reported
 
 Store = TypeVar("Store", bound=VectorStore)
 
@@ -56,7 +55,5 @@ def observe(vectorstore: Store) -> Store:
         >>> observe(store).similarity_search("Capital of France?")[0].page_content
         'Paris.'
     """
-    for name in SEARCHES:
-        search = reported(getattr(type(vectorstore), name), by_hand=False)
-        object.__setattr__(vectorstore, name, MethodType(search, vectorstore))
+    record_searches_of(vectorstore)
     return vectorstore

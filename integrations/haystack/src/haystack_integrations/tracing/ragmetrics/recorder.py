@@ -20,7 +20,6 @@ from typing import Any
 
 from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
-from haystack_integrations.tracing.ragmetrics.methods import Method, RunMethods
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
     AGENT_LLM,
@@ -33,6 +32,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     names_of_tools,
     tick,
 )
+from haystack_integrations.tracing.ragmetrics.patches import Method, RunMethods
 
 from ragmetrics_core.capture import Listener, Listeners, guard_hook
 from ragmetrics_core.capture.hooks import current_task_or_thread, words_of

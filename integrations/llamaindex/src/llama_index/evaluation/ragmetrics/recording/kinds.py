@@ -3,9 +3,7 @@
 Names alone would mistake a user's own step for the framework's.
 """
 
-import sys
 from functools import lru_cache
-from types import FrameType
 from typing import Any, Literal, get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -15,12 +13,6 @@ from llama_index.core.chat_engine.types import (
     BaseChatEngine,
     StreamingAgentChatResponse,
 )
-from llama_index.core.evaluation.base import BaseEvaluator
-from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
-from llama_index.core.indices.base import BaseIndex
-from llama_index.core.memory import BaseMemory
-from llama_index.core.memory.memory import BaseMemoryBlock
-from llama_index.core.objects import ObjectRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers.base import BaseSynthesizer
 from llama_index.core.tools import BaseTool
@@ -81,16 +73,6 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
         ),
     ),
 )
-# what prepares, checks or remembers: building an index, judging, finding tools, a memory
-_ASIDE: tuple[tuple[type, str], ...] = (
-    (BaseIndex, "build_index_from_nodes insert_nodes"),
-    (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
-    (BaseRetrievalEvaluator, "evaluate aevaluate"),
-    (ObjectRetriever, "retrieve aretrieve"),
-    (BaseMemory, "get aget put aput"),
-    (BaseMemoryBlock, "aget aput atruncate"),
-)
-_NAMES_ASIDE = frozenset(name for _, names in _ASIDE for name in names.split())
 
 
 @lru_cache(maxsize=4096)
@@ -111,21 +93,3 @@ def kind_of(owner: type, method: str) -> Kind | None:
         ),
         None,
     )
-
-
-def is_called_aside() -> bool:
-    """Whether a method that prepares, checks or remembers is among the callers.
-
-    Example: a model is called inside ``memory.get()``. Such methods answer no question.
-    A task that one of them starts has other callers: there it is not seen.
-    """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
-    while frame is not None:
-        name = frame.f_code.co_name
-        if name in _NAMES_ASIDE:
-            caller = frame.f_locals.get("self")
-            for owner, names in _ASIDE:
-                if isinstance(caller, owner) and name in names.split():
-                    return True
-        frame = frame.f_back
-    return False

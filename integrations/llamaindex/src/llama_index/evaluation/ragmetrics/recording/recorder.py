@@ -25,16 +25,18 @@ from llama_index.evaluation.ragmetrics.recording.hooks import (
     Events,
     Spans,
     install,
-    observe,
-    searches_told,
 )
 from llama_index.evaluation.ragmetrics.recording.kinds import (
     KINDS_OF_CALLS,
     ROOTS,
     STORE_METHOD,
     Kind,
-    is_called_aside,
     kind_of,
+)
+from llama_index.evaluation.ragmetrics.recording.patches import (
+    is_called_aside,
+    observe,
+    searches_told,
 )
 from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from llama_index_instrumentation.span import active_span_id

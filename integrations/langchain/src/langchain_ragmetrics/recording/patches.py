@@ -1,4 +1,12 @@
-"""Searches that LangChain does not report: of vector stores that the application calls itself."""
+"""What is replaced or looked at outside of LangChain's callbacks, each with its case and its way back.
+
+- The searches of ``VectorStore``'s subclasses: an application calls
+  ``store.similarity_search()`` by itself, which no callback reports. They are put back
+  when the last listener leaves.
+- The searches of one store, which the application hands to ``observe()``: there they stay.
+- The callers of a search: a retriever, a selector of examples or a cache searches its
+  store, and that is no search of the application's. Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +31,7 @@ from langchain_ragmetrics.recording.calls import STORE_SEARCH
 from langchain_ragmetrics.recording.recorder import Recorder
 
 # "similarity_search", "asimilarity_search_with_score" and the like
-SEARCHES = frozenset(
+_SEARCHES = frozenset(
     name for name in vars(VectorStore) if "search" in name and name[0] != "_"
 )
 # Retrievers, which LangChain reports, and what looks up examples or stored replies,
@@ -100,7 +108,7 @@ def _store_search_reported(
         _is_searching.reset(before)
 
 
-def reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]:
+def _reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]:
     """Wrap a search of a class of stores so that each search is recorded.
 
     Args:
@@ -126,6 +134,13 @@ def reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]
     return asearch if inspect.iscoroutinefunction(method) else search
 
 
+def record_searches_of(store: VectorStore) -> None:
+    """Replace the searches of one store, which the application named to us."""
+    for name in _SEARCHES:
+        search = _reported(getattr(type(store), name), by_hand=False)
+        object.__setattr__(store, name, MethodType(search, store))
+
+
 class StoreSearches:
     """Records each search of a vector store that no retriever makes, while somebody listens.
 
@@ -143,11 +158,11 @@ class StoreSearches:
         search and calls it.
         """
         for store in _classes_below(VectorStore):
-            for name in SEARCHES & vars(store).keys():
+            for name in _SEARCHES & vars(store).keys():
                 method = vars(store)[name]
                 if (store, name) in self._wrapped or type(method) is not FunctionType:
                     continue
-                wrapper = reported(method, by_hand=True)
+                wrapper = _reported(method, by_hand=True)
                 # a class that cannot be changed is left alone
                 with suppress(AttributeError, TypeError):
                     setattr(store, name, wrapper)

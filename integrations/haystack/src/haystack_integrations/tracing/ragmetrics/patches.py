@@ -1,4 +1,13 @@
-"""The ``run`` methods of components, replaced while somebody listens."""
+"""What is replaced outside of Haystack's tracing, each with its case and its way back.
+
+- ``run`` and ``run_async`` of the classes of components: an application calls a
+  component by itself, outside of any pipeline, for which Haystack opens no span.
+- ``__call__`` of their metaclass: a class that is made while somebody listens follows with
+  its first instance.
+
+Both are put back when the last listener leaves, but where somebody else replaced them
+after us.
+"""
 
 from __future__ import annotations
 
