@@ -40,6 +40,7 @@ NEEDED_BY = {
 COMMAND_NEEDING = {
     "demo": "demo",
     "labelling": "card --judge lexical --data rows.csv",
+    "measured_use": "measure-use a.jsonl --model openai/m --dry-run",
     "scale": "store show",
     "traces": "evaluate spans.jsonl --traces",
 }

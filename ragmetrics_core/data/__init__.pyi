@@ -73,10 +73,6 @@ from ragmetrics_core.data.frozen import SilentData as SilentData
 from ragmetrics_core.data.frozen import Text as Text
 from ragmetrics_core.data.frozen import replace_surrogates as replace_surrogates
 from ragmetrics_core.data.frozen import sendable_text as sendable_text
-from ragmetrics_core.data.measured_use import MeasuredUse as MeasuredUse
-from ragmetrics_core.data.measured_use import PassageUse as PassageUse
-from ragmetrics_core.data.measured_use import PromptMessage as PromptMessage
-from ragmetrics_core.data.measured_use import UseVerdict as UseVerdict
 from ragmetrics_core.data.metric_evidence import CallGain as CallGain
 from ragmetrics_core.data.metric_evidence import CallTable as CallTable
 from ragmetrics_core.data.metric_evidence import CallVerdict as CallVerdict
@@ -95,6 +91,10 @@ from ragmetrics_core.data.name_matching import (
 )
 from ragmetrics_core.data.name_matching import names_in_words as names_in_words
 from ragmetrics_core.data.name_matching import plain_name as plain_name
+from ragmetrics_core.data.passage_use import MeasuredUse as MeasuredUse
+from ragmetrics_core.data.passage_use import PassageUse as PassageUse
+from ragmetrics_core.data.passage_use import PromptMessage as PromptMessage
+from ragmetrics_core.data.passage_use import UseVerdict as UseVerdict
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked
 from ragmetrics_core.data.replies import Bit as Bit

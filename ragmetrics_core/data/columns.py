@@ -86,7 +86,7 @@ _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 # In these a text may hold a list; an object holds the expected answers, as in SQuAD.
 _PLURALS_OF_ANSWER = ("answers", "responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
-_KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade"}
+_KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
 # Fields that two columns may claim. A question has one rank of names: what stands
 # after it holds a whole prompt, a request, or what was searched for.
 _FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
@@ -128,6 +128,7 @@ class Fields(TypedDict, total=False):
     id: Column | None
     ledger: Column | None
     capture: Column | None
+    use: Column | None
     citations: Column | None
     metadata: Column | None
 
@@ -154,6 +155,7 @@ class Columns(TypedDict, total=False):
     id_column: Column | None
     ledger_column: Column | None
     capture_column: Column | None
+    use_column: Column | None
     citations_column: Column | None
     metadata_column: Column | None
 

@@ -34,13 +34,13 @@ from ragmetrics_core.data.columns import Columns, Fields, FoundValue, Row, find_
 from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blank
-from ragmetrics_core.data.measured_use import MeasuredUse
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     kind_of_part,
     text_of_content,
 )
 from ragmetrics_core.data.name_matching import did_you_mean
+from ragmetrics_core.data.passage_use import MeasuredUse
 from ragmetrics_core.data.sample_parts import (
     CaptureNotes,
     Context,

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
-from ragmetrics_core.data.measured_use import PromptMessage
+from ragmetrics_core.data.passage_use import PromptMessage
 from ragmetrics_core.data.scalars import is_blank
 
 

@@ -78,6 +78,8 @@ class TraceReader:
         dialect: str | None = None,
         resolve: Resolve | None = None,
         context_tools: Collection[str] | None = None,
+        *,
+        keep_prompts: bool = False,
     ) -> None:
         """Check the dialect, and begin without any trace.
 
@@ -86,6 +88,7 @@ class TraceReader:
                 that is read; None for all.
             resolve: Gives the texts of documents whose ids alone were recorded.
             context_tools: Names of the tools whose text is a context.
+            keep_prompts: Whether samples keep the prompts of their answers.
         """
         if dialect is not None and dialect not in DIALECTS:
             raise InputError(
@@ -94,7 +97,7 @@ class TraceReader:
         self._dialect = dialect
         self._resolve = resolve
         # Makes the samples: one for each turn (question and answer) of a conversation.
-        overrides = Overrides(context_tools=context_tools)
+        overrides = Overrides(context_tools=context_tools, keep_prompts=keep_prompts)
         self._turns: Turns[Call] = Turns(_trees_of, samples_of, overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
@@ -268,10 +271,13 @@ class SpanSamples(Iterable[Sample]):
         dialect: str | None,
         max_trace_mb: int,
         context_tools: Collection[str] | None = None,
+        *,
+        keep_prompts: bool = False,
     ) -> None:
         self._resolve = resolve
         self._dialect = dialect
         self._context_tools = context_tools
+        self._keep_prompts = keep_prompts
         self.notes = Notes()
         self._new_reader()  # an unknown dialect is refused at once
         self.lines = Lines(source, max_trace_mb * 2**20)
@@ -340,7 +346,12 @@ class SpanSamples(Iterable[Sample]):
 
     def _new_reader(self) -> TraceReader:
         """A reader that remembers no trace yet, with the settings of these samples."""
-        return TraceReader(self._dialect, self._resolve, self._context_tools)
+        return TraceReader(
+            self._dialect,
+            self._resolve,
+            self._context_tools,
+            keep_prompts=self._keep_prompts,
+        )
 
 
 def samples_from_spans(
@@ -350,6 +361,7 @@ def samples_from_spans(
     dialect: str | None = None,
     max_trace_mb: int = 256,
     context_tools: Collection[str] | None = None,
+    keep_prompts: bool = False,
 ) -> SpanSamples:
     """Make samples of recorded traces, as the adapter of the framework would.
 
@@ -368,6 +380,8 @@ def samples_from_spans(
         context_tools: Names of the tools whose text is a context, where they return no
             documents; an empty set if no tool searches. As for an adapter's
             ``capture``.
+        keep_prompts: Whether samples keep the prompts of their answers; as for
+            ``capture``.
 
     Returns:
         The samples; ``Sample.id`` is the id of the trace. Afterwards ``notes`` say
@@ -378,4 +392,11 @@ def samples_from_spans(
             ``resolve`` raises; when read.
         SettingError: If ``context_tools`` is one text instead of a set of names.
     """
-    return SpanSamples(source, resolve, dialect, max_trace_mb, context_tools)
+    return SpanSamples(
+        source,
+        resolve,
+        dialect,
+        max_trace_mb,
+        context_tools,
+        keep_prompts=keep_prompts,
+    )

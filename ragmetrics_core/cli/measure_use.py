@@ -1,0 +1,98 @@
+"""``ragmetrics measure-use``: what each passage did to the answers of kept prompts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from ragmetrics_core.cli import chosen_judges
+from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.printing import show
+from ragmetrics_core.cli.run_folders import results_at
+from ragmetrics_core.data import Sample, SampleResult, Usage
+from ragmetrics_core.engine.dry_run import Estimate
+from ragmetrics_core.engine.progress import Display
+from ragmetrics_core.measured_use import calls_needed, measure_use
+from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.use_in_words import agreement_lines, use_in_one_line
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure the samples of a results file, or of traces, and write them with it.
+
+    Returns:
+        The exit code: 0, or 1 if no row was measured.
+
+    Raises:
+        SettingError: If options are missing or invalid.
+    """
+    shared.needs_out(options)
+    report = _report(options)
+    samples = [row.sample for row in report.results if row.sample is not None]
+    model = chosen_judges.judge_from(options.model, options)
+    if options.dry_run:
+        usage = calls_needed(samples, model=model, repeats=options.repeats)
+        more = "Not counted: questions to the judge, calls without several passages."
+        show(*Estimate(len(samples), usage).text("rows").splitlines(), more)
+        return 0
+    with Display(len(samples), options.progress or False) as display:
+
+        def count(sample: Sample) -> None:
+            usage = Usage() if sample.use is None else sample.use.usage
+            display.add(SampleResult(index=0, sample=sample, unfinished=usage))
+
+        measured = iter(
+            measure_use(
+                samples,
+                model=model,
+                judge=options.judge,
+                repeats=options.repeats,
+                concurrency=options.concurrency,
+                store=shared.store(options),
+                limits=shared.settings_from(options, Limits),
+                on_measured=count,
+            )
+        )
+    rows = [
+        row if row.sample is None else row.model_copy(update={"sample": next(measured)})
+        for row in report.results
+    ]
+    Report(rows, report.run).to_jsonl(options.out)
+    show(*_lines(rows, options))
+    is_any_measured = any(
+        row.sample and row.sample.use and row.sample.use.why_not is None for row in rows
+    )
+    return 0 if is_any_measured else 1
+
+
+def _report(options: argparse.Namespace) -> Report:
+    """Read a results file, or make rows without results of recorded traces."""
+    if not options.traces:
+        return results_at(options.file)
+    from ragmetrics_core.traces import samples_from_spans  # a results file does without
+
+    samples = samples_from_spans(options.file, keep_prompts=True)
+    return Report(
+        [
+            SampleResult(index=index, sample=sample)
+            for index, sample in enumerate(samples)
+        ]
+    )
+
+
+def _lines(rows: list[SampleResult], options: argparse.Namespace) -> Iterator[str]:
+    """What was measured, what it cost, why rows were not, and what to do next."""
+    usage = Usage()
+    for row in rows:
+        use = row.sample.use if row.sample else None
+        if use is None:
+            continue
+        usage += use.usage
+        if use.why_not is not None:
+            yield f"! {row.label}: {use.why_not}"
+    yield use_in_one_line(rows) or "Nothing was measured."
+    yield from agreement_lines(rows)
+    yield shared.spent(usage)
+    yield f"Rows with what was measured: {options.out}"
+    yield f"Each row: ragmetrics report {options.out}"
