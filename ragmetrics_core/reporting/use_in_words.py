@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ragmetrics_core.data import JudgedChunks, MeasuredUse, SampleResult
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.lexical.text import canonical_words
 from ragmetrics_core.statistics.rater_agreement import bootstrap, kappa
 
 _KEPT_ENOUGH = 0.95
@@ -141,12 +141,12 @@ def passages_behind(claim: str, use: MeasuredUse) -> tuple[int, ...] | None:
     () says that it stays without any passage: it comes from the model itself. None: it
     cannot be told, as where the repeats differ in it.
     """
-    words = set(canonical_words(claim))
+    words = _words(claim)
     if use.why_not is not None or not words:
         return None
 
     def is_said(answer: str | None) -> bool:
-        return answer is not None and words <= set(canonical_words(answer))
+        return answer is not None and words <= _words(answer)
 
     if not all(map(is_said, use.answers)):
         return None
@@ -158,3 +158,7 @@ def passages_behind(claim: str, use: MeasuredUse) -> tuple[int, ...] | None:
     if behind or is_said(use.answer_without_any):
         return behind
     return None
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
