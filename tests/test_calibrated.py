@@ -30,7 +30,9 @@ def report_of(*scores: float) -> Report:
     rows = [
         SampleResult(
             index=index,
-            sample=Sample(id=f"s{index}", question="q", answer="a", contexts=["c"]),
+            sample=Sample(
+                id=f"s{index}", question=f"q{index}", answer="a", contexts=["c"]
+            ),
             results={"m": Scored(metric="m", value=score, reason="r")},
         )
         for index, score in enumerate(scores)

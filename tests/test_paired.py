@@ -96,7 +96,8 @@ def test_keys(by: Any, key: object) -> None:
 
 
 def test_no_key() -> None:
-    assert group_of(Sample(question="q"), "auto") is None
+    assert group_of(Sample(answer="a"), "auto") is None
+    assert group_of(Sample(question=" "), "auto") is None
     with pytest.raises(SettingError, match="name, a path"):
         group_of(Sample(), "")
 

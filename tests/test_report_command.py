@@ -301,16 +301,70 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     assert run.notes == ()
 
 
-def test_copies_of_a_file_decide_no_strict_gate() -> None:
-    """The same rows again are no new evidence: the interval stays as it is."""
-    rows = [
+def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
+    """Rows of which two thirds keep to their text."""
+    return [
         {
             "question": f"Who lit lamp {number}?",
             "contexts": ["Anna lit it."],
             "answer": "Anna lit it." if number % 3 else "Bo sank it.",
         }
-        for number in range(30)
+        for number in range(n_rows)
     ]
+
+
+@pytest.mark.parametrize("gate", ["adherence=", "share(adherence>0.5)=", "answered="])
+@pytest.mark.parametrize("ids", ["none", "own", "same"])
+def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
+    gate: str, ids: str
+) -> None:
+    """The same rows again are no new evidence, whatever their ids."""
+    rows = lamps()
+    for row in rows[::10]:
+        row["answer"] = "I don't know."
+    tables = {"once.jsonl": rows}
+    for n_times, name in ((4, "copies.jsonl"), (40, "many.jsonl")):
+        tables[name] = [
+            {**row, "question": f" {row['question']} "} if copy % 2 else dict(row)
+            for copy in range(n_times)
+            for row in rows
+        ]
+    for name, table in tables.items():
+        for place, row in enumerate(table):
+            number = {"none": None, "own": place, "same": place % 30}[ids]
+            row |= {} if number is None else {"id": str(number)}
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in table))
+    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    summary = report.summary()
+    share = summary.answered_share or 0.0
+    numbers = summary["context_adherence"]
+    value = {
+        "adherence=": numbers.mean or 0.0,
+        "share(adherence>0.5)=": numbers.n_yes / numbers.count,
+        "answered=": share,
+    }[gate]
+    command = ["--metrics", "adherence", "--judge", "lexical", "--strict"]
+    command += ["--fail-under", f"{gate}{value - 0.06:.3f}"]
+    for name in tables:
+        assert main(["evaluate", name, *command, "--out", f"{name}.out"]) == 3, name
+    alone = [*command, "--cluster", "none"]
+    assert main(["evaluate", "many.jsonl", *alone, "--out", "alone"]) == 0
+
+
+def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> None:
+    texts = lamps()
+    for row, number in zip(texts, range(30), strict=True):
+        row |= {"question": "Sum it up.", "reference": f"Anna lit lamp {number}."}
+    for rows, n_clusters in ((texts, None), ([*texts, *texts], 30)):
+        report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+        interval = report["adherence"].interval
+        assert interval is not None
+        assert interval.clusters == n_clusters
+
+
+def test_copies_of_a_file_decide_no_strict_gate() -> None:
+    """The same rows again are no new evidence: the interval stays as it is."""
+    rows = lamps()
     report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
     files = [f"{name}.jsonl" for name in "abcd"]
     for file in files:

@@ -22,13 +22,13 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import CaptureNotes, EvidenceCall, Ledger
-from ragmetrics_core.reporting.groups import group_of, numbering
+from ragmetrics_core.reporting.groups import group_number, group_of
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, Summary
 from ragmetrics_core.statistics.means import mean_interval
 
-SAMPLE = Sample(question="q", contexts=["c"], answer="a")
+SAMPLE = Sample(contexts=["c"], answer="a")
 
 
 def summarise(
@@ -288,8 +288,11 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
     assert [group_of(it, "auto") for it in (one, two, none, named)] == keys
     assert [group_of(it, "conversation") for it in (one, two, none)] == ["a", "b", None]
     assert group_of(one, "document_id") == "1"
-    number_of = numbering("auto")
-    assert [number_of(it) for it in (one, two, one, none)] == [0, 1, 0, 2]
+    numbers = [group_number(it, "auto") for it in (one, two, one, none)]
+    assert numbers[0] == numbers[2]
+    assert len({*numbers}) == 3
+    assert min(numbers) >= 0
+    assert group_number(Sample(answer="a"), "auto") == -1
 
 
 SPELLINGS = {
@@ -371,7 +374,7 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
         ({"attributes": {"thread": {"id": 7}}}, None),
         ({"thread.id": 7}, None),
         ({"notes": "the session_id is 7"}, None),
-        ({"question": '{"session_id": 7}'}, None),
+        ({"question": '{"session_id": 7}'}, 'question=["{\\"session_id\\": 7}", []]'),
         ({"contexts": [{"text": "c", "metadata": {"thread_id": 7}}]}, None),
         ({"evaluation": {"conversation": "all of it"}}, None),
         ({"extra": {"metadata": {"thread_id": None}}}, None),

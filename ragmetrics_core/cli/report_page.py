@@ -16,7 +16,6 @@ from ragmetrics_core.page.render import PAGE_MARK, write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import parse_gate
 from ragmetrics_core.reporting.glance import glance_of
-from ragmetrics_core.reporting.groups import group_of
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.screen import screen_lines
@@ -74,11 +73,7 @@ def run(options: argparse.Namespace) -> int:
     pushed = [_push(report, options.push)] if options.push else []
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     keys_of_slices = {gate.by for gate in gates if gate.by}
-    cluster = options.cluster
-    groups = (group_of(row.sample, "auto") for row in report.results)
-    if warnings and cluster == "auto" and not all(groups):
-        cluster = "question"  # a copy of a file is no new evidence
-    summary = report.summary(cluster=cluster, slices=keys_of_slices)
+    summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     decisions = shared.decide_gates(gates, summary, options)
     exit_code = shared.exit_code_of_run(summary, decisions)
     glance = glance_of(report, summary, report.run, decisions, warnings)

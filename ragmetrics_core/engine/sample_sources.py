@@ -20,11 +20,11 @@ from ragmetrics_core.statistics.means import n_repeats
 
 _SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
-    " or none at all, and intervals count copies as evidence"
+    " or none at all"
 )
 _SAME_CONTENT = (
-    "the question, contexts and answer of an earlier one; intervals count copies as"
-    " evidence"
+    "the question, contexts and answer of an earlier one; intervals count the rows of"
+    " one question as one"
 )
 
 logger = logging.getLogger("ragmetrics_core")

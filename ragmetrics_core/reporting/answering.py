@@ -23,7 +23,7 @@ from ragmetrics_core.data.metric_evidence import (
     AnsweringCase,
     Sufficed,
 )
-from ragmetrics_core.reporting.groups import numbering
+from ragmetrics_core.reporting.groups import group_number
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
     Interval,
@@ -145,7 +145,6 @@ def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
     Raises:
         SettingError: If a result of the metric says nothing of sufficiency.
     """
-    number_of = numbering("auto")
     # by case the number of the cluster of each row
     clusters: dict[AnsweringCase, list[int]] = {
         case: [] for case in get_args(AnsweringCase)
@@ -153,7 +152,7 @@ def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
     n_rows = 0
     for row in results:
         n_rows += 1
-        cluster_number = number_of(row.sample)
+        cluster_number = group_number(row.sample, "auto")
         result = row.results.get(metric)
         if not isinstance(result, Scored):
             continue

@@ -20,11 +20,11 @@ from ragmetrics_core.data import (
     Share,
     did_you_mean,
     find_metric,
-    wilson,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.reporting.run_facts import Decision, Outcome
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.statistics.means import mean_interval
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -305,30 +305,32 @@ class _Rule(NamedTuple):
 
     def _measure(self, summary: Summary) -> _Measure:
         """The mean or share of the rows, and what it may be for samples like these."""
+        noun = "share"
+        lost = 0.0
         if self.gate.metric == ANSWERED:
-            return _share_of(summary.answered, summary.asked)
-        numbers = summary[self.gate.metric]
-        if self.gate.above is not None:
-            n_above = sum(score > self.gate.above for score in numbers.scores)
-            return _share_of(n_above, numbers.count)
-        mean = numbers.mean or 0.0
-        low = high = mean
-        if numbers.interval is not None:
+            value, n_rows = summary.answered / summary.asked, summary.asked
+            intervals = [summary.answered_interval]
+        elif self.gate.above is not None:
+            numbers = summary[self.gate.metric]
+            are_above = [score > self.gate.above for score in numbers.scores]
+            value, n_rows = sum(are_above) / numbers.count, numbers.count
             # rows that failed may have scored 0, and they may have scored 1
-            low = min(numbers.interval.low, (numbers.worst or numbers.interval).low)
-            high = max(numbers.interval.high, (numbers.best or numbers.interval).high)
-            # and lost polls may have said yes or no
-            low = max(0.0, low - numbers.lost / numbers.count)
-            high = min(1.0, high + numbers.lost / numbers.count)
-        rows = count_in_words(numbers.count, "row")
-        return _Measure(mean, low, high, rows, "mean")
-
-
-def _share_of(n_held: int, n_rows: int) -> _Measure:
-    """A share of rows with its Wilson interval."""
-    low, high = wilson(n_held, n_rows)
-    rows = count_in_words(n_rows, "row")
-    return _Measure(n_held / n_rows, low, high, rows, "share")
+            clusters = numbers.clusters and numbers.clusters + (-1,) * numbers.unknown
+            intervals = [
+                mean_interval([*are_above, *[if_failed] * numbers.unknown], clusters)
+                for if_failed in (False, True)
+            ]
+        else:
+            noun = "mean"
+            numbers = summary[self.gate.metric]
+            value, n_rows = numbers.mean or 0.0, numbers.count
+            intervals = [numbers.interval, numbers.worst, numbers.best]
+            lost = numbers.lost / numbers.count  # lost polls may have said yes or no
+        known = [interval for interval in intervals if interval is not None]
+        low = min((interval.low for interval in known), default=value)
+        high = max((interval.high for interval in known), default=value)
+        rows = count_in_words(n_rows, "row")
+        return _Measure(value, max(0.0, low - lost), min(1.0, high + lost), rows, noun)
 
 
 def number_in_words(value: float, threshold: float) -> str:

@@ -1,7 +1,7 @@
 """Which samples of a run belong together, by a key of the sample or its metadata."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from ragmetrics_core.data import (
@@ -57,7 +57,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         sample: The sample; None for a row that is none.
         by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``);
             None for no groups; or ``"auto"`` for the conversation, else the source
-            document. A name is looked up in the metadata first, then among the fields of
+            document, else the question. A name is looked up in the metadata first, then among the fields of
             the sample, or for ``"conversation"`` in its ledger.
 
     Raises:
@@ -89,7 +89,8 @@ def _conversation_in_ledger(sample: Sample) -> str | None:
 def _automatic_group(sample: Sample) -> str | None:
     """Return the group of a sample by what usually groups samples, as "name=key".
 
-    It is the conversation, else the source document; None if the sample has neither.
+    It is the conversation, else the source document, else the question; None if the
+    sample has none of them.
     """
     named_conversation = conversation_in(sample.metadata)
     if named_conversation is not None:
@@ -97,7 +98,16 @@ def _automatic_group(sample: Sample) -> str | None:
     conversation_key = _key(_conversation_in_ledger(sample))
     if conversation_key is not None:
         return f"{_LEDGER}={conversation_key}"
-    return _document_group(sample.metadata)
+    return _document_group(sample.metadata) or _question_group(sample)
+
+
+def _question_group(sample: Sample) -> str | None:
+    """Return the question with its expected answer as "question=key", or None.
+
+    Rows that share both are no new evidence: copies, or one question asked again.
+    """
+    question = " ".join((sample.question or "").split())
+    return f"question={_key([question, sample.reference])}" if question else None
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:
@@ -190,21 +200,14 @@ class KeysSought:
             )
 
 
-def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
-    """Make a function that gives a sample the number of its group.
+def group_number(sample: Sample | None, by: GroupBy) -> int:
+    """Return the number of the group that a sample belongs to; −1 if it stands alone.
 
-    Groups are numbered from 0 in order of appearance. A sample that stands alone gets
-    −1.
+    The numbers of samples are equal where their keys are. They are digests of the keys:
+    of millions of samples, nobody has to keep which group has which number.
     """
-    number_by_digest: dict[
-        bytes, int
-    ] = {}  # by digest: there may be millions, with long keys
-
-    def number_of(sample: Sample | None) -> int:
-        key = group_of(sample, by)
-        if key is None:
-            return -1
-        digest = blake2b(key.encode(errors="surrogatepass"), digest_size=16).digest()
-        return number_by_digest.setdefault(digest, len(number_by_digest))
-
-    return number_of
+    key = group_of(sample, by)
+    if key is None:
+        return -1
+    digest = blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1  # positive in 64 bits

@@ -12,7 +12,7 @@ from pydantic import Field
 from ragmetrics_core.data import Frozen, MetricResult
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.gates import ROUNDING
-from ragmetrics_core.reporting.groups import GroupBy, group_of, numbering
+from ragmetrics_core.reporting.groups import GroupBy, group_number
 from ragmetrics_core.reporting.pairing import Pair, Part
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
@@ -242,12 +242,12 @@ def _status(result: MetricResult | None) -> str:
 
 
 def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
-    """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
-    number_of = numbering(cluster)
-    return [
-        number_of(before.sample if group_of(before.sample, cluster) else after.sample)
-        for before, after in pairs
-    ]
+    """The number of each pair's cluster; −1 for a pair that stands alone."""
+    numbers: list[int] = []
+    for before, after in pairs:
+        number = group_number(before.sample, cluster)
+        numbers.append(number if number >= 0 else group_number(after.sample, cluster))
+    return numbers
 
 
 def _measured(

@@ -169,8 +169,8 @@ class Report:
 
         Args:
             cluster: Which samples belong together: a name or dotted path in a sample's
-                metadata, or None; ``"auto"``: the
-                conversation, else the source document, where known.
+                metadata, or None; ``"auto"``: the conversation, else the source
+                document, where known, else the question.
             slices: Keys of the metadata. The rows with each value of such a key are
                 summed up by themselves as well.
         """

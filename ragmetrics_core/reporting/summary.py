@@ -32,7 +32,7 @@ from ragmetrics_core.reporting.diagnosis import (
     is_unanswered,
     lacks_wanted_answer,
 )
-from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of, numbering
+from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_number, group_of
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
@@ -42,6 +42,7 @@ from ragmetrics_core.statistics.means import (
     median,
     quartiles,
     sd,
+    share_clusters,
 )
 
 Name = TypeVar("Name", bound=str)
@@ -130,6 +131,12 @@ class MetricSummary(Frozen):
         repr=False,
         exclude=True,
         description="every score, the lowest first",
+    )
+    clusters: tuple[int, ...] = Field(
+        default=(),
+        repr=False,
+        exclude=True,
+        description="of each score the number of its cluster; () if none share one",
     )
 
     @property
@@ -270,6 +277,9 @@ class Summary(Frozen):
     asked: int = Field(
         default=0,
         description="judged samples of which it is known whether they were answered",
+    )
+    answered_interval: Interval | None = Field(
+        default=None, description="95 % interval of the share of them that were"
     )
     application_errors: int = Field(
         default=0, description="samples whose application run went wrong"
@@ -417,9 +427,11 @@ class Tally:
         # The number of rows with a trait, e.g. {"rows": 9, "judged": 7, "bad_rows": 1}:
         # the traits are fields of ``Summary``.
         self.row_counts: Counter[str] = Counter()
+        # of each row of which it is known: 1 if it was answered, and its cluster
+        self._answered = array("d")
+        self._clusters_of_asked = array("q")
         self._n_asked_whether_declined = 0
         self._n_without_answer = 0
-        self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
         self._cluster = cluster
         # for the key "language" the tally of "en", that of "de" and so on
         self._slices_by_key: dict[str, dict[str, Tally]] = {key: {} for key in slices}
@@ -454,7 +466,7 @@ class Tally:
             return
         is_judged = bool(result.results)
         self.row_counts["judged" if is_judged else "not_judged"] += 1
-        cluster_number = self._number_cluster_of(sample)
+        cluster_number = group_number(sample, self._cluster)
         for name, metric_tally in self.metrics.items():
             metric_tally.add(result.results.get(name), cluster_number)
         self._add_traits(sample)
@@ -462,7 +474,10 @@ class Tally:
         unanswered = is_unanswered(result)
         self.row_counts["declined"] += declined is True
         self.row_counts["without_answer"] += unanswered
-        self.row_counts["asked"] += unanswered or declined is not None
+        if unanswered or declined is not None:
+            self.row_counts["asked"] += 1
+            self._answered.append(not (unanswered or declined))
+            self._clusters_of_asked.append(cluster_number)
         self._n_asked_whether_declined += declined is not None
         self._n_without_answer += lacks_wanted_answer(result)
         if sample.capture is not None:
@@ -533,16 +548,19 @@ class Tally:
         for name, metric_tally in self.metrics.items():
             metric_summaries.append(metric_tally.summary(name))
         row_counts = Counter(self.row_counts)
+        answered_interval = mean_interval(self._answered, self._clusters_of_asked)
         if not self._n_asked_whether_declined and (
             self._n_without_answer < row_counts["judged"]
         ):
             # a share of the rows that nobody needs to ask about is no share of all
             row_counts["asked"] = row_counts["without_answer"] = 0
+            answered_interval = None
         return Summary(
             **row_counts,  # such as rows=9, judged=7, bad_rows=1
             grades=_counts(self.grades),
             doubts=tuple(sorted(self._doubts.values(), key=_frequent_first)),
             metrics=tuple(metric_summaries),
+            answered_interval=answered_interval,
             usage=self.usage,
             stopped=run.ended_early,
             judges=run.judges,
@@ -649,9 +667,14 @@ class MetricTally:
             name: Name of the metric.
         """
         scores = self.scores
+        sorted_scores, clusters = tuple(sorted(scores)), ()
+        if share_clusters(self.clusters_of_scored):
+            pairs = sorted(zip(scores, self.clusters_of_scored, strict=True))
+            sorted_scores, clusters = zip(*pairs, strict=True)
         return MetricSummary(
             metric=name,
-            scores=tuple(sorted(scores)),
+            scores=sorted_scores,
+            clusters=clusters,
             count=len(scores),
             uncertain=self.n_uncertain,
             mean=mean(scores),

@@ -369,8 +369,7 @@ def _share_within(t: float, freedom: int) -> float:
 def n_repeats(numbers: Sequence[int]) -> int:
     """Count the numbers of a sequence that repeat an earlier one.
 
-    Of samples with equal numbers, such as hashes of their texts, an interval counts each
-    as new evidence. The sequence is counted part by part, so that no set of all numbers
+    The numbers may be hashes of texts. The sequence is counted part by part, so that no set of all numbers
     takes memory.
 
     Examples:
