@@ -141,7 +141,12 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
     for fault, count in n_by_fault.items():
         drawn = [row for row in planted_rows() if row["fault"] == fault]
         rows += [row for row in drawn * 4 if row["reference"] is not None][:count]
-    report = evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+    # each is a conversation of its own: of one question they would count as one
+    samples = [
+        sample_of(row).model_copy(update={"metadata": {"conversation_id": place}})
+        for place, row in enumerate(rows)
+    ]
+    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
     screen = flat(report)
     for words in (headline, f"first {first}", sure):
         assert words in screen, screen
@@ -196,7 +201,15 @@ def test_rows_of_which_the_judge_is_unsure_are_told_and_listed(
         for name, count in n_by_answer.items()
         for _ in range(count)
     ]
-    rows = [row.model_copy(update={"index": place}) for place, row in enumerate(rows)]
+    rows = [
+        row.model_copy(
+            update={
+                "index": place,
+                "sample": sample.model_copy(update={"question": f"Who {place}?"}),
+            }
+        )
+        for place, row in enumerate(rows)
+    ]
     # as of a run with another judge beside it, which could tell
     judges = (EMBEDDED, "another")
     lines = str(Report(rows, RunFacts(judges=judges))).splitlines()

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core import ContextAdherence, Report, Sample, ScriptedJudge, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import InputError
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.page.render import PAGE_MARK
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -349,6 +350,21 @@ def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
         assert main(["evaluate", name, *command, "--out", f"{name}.out"]) == 3, name
     alone = [*command, "--cluster", "none"]
     assert main(["evaluate", "many.jsonl", *alone, "--out", "alone"]) == 0
+
+
+def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies() -> None:
+    def made_up(question: Any) -> Any:
+        return {"claims": 1, "unsupported": ["Bo"] * ("Bo" in question["answer"])}
+
+    metric = ContextAdherence(polls=1, cause=False)
+    widths: list[int] = []
+    for rows in (lamps(60), lamps(60) * 20):
+        judge = ScriptedJudge({Adherent: made_up})
+        sentence = evaluate(rows, [metric], judge=judge, progress=False).glance().sure
+        [(low, high)] = re.findall(r"expect (\d+)–(\d+) %", sentence)
+        widths.append(int(high) - int(low))
+    assert widths[0] > 20
+    assert widths[1] >= widths[0] - 2
 
 
 def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> None:

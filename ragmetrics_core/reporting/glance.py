@@ -5,6 +5,7 @@ It holds the verdict, the three stages with their faults, the metrics, and the w
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,6 @@ from ragmetrics_core.data import (
     names_in_words,
 )
 from ragmetrics_core.data.display import count_in_words, one_line, way_to_a_judge
-from ragmetrics_core.data.scalars import wilson
 from ragmetrics_core.reporting.diagnosis import (
     NO_ANSWER,
     STAGES,
@@ -32,8 +32,10 @@ from ragmetrics_core.reporting.diagnosis import (
     diagnose,
     is_foreign,
 )
+from ragmetrics_core.reporting.groups import group_number
 from ragmetrics_core.reporting.run_facts import Decision, Outcome, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.statistics.means import mean_interval
 
 FEW_ROWS = 30
 """Fewer rows than this show faults, and decide little."""
@@ -238,6 +240,10 @@ class GlanceTally:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
+        # the clusters of the rows with a fault, of those that may have one, of the others
+        self._clusters: dict[Kind, array[int]] = {
+            kind: array("q") for kind in ("fault", "unjudged", "fine")
+        }
         self._has_references = False
         self._n_foreign = 0  # rows of a language in which the judge decides nothing
         self._n_ranked_low = 0
@@ -253,6 +259,7 @@ class GlanceTally:
         key = (diagnosis.name, diagnosis.stage)
         group = self._groups.setdefault(key, _Group(diagnosis))
         group.n_rows += 1
+        self._clusters[diagnosis.kind].append(group_number(row.sample, "auto"))
         self._n_ranked_low += diagnosis.ranked_low
         self._problem = self._problem or row.problem
         if row.sample is None:
@@ -441,8 +448,13 @@ class GlanceTally:
         if by_words or n_open == n_rows:
             return ""
         # as if none of the open rows had a fault, and as if all had one
-        low, _ = wilson(n_faults, n_rows)
-        _, high = wilson(n_faults + n_open, n_rows)
+        clusters = [number for of_kind in self._clusters.values() for number in of_kind]
+        least, most = (
+            mean_interval([1.0] * n + [0.0] * (n_rows - n), clusters)
+            for n in (n_faults, n_faults + n_open)
+        )
+        low = least.low if least else 0.0
+        high = most.high if most else 1.0
         counts = (
             f"{n_faults:,}" if not n_open else f"{n_faults:,} to {n_faults + n_open:,}"
         )
