@@ -213,31 +213,20 @@ class Session:
         )
         check_prices(self.model.name, self.model.prices())
         # Another task of this run may have set it up while the model was prepared.
-        if not self._is_prepared_on(loop):
-            is_local = is_on_this_machine(self.model.address)
-            first_slots = FIRST_SLOTS_ON_THIS_MACHINE if is_local else None
-            shared = _Shared(self._found_missing, first_slots)
-            self._set_up_run(self._shared_by_loop.setdefault(loop, shared))
-
-    def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether this run is set up, and uses what all runs share on this loop."""
-        return self._shared is not None and self._shared is self._shared_by_loop.get(
-            loop
+        if self._is_prepared_on(loop):
+            return
+        is_local = is_on_this_machine(self.model.address)
+        first_slots = FIRST_SLOTS_ON_THIS_MACHINE if is_local else None
+        shared = self._shared_by_loop.setdefault(
+            loop, _Shared(self._found_missing, first_slots)
         )
-
-    def _set_up_run(self, shared: _Shared) -> None:
-        """Choose where this run keeps replies, and make what sends its calls.
-
-        Args:
-            shared: What all runs share on the running loop.
-        """
+        shared.slots.most = max(shared.slots.most, self._concurrency)
         # Asked for once: it may take a while, and shall not change.
         cache_key = self.model.cache_key
         # Tells this model from others in the store.
         self._model_identity = (self.model.name, cache_key or "")
         # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
-        shared.slots.most = max(shared.slots.most, self._concurrency)
         self._attempts = Attempts(
             self.model,
             shared.endpoint,
@@ -249,6 +238,12 @@ class Session:
             self.timeout,
         )
         self._shared = shared
+
+    def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this run is set up, and uses what all runs share on this loop."""
+        return self._shared is not None and self._shared is self._shared_by_loop.get(
+            loop
+        )
 
     @property
     def _prepared(self) -> _Shared:
@@ -345,23 +340,24 @@ class Session:
 
     async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
         """Return the replies to a request, one under each key."""
-        return await self._fetch(
-            lambda missing: replace(request, n=len(missing)), keys, self._complete
-        )
 
-    async def _complete(self, request: ChatRequest, send: Send) -> ChatReply:
-        """Send a request, without the features that the endpoint refuses."""
-        if self._is_in_batches:
-            # what an earlier pass has sent is fetched, and counts
-            request = replace(request, needs_logprobs=False)
-        fitted = FittedRequest(
-            self.model,
-            self._prepared.endpoint,
-            request,
-            send,
-            may_guess=not self._is_in_batches,  # each guess would be a batch
+        async def complete(request: ChatRequest, send: Send) -> ChatReply:
+            """Send a request, without the features that the endpoint refuses."""
+            if self._is_in_batches:
+                # what an earlier pass has sent is fetched, and counts
+                request = replace(request, needs_logprobs=False)
+            fitted = FittedRequest(
+                self.model,
+                self._prepared.endpoint,
+                request,
+                send,
+                may_guess=not self._is_in_batches,  # each guess would be a batch
+            )
+            return await fitted.complete()
+
+        return await self._fetch(
+            lambda missing: replace(request, n=len(missing)), keys, complete
         )
-        return await fitted.complete()
 
     async def _keys(
         self, request: ChatRequest, polls: int, first_poll: int
@@ -427,9 +423,12 @@ class Session:
             text = request_text(state, [question_by_key[key] for key in keys])
             return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
-        fetched = await self._fetch(
-            make_request, list(question_by_key), self._complete_typed
-        )
+        async def complete(request: ChatRequest, send: Send) -> ChatReply:
+            """Send a request that has no feature to leave out."""
+            async with self._prepared.endpoint.first_with(set):
+                return await send(request, 0)
+
+        fetched = await self._fetch(make_request, list(question_by_key), complete)
         answers: dict[str, T | errors.JudgeError] = {}
         for (key, question), outcome in zip(
             question_by_key.items(), fetched.in_order(), strict=True
@@ -439,11 +438,6 @@ class Session:
                 self._reject([key])
             answers[question] = answer
         return answers, fetched.usage
-
-    async def _complete_typed(self, request: ChatRequest, send: Send) -> ChatReply:
-        """Send a request that has no feature to leave out."""
-        async with self._prepared.endpoint.first_with(set):
-            return await send(request, 0)
 
     # Keys, stored replies, and one call for equal requests at the same time
 
@@ -476,7 +470,13 @@ class Session:
         on_their_way = self._prepared.on_their_way
         fetched = Fetched(dict.fromkeys(keys))
         while fetched.missing:
-            self._take_stored(fetched)
+            for key in fetched.missing:
+                stored_reply = self._reply_store.get(key)
+                if stored_reply is not None:
+                    fetched.outcomes[key] = stored_reply
+                    model = stored_reply.origin.model  # "" if it was not named
+                    fetched.add(Usage(stored=1, models=(model,) if model else ()))
+
             missing = fetched.missing
             # Looked up now: while this run calls, the others may end.
             futures = {key: on_their_way[key] for key in missing if key in on_their_way}
@@ -484,36 +484,19 @@ class Session:
             if to_call_for:
                 request = make_request(to_call_for)
                 await self._call_for(request, to_call_for, fetched, complete)
-            await self._await_others(futures, fetched)
+
+            # A reply that another run calls for costs this run nothing, like a stored
+            # one. Shielded: if this run is cancelled, the future is not, as others wait
+            # for it.
+            for key, future in futures.items():
+                outcome = await asyncio.shield(future)
+                fetched.outcomes[key] = outcome
+                if isinstance(outcome, Choice):
+                    fetched.add(Usage(stored=1))
+                    # The other run may have another store.
+                    if self._reply_store.get(key) is None:
+                        self._reply_store.put({key: outcome})
         return fetched
-
-    def _take_stored(self, fetched: Fetched) -> None:
-        """Fill in the stored replies; each is counted in the usage."""
-        for key in fetched.missing:
-            reply = self._reply_store.get(key)
-            if reply is not None:
-                fetched.outcomes[key] = reply
-                model = reply.origin.model  # "" if the endpoint did not name it
-                fetched.add(Usage(stored=1, models=(model,) if model else ()))
-
-    async def _await_others(
-        self, futures: dict[str, asyncio.Future[Outcome | None]], fetched: Fetched
-    ) -> None:
-        """Wait for the replies that other runs are calling for, and fill them in.
-
-        Such a reply costs this run nothing, like a stored one. It stays missing if the
-        other run gave up its call.
-        """
-        for key, future in futures.items():
-            # Shielded: if this run is cancelled, the future is not, as others wait for
-            # it.
-            outcome = await asyncio.shield(future)
-            fetched.outcomes[key] = outcome
-            if isinstance(outcome, Choice):
-                fetched.add(Usage(stored=1))
-                # The other run may have another store.
-                if self._reply_store.get(key) is None:
-                    self._reply_store.put({key: outcome})
 
     async def _call_for(
         self,
@@ -536,17 +519,47 @@ class Session:
         """
 
         async def send(request: ChatRequest, first_index: int) -> ChatReply:
-            """Send one call for ``request.n`` replies; the first has the given index."""
+            """Send one call for ``request.n`` replies; the first has the given index.
+
+            Example: of 3 replies that are asked for, 2 come: they are filled in under
+            the first two keys, and the third stays None.
+            """
             keys_of_call = keys[first_index : first_index + request.n]
-            return await self._send_call(request, keys_of_call, fetched)
+            # In a run in batches the store answers in place of the endpoint.
+            reply = self._reply_store.reply_from_batch(
+                self.model, keys_of_call, request
+            )
+            if reply is not None:
+                # A reply from a batch bypasses ``_attempts``, which else notes the cost.
+                # Noted, it is counted even if the question ends in a crash.
+                spending_here().note(reply.usage)
+            else:
+                reply = await self._attempts.send(request)  # which notes the cost
+            if reply.choices:
+                model = next(iter(reply.usage.models), "")
+                origin = _origin(model, len(reply.choices))
+                choices = {
+                    key: Choice(choice.text, choice.finish, choice.tokens, origin)
+                    for key, choice in zip(keys_of_call, reply.choices, strict=False)
+                }
+                self._reply_store.put(choices)
+                fetched.outcomes.update(choices)
+            return reply
 
         on_their_way = self._prepared.on_their_way
         for key in keys:
             on_their_way[key] = asyncio.get_running_loop().create_future()
         try:
             reply = await complete(request, send)
-            missing = [key for key in keys if fetched.outcomes[key] is None]
-            fetched.outcomes.update(_reasons_of_missing(missing, reply))
+            # The failures of all calls are given out in turn. There may be more of them
+            # than missing replies, since a later call may have succeeded.
+            failures = iter(reply.failures)
+            too_few = errors.UnusableReply(
+                "the endpoint returned fewer replies than asked for"
+            )
+            for key in keys:
+                if fetched.outcomes[key] is None:
+                    fetched.outcomes[key] = next(failures, too_few)
             fetched.add(reply.usage)
         finally:
             for key in keys:
@@ -556,66 +569,6 @@ class Session:
                 on_their_way.pop(key).set_result(
                     None if is_limit_of_this_run else outcome
                 )
-
-    async def _send_call(
-        self, request: ChatRequest, keys: Sequence[str], fetched: Fetched
-    ) -> ChatReply:
-        """Send one call, and keep the replies that it brings.
-
-        Example: of 3 replies that are asked for, 2 come: they are filled in under the
-        first two keys, and the third stays None.
-
-        Args:
-            request: The request; its ``n`` says how many replies it asks for.
-            keys: The keys of these replies, in the order in which they come.
-            fetched: Gets the replies.
-        """
-        # In a run in batches the store answers in place of the endpoint.
-        reply = self._reply_store.reply_from_batch(self.model, keys, request)
-        if reply is not None:
-            # A reply from a batch bypasses ``_attempts``, which else notes the cost.
-            # Noted, it is counted even if the question ends in a crash.
-            spending_here().note(reply.usage)
-        else:
-            reply = await self._attempts.send(request)  # which notes the cost itself
-        if reply.choices:
-            choices = _choices_by_key(reply, keys)
-            self._reply_store.put(choices)
-            fetched.outcomes.update(choices)
-        return reply
-
-
-def _reasons_of_missing(
-    missing: Sequence[str], reply: ChatReply
-) -> dict[str, errors.JudgeError]:
-    """Return why each missing reply did not come, by its key.
-
-    The failures of all calls are given out in turn. There may be more of them than
-    missing replies, since a later call may have succeeded. Without a failure left, the
-    endpoint sent fewer replies than it was asked for.
-
-    Args:
-        missing: The keys of the missing replies.
-        reply: What all calls have brought.
-    """
-    too_few = errors.UnusableReply("the endpoint returned fewer replies than asked for")
-    failures = iter(reply.failures)
-    return {key: next(failures, too_few) for key in missing}
-
-
-def _choices_by_key(reply: ChatReply, keys: Sequence[str]) -> dict[str, Choice]:
-    """Return the choices of a reply by their keys.
-
-    Args:
-        reply: The reply.
-        keys: The keys in the order of the choices. Keys without a choice are left out.
-    """
-    model = next(iter(reply.usage.models), "")
-    origin = _origin(model, len(reply.choices))
-    return {
-        key: Choice(choice.text, choice.finish, choice.tokens, origin)
-        for key, choice in zip(keys, reply.choices, strict=False)
-    }
 
 
 def _digest(text: str) -> str:
