@@ -103,7 +103,8 @@ class Attempts:
 
         Returns the reply. If no further attempt is due, or the endpoint refuses
         everything, the reply has no choices and holds the error. Example: a 503, a
-        pause of a second, then a reply: the reply.
+        pause of a second, then a reply: the reply. An endpoint that never answered, and
+        cannot be reached, is in an outage then.
 
         Args:
             request: The request.
@@ -130,33 +131,30 @@ class Attempts:
                     most_attempts=self.most_attempts,
                 )
                 if wait is None:
-                    return _reply_of_failures(request, self._final_error(error))
+                    last_error = error
+                    break
             await self.budget.pause(wait)
 
-    def _final_error(self, error: errors.JudgeError) -> errors.JudgeError:
-        """Return the error of a request after its last attempt.
-
-        If the endpoint never answered and cannot be reached, this begins an outage, so
-        that other requests need not find out again; and so do several requests that it
-        never answered in time.
-        """
-        if isinstance(error, errors.NoReplyInTime):
-            self.endpoint.note_no_reply(error)
+        # Other requests need not find out again that the endpoint cannot be reached, if
+        # it never answered; nor that it lets several requests wait in vain.
+        if isinstance(last_error, errors.NoReplyInTime):
+            self.endpoint.note_no_reply(last_error)
         is_unreachable = (
-            isinstance(error, errors.TransientJudgeError) and not error.is_sent
+            isinstance(last_error, errors.TransientJudgeError)
+            and not last_error.is_sent
         )
         if is_unreachable and self.endpoint.n_answers == 0:
-            unavailable = errors.JudgeUnavailable(str(error))
+            unavailable = errors.JudgeUnavailable(str(last_error))
             self.endpoint.begin_outage(unavailable)
-            return unavailable
-        return error
+            last_error = unavailable
+        return _reply_of_failures(request, last_error)
 
     # Slots, rate, budget, and the call.
 
     async def _call_in_turn(
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        """Call as soon as slots and rate allow it.
+        """Call as soon as slots, rate and budget allow it, and tell them how it ended.
 
         Args:
             request: The request.
@@ -171,8 +169,19 @@ class Attempts:
             began_at = time.monotonic()
             outcome: ChatReply | errors.JudgeError | None = None  # it was given up
             try:
-                outcome = await self._call_within_budget(request, sent_at)
-            except errors.JudgeError as error:
+                await self.rate.acquire()
+                self.endpoint.refuse_during_outage()
+                number = await self.budget.acquire()
+                try:
+                    outcome = await self._call(request, sent_at)
+                except errors.JudgeError as error:
+                    outcome = error
+                    raise
+                finally:
+                    usage = outcome.usage if isinstance(outcome, ChatReply) else None
+                    self.budget.observe(number, usage)
+                    self.endpoint.observe(outcome)
+            except errors.JudgeError as error:  # also one that let no call leave
                 outcome = error
                 raise
             finally:
@@ -182,25 +191,6 @@ class Attempts:
                     seconds=time.monotonic() - began_at,
                     time_of_a_call=self.model.timeout or self.timeout or math.inf,
                 )
-        return outcome
-
-    async def _call_within_budget(
-        self, request: ChatRequest, sent_at: list[float]
-    ) -> ChatReply:
-        """Call if the budget allows it; tell budget and endpoint how the call ended."""
-        await self.rate.acquire()
-        self.endpoint.refuse_during_outage()
-        number = await self.budget.acquire()
-        outcome: ChatReply | errors.JudgeError | None = None  # it was given up
-        try:
-            outcome = await self._call(request, sent_at)
-        except errors.JudgeError as error:
-            outcome = error
-            raise
-        finally:
-            usage = outcome.usage if isinstance(outcome, ChatReply) else None
-            self.budget.observe(number, usage)
-            self.endpoint.observe(outcome)
         return outcome
 
     async def _call(self, request: ChatRequest, sent_at: list[float]) -> ChatReply:
@@ -216,15 +206,20 @@ class Attempts:
         Raises:
             JudgeError: For whatever the model raises, and if no reply comes in time.
         """
+
+        async def complete() -> ChatReply:
+            reply = await await_users_code(
+                self.model, partial(self.model.complete, request)
+            )
+            return check_reply(self.model, reply)
+
         n_faults = 1 if sent_at else 0  # the call before this one failed
         spending = spending_here()
         spending.note(Usage(calls=1, faults=n_faults))
         sent_at.append(time.monotonic())
         try:
             async with asyncio.timeout(self.timeout):
-                reply = await call_authors_code(
-                    self.model.name, self._complete, request
-                )
+                reply = await call_authors_code(self.model.name, complete)
         except TimeoutError:
             assert self.timeout is not None  # noqa: S101  # else nothing ends in time
             raise late_error(self.model.name, self.timeout) from None
@@ -240,12 +235,6 @@ class Attempts:
         # The call itself was counted when it was sent.
         spending.note(replace(reply.usage, calls=0, faults=0))
         return reply
-
-    async def _complete(self, request: ChatRequest) -> ChatReply:
-        reply = await await_users_code(
-            self.model, partial(self.model.complete, request)
-        )
-        return check_reply(self.model, reply)
 
 
 def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
@@ -287,17 +276,11 @@ def seconds_until_next_attempt(
         # Not all requests shall come at the very moment that the endpoint names.
         spread = min(wait, _FIRST_LONGEST_WAIT)
         wait = max(wait, error.retry_after + spread)
-    if seconds_tried + wait > _repeating_seconds(error):
+    # few where nothing listens at the address
+    most_seconds = _REPEATING_SECONDS if error.is_sent else CONNECTING_SECONDS
+    if seconds_tried + wait > most_seconds:
         return None
     return wait
-
-
-def _repeating_seconds(error: errors.TransientJudgeError) -> float:
-    """Return for how many seconds after its first call a request may be sent again.
-
-    They are few where nothing listens at the address.
-    """
-    return _REPEATING_SECONDS if error.is_sent else CONNECTING_SECONDS
 
 
 async def call_authors_code(
@@ -347,36 +330,31 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         raise error_of_large_reply(model.name)
     if not reply.usage.cost:
         reply = add_price(reply, model.prices())
-    choices = tuple(_clean_text(choice) for choice in reply.choices)
+    choices = list(reply.choices)
+    for index, choice in enumerate(choices):
+        text = sendable_text(choice.text)
+        if text != choice.text:
+            tokens = tuple(
+                replace(token, token=sendable_text(token.token))
+                for token in choice.tokens
+            )
+            choices[index] = replace(choice, text=text, tokens=tokens)
     models = tuple(map(sendable_text, reply.usage.models))
-    if choices == reply.choices and models == reply.usage.models:
+    if tuple(choices) == reply.choices and models == reply.usage.models:
         return reply
-    return replace(reply, choices=choices, usage=replace(reply.usage, models=models))
-
-
-def _clean_text(choice: Choice) -> Choice:
-    """Return a choice without lone surrogates and NUL in its text and its tokens."""
-    text = sendable_text(choice.text)
-    if text == choice.text:
-        return choice
-    tokens = tuple(
-        replace(token, token=sendable_text(token.token)) for token in choice.tokens
-    )
-    return replace(choice, text=text, tokens=tokens)
+    usage = replace(reply.usage, models=models)
+    return replace(reply, choices=tuple(choices), usage=usage)
 
 
 def _is_reply(reply: object) -> bool:
     """Whether each part of what a model returned is of its type."""
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return False
-    are_choices = all(_is_choice(choice) for choice in reply.choices)
-    return are_choices and isinstance(reply.usage, Usage) and reply.usage.is_a_count
-
-
-def _is_choice(value: object) -> bool:
-    """Whether a value is a choice whose fields are of their types."""
-    if not isinstance(value, Choice) or not isinstance(value.text, str):
-        return False
-    if value.finish not in _FINISHES:
-        return False
-    return all(isinstance(token, TokenAlternatives) for token in value.tokens)
+    for choice in reply.choices:
+        if not isinstance(choice, Choice) or not isinstance(choice.text, str):
+            return False
+        if choice.finish not in _FINISHES:
+            return False
+        if not all(isinstance(token, TokenAlternatives) for token in choice.tokens):
+            return False
+    return isinstance(reply.usage, Usage) and reply.usage.is_a_count

@@ -90,38 +90,36 @@ class EndpointState:
             untried: Returns what the request would ask of the endpoint now, where
                 nobody has stated or seen if it can do that.
         """
-        while not self._knows(features := untried()):
-            if self._trial is not None and not self._trial.is_over.is_set():
-                await self._wait_for(self._trial)
-                continue
-            self._trial = trial = Trial(features, time.monotonic())
+        while True:
+            features = untried()
+            # a call has got through, or none will, and nothing is left to try
+            if self._is_in_outage() or (self._is_reached and not features):
+                yield None
+                return
+            trial = self._trial
+            if trial is None or trial.is_over.is_set():
+                break
+            # Patience ends where the trial is being answered.
+            waited = time.monotonic() - trial.began_at
             try:
-                yield trial
-            finally:
-                self.refused -= trial.refused
+                async with asyncio.timeout(_PATIENCE_SECONDS - waited):
+                    await trial.is_over.wait()
+            except TimeoutError:
+                self.taken |= trial.features
+                self._is_reached = True
                 trial.is_over.set()
-            return
-        yield None
+
+        self._trial = trial = Trial(features, time.monotonic())
+        try:
+            yield trial
+        finally:
+            self.refused -= trial.refused
+            trial.is_over.set()
 
     def note_refusal(self, trial: Trial, feature: str) -> None:
         """Note a feature that a trial was refused: the others do without it meanwhile."""
         trial.refused.add(feature)
         self.refused.add(feature)
-
-    def _knows(self, untried: set[str]) -> bool:
-        """Whether a call has got through, or none will, and nothing is left to try."""
-        return self._is_in_outage() or (self._is_reached and not untried)
-
-    async def _wait_for(self, trial: Trial) -> None:
-        """Wait until a trial is over, or patience ends: then it is being answered."""
-        waited = time.monotonic() - trial.began_at
-        try:
-            async with asyncio.timeout(_PATIENCE_SECONDS - waited):
-                await trial.is_over.wait()
-        except TimeoutError:
-            self.taken |= trial.features
-            self._is_reached = True
-            trial.is_over.set()
 
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""
@@ -141,7 +139,15 @@ class EndpointState:
             self._outage = None
             self._is_reached = True
         elif isinstance(outcome, errors.JudgeUnavailable):
-            self._note_refusal(outcome)
+            # Where the endpoint has answered before, a refusal may concern its own
+            # request alone. Then only many in a row begin an outage. Until then each is
+            # marked as ``single``, so that it fails its own request and no other.
+            self._n_refusals += 1
+            outcome.single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
+            if outcome.single:
+                self._is_reached = True
+            else:
+                self.begin_outage(outcome)
         elif isinstance(outcome, errors.TransientJudgeError) and outcome.is_unreadable:
             self.note_no_reply(outcome)
         elif outcome is not None and not self._is_in_outage():
@@ -152,20 +158,6 @@ class EndpointState:
             )
             self._is_reached = not is_unsent or self.n_answers > 0
             self._outage = None
-
-    def _note_refusal(self, refusal: errors.JudgeUnavailable) -> None:
-        """Begin an outage, unless the refusal may concern its own request alone.
-
-        It may where the endpoint has answered before. Then only many refusals in a row
-        begin an outage. Until then each is marked as ``single``, so that it fails its
-        own request and no other.
-        """
-        self._n_refusals += 1
-        refusal.single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
-        if refusal.single:
-            self._is_reached = True
-        else:
-            self.begin_outage(refusal)
 
     def note_no_reply(self, error: errors.TransientJudgeError) -> None:
         """Begin an outage where no reply comes, again and again, and never came."""

@@ -224,22 +224,17 @@ class Budget:
         """
         del number  # the limits of a job on several machines need it
         self._n_in_flight -= 1
-        if usage is not None:
-            self._count_cost(usage.cost)
-        self._next_end.set()
-        self._next_end = asyncio.Event()
-
-    def _count_cost(self, cost: float | None) -> None:
-        """Count the price of a reply; an unknown price ends a run with ``max_cost``."""
-        if cost is not None:
-            self.spent += cost
-            self._dearest = max(self._dearest or 0.0, cost)
-        elif self.limits.max_cost is not None:
+        if usage is not None and usage.cost is not None:
+            self.spent += usage.cost
+            self._dearest = max(self._dearest or 0.0, usage.cost)
+        elif usage is not None and self.limits.max_cost is not None:
             self._stop(
                 "the price of the judge's model is not known, so max_cost cannot be"
                 " held; use max_calls, or have a judge of your own say what an answer"
                 " cost: Answer(reply, Usage(calls=1, cost=0.001))"
             )
+        self._next_end.set()
+        self._next_end = asyncio.Event()
 
     def expire(self) -> LimitReached:
         """End the run because its deadline has passed."""
@@ -431,6 +426,10 @@ class Slots:
             seconds: How long it took.
             time_of_a_call: The seconds that a call may take at first.
         """
+        # refused because there are too many calls
+        is_told_to_wait = isinstance(outcome, RateLimited) or (
+            isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
+        )
         if isinstance(outcome, ChatReply):
             self._n_refused_in_a_row = 0
             self._quickest_answer = min(self._quickest_answer, seconds)
@@ -438,7 +437,7 @@ class Slots:
                 # After refusals there is one slot more when each of ``width`` calls has
                 # gone well.
                 self._width += 1 / self._width if self._has_refused else 1
-        elif _is_told_to_wait(outcome):
+        elif is_told_to_wait:
             self._n_refused_in_a_row += 1
             if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW:
                 self._has_refused = True
@@ -464,13 +463,6 @@ class Slots:
             if not slot.done():  # the call was not cancelled meanwhile
                 self.taken += 1
                 slot.set_result(None)
-
-
-def _is_told_to_wait(outcome: JudgeError | None) -> bool:
-    """True if an endpoint refused a call because there are too many."""
-    if isinstance(outcome, RateLimited):
-        return True
-    return isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
 
 
 _LONGEST_WAIT = (
