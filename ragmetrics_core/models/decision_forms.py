@@ -64,43 +64,35 @@ def request_text(state: str, questions: Sequence[str]) -> str:
 def openai_fields(request: str) -> Body:
     """Return the state and the questions of a request in OpenAI's form."""
     request_data = json.loads(request)
-    questions = [
-        _openai_question(_name(index), *question)
-        for index, question in enumerate(request_data["questions"])
-    ]
+    questions: list[Body] = []
+    for index, (kind, wording, options) in enumerate(request_data["questions"]):
+        question: Body = {"type": kind, "name": _name(index), "instructions": wording}
+        if kind == "choice":
+            question["choices"] = [
+                {"value": label, "description": meaning} for label, meaning in options
+            ]
+        elif kind == "score":
+            question["levels"] = [
+                {"label": label, "description": meaning} for label, meaning in options
+            ]
+        questions.append(question)
     return {"input": json_text(request_data["state"]), "questions": questions}
-
-
-def _openai_question(name: str, kind: str, wording: str, options: list[Any]) -> Body:
-    question: Body = {"type": kind, "name": name, "instructions": wording}
-    if kind == "choice":
-        question["choices"] = [
-            {"value": label, "description": meaning} for label, meaning in options
-        ]
-    elif kind == "score":
-        question["levels"] = [
-            {"label": label, "description": meaning} for label, meaning in options
-        ]
-    return question
 
 
 def systemone_fields(request: str) -> Body:
     """Return the state and the questions of a request in System One's form."""
     request_data = json.loads(request)
-    questions = {
-        _name(index): _systemone_question(*question)
-        for index, question in enumerate(request_data["questions"])
-    }
+    questions: Body = {}
+    for index, (kind, wording, options) in enumerate(request_data["questions"]):
+        question: Body = {"type": kind, "instructions": wording}
+        if kind == "predicate":
+            question["type"] = "noul"
+        elif kind == "choice":
+            question["criteria"] = dict(options)
+        else:
+            question["criteria"] = [f"{label}: {meaning}" for label, meaning in options]
+        questions[_name(index)] = question
     return {"state": request_data["state"], "questions": questions}
-
-
-def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
-    if kind == "predicate":
-        return {"type": "noul", "instructions": wording}
-    if kind == "choice":
-        return {"type": kind, "instructions": wording, "criteria": dict(options)}
-    levels = [f"{label}: {meaning}" for label, meaning in options]
-    return {"type": kind, "instructions": wording, "criteria": levels}
 
 
 def _name(index: int) -> str:
@@ -147,7 +139,11 @@ def choices_of(request: str, body: Any) -> tuple[Choice, ...]:
         elif isinstance(answer, dict) and answer.get("type") == "refusal":
             choices.append(Choice("refused", finish="refused"))
         else:
-            choices.append(_choice(answer, kind, [label for label, _ in options]))
+            labels = [label for label, _ in options]
+            try:
+                choices.append(Choice(json.dumps(_numbers(answer, kind, labels))))
+            except (TypeError, KeyError, ValueError):
+                choices.append(Choice(repr(answer)[:_LONGEST_RAW], "other"))
     return tuple(choices)
 
 
@@ -178,17 +174,7 @@ def _answers_by_name(body: Any) -> Mapping[str, Any]:
     return answer_by_name
 
 
-def _choice(answer: object, kind: str, labels: Sequence[str]) -> Choice:
-    """Return a choice with the numbers of an answer; of finish "other" if unreadable."""
-    try:
-        if not isinstance(answer, dict):
-            raise TypeError
-        return Choice(json.dumps(_numbers(answer, kind, labels)))
-    except (TypeError, KeyError, ValueError):
-        return Choice(repr(answer)[:_LONGEST_RAW], "other")
-
-
-def _numbers(answer: Mapping[str, Any], kind: str, labels: Sequence[str]) -> list[Any]:
+def _numbers(answer: object, kind: str, labels: Sequence[str]) -> list[Any]:
     """Return the probabilities in an answer, in the order of the options.
 
     Examples: ``{"type": "predicate", "probability": .9}`` and ``{"type": "noul",
@@ -204,6 +190,8 @@ def _numbers(answer: Mapping[str, Any], kind: str, labels: Sequence[str]) -> lis
         KeyError, TypeError, ValueError: If the answer has another form, is one to
             another question, or does not list each option once.
     """
+    if not isinstance(answer, dict):
+        raise TypeError
     if kind == "predicate":
         return [answer[_NUMBER_OF_PREDICATE[answer["type"]]]]
     values = (
@@ -261,17 +249,25 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
         UnusableReply: If the answer is missing or of another type, a number is no
             probability, or the options' do not sum to one.
     """
-    _check_answered(choice)
+    if choice.finish == "refused":
+        raise ContentRefused("the model declined to answer a typed question")
+    if choice.finish == "length":
+        raise ContextWindowExceeded(
+            "the model reads only a part of the texts: use shorter contexts"
+        )
     n_wanted = len(typed.options) or 1  # a predicate has one number, and no options
-    numbers = _numbers_of(choice)
-    if len(numbers) != n_wanted:
+    try:
+        numbers = json.loads(choice.text) if choice.finish == "stop" else []
+    except ValueError:
+        numbers = []
+    if not isinstance(numbers, list) or len(numbers) != n_wanted:
         number_or_numbers = "number" if n_wanted == 1 else "numbers"
         raise UnusableReply(
             f"the answer of {model} to a {typed.kind} is missing or has another form;"
             f" it is a JSON list of {n_wanted} {number_or_numbers} from 0 to 1",
             raw=choice.text,
         )
-    if not all(_is_probability(number) for number in numbers):
+    if not all(is_number(number) and 0 <= number <= 1 for number in numbers):
         raise UnusableReply(
             f"the answer of {model} to a {typed.kind} holds a number that is no"
             " probability",
@@ -286,32 +282,3 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
             raw=choice.text,
         )
     return tuple(float(number) for number in numbers)
-
-
-def _check_answered(choice: Choice) -> None:
-    """Refuse what is no answer: a refusal, or an answer to a part of the texts.
-
-    Raises:
-        JudgeError: One of the errors under Raises of ``chances_of``.
-    """
-    if choice.finish == "refused":
-        raise ContentRefused("the model declined to answer a typed question")
-    if choice.finish == "length":
-        raise ContextWindowExceeded(
-            "the model reads only a part of the texts: use shorter contexts"
-        )
-
-
-def _numbers_of(choice: Choice) -> list[Any]:
-    """Return the list that an answer holds; [] if it holds none."""
-    if choice.finish != "stop":
-        return []
-    try:
-        numbers = json.loads(choice.text)
-    except ValueError:
-        return []
-    return numbers if isinstance(numbers, list) else []
-
-
-def _is_probability(number: object) -> bool:
-    return is_number(number) and 0 <= number <= 1

@@ -235,9 +235,20 @@ def chat_reply(
 
 
 def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
-    """Return the reply with its cost; None if prices or tokens are unknown."""
-    is_known = prices is not None and _tells_what_is_paid(reply, prices)
-    return replace(reply, usage=priced(reply.usage, prices if is_known else None))
+    """Return the reply with its cost; None if prices or tokens are unknown.
+
+    Every request has tokens, and so has every reply with a text: 0 is then no number.
+    """
+    if prices is not None:
+        price_sent, price_received = prices
+        has_text = any(choice.text for choice in reply.choices)
+        lacks_sent = price_sent and reply.usage.prompt_tokens == 0
+        lacks_received = (
+            price_received and reply.usage.completion_tokens == 0 and has_text
+        )
+        if lacks_sent or lacks_received:
+            prices = None
+    return replace(reply, usage=priced(reply.usage, prices))
 
 
 def priced(usage: Usage, prices: tuple[float, float] | None) -> Usage:
@@ -247,20 +258,6 @@ def priced(usage: Usage, prices: tuple[float, float] | None) -> Usage:
     price_sent, price_received = prices
     cost_sent = price_sent * usage.prompt_tokens
     return replace(usage, cost=cost_sent + price_received * usage.completion_tokens)
-
-
-def _tells_what_is_paid(reply: ChatReply, prices: tuple[float, float]) -> bool:
-    """Whether a reply states the numbers of all tokens that have a price.
-
-    Every request has tokens, and so has every reply with a text: 0 is then no number.
-    """
-    price_sent, price_received = prices
-    is_empty = not any(choice.text for choice in reply.choices)
-    if price_sent and reply.usage.prompt_tokens == 0:
-        return False
-    if price_received and reply.usage.completion_tokens == 0:
-        return is_empty
-    return True
 
 
 def reply_of(
@@ -355,7 +352,14 @@ def _choice(model: str, choice: Any) -> Choice:
             f"{model} sent a choice without a message; check the endpoint",
             is_unreadable=True,
         )
-    text = _text_of(message.get("content"))
+    text = message.get("content")
+    if isinstance(text, list):  # parts; those of the model's reasoning are left out
+        texts = [
+            part.get("text")
+            for part in text
+            if isinstance(part, dict) and part.get("type") in ("text", "output_text")
+        ]
+        text = "".join(text for text in texts if isinstance(text, str))
     if not isinstance(text, str) or not text.strip():
         text = _object_elsewhere(message) or text
     return choice_of(
@@ -391,21 +395,6 @@ def _object_elsewhere(message: Mapping[str, Any]) -> str:
     return ""
 
 
-def _text_of(content: object) -> object:
-    """Return the text of a message that comes in parts.
-
-    Parts of the model's reasoning are left out. Other content stays as it is.
-    """
-    if not isinstance(content, list):
-        return content
-    parts = [
-        part
-        for part in content
-        if isinstance(part, dict) and part.get("type") in ("text", "output_text")
-    ]
-    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-
-
 def choice_of(
     text: object, reason: object, refusal: object = None, logprobs: object = None
 ) -> Choice:
@@ -427,26 +416,18 @@ def choice_of(
         finish = "refused"
     else:
         finish = _FINISH.get(str(reason or "stop").lower(), "other")
-    return Choice(written_text or words_of_refusal, finish, _tokens(logprobs))
 
-
-def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
-    """Read the log-probabilities of the tokens, as OpenAI-like endpoints give them.
-
-    Returns () if they have another form.
-    """
+    tokens: list[TokenAlternatives] = []
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     try:
-        return tuple(_token_alternatives(token) for token in content or ())
+        for token in content or ():
+            alternatives = tuple(
+                map(_text_and_logprob, token.get("top_logprobs") or ())
+            )
+            tokens.append(TokenAlternatives(*_text_and_logprob(token), alternatives))
     except (TypeError, KeyError, ValueError, AttributeError):
-        return ()
-
-
-def _token_alternatives(token: Any) -> TokenAlternatives:
-    alternatives = token.get("top_logprobs") or ()
-    return TokenAlternatives(
-        *_text_and_logprob(token), tuple(map(_text_and_logprob, alternatives))
-    )
+        tokens = []  # they have another form
+    return Choice(written_text or words_of_refusal, finish, tuple(tokens))
 
 
 def _text_and_logprob(token: Any) -> tuple[str, float]:
