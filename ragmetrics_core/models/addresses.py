@@ -242,19 +242,10 @@ def provider_endpoint(
         return Endpoint(address, provider.key_variable)
     if has_key:  # the key given may not be meant for the address in the variable
         raise SettingError(_advice_on_key_and_address(address_variable))
-    return Endpoint(address, _our_key_variable_for(address))
-
-
-def _our_key_variable_for(address: str) -> str | None:
-    """Return ``RAGMETRICS_API_KEY`` if it is set and its key may go to an address.
-
-    ``RAGMETRICS_API_BASE`` says for which address the key is. Without it the key may go
-    to the address that a variable of the provider names.
-    """
-    address_of_our_key = os.environ.get(ADDRESS_VARIABLE)
-    if address_of_our_key is not None and address_of_our_key != address:
-        return None
-    return KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
+    # our key is for the address that our variable names; without it for this one
+    is_ours = os.environ.get(ADDRESS_VARIABLE, address) == address
+    has_our_key = bool(os.environ.get(KEY_VARIABLE))
+    return Endpoint(address, KEY_VARIABLE if is_ours and has_our_key else None)
 
 
 def check_variable(name: str | None) -> None:
@@ -322,8 +313,12 @@ def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
             do not count.
     """
     host = _host(url)
-    if host is None or _of_provider(host[1]):
+    if host is None:
         return ""
+    for provider in _PROVIDERS:
+        is_within = provider.startswith(".") and host[1].endswith(provider)
+        if is_within or host[1] == provider:
+            return ""
     for name, value in variables:
         if not _PROXY.search(name) and _host(value) == host:
             return name
@@ -348,10 +343,3 @@ def _host(address: str) -> tuple[str, str, int] | None:
         return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return parts.scheme, parts.host.rstrip("."), port
-
-
-def _of_provider(host: str) -> bool:
-    return any(
-        host.endswith(provider) if provider.startswith(".") else host == provider
-        for provider in _PROVIDERS
-    )

@@ -233,7 +233,8 @@ def check_prices(model: str, prices: object) -> None:
     if prices is None:
         return
     if isinstance(prices, (tuple, list)):
-        if len(prices) == 2 and all(map(_is_price, prices)):
+        are_prices = all(is_number(each) and 0 <= each < math.inf for each in prices)
+        if are_prices and len(prices) == 2:
             return
         prices_in_words = "; ".join(map(repr, prices))
     else:
@@ -243,10 +244,6 @@ def check_prices(model: str, prices: object) -> None:
         " prompt token and per reply token, or None where they are not known; got"
         f" {prices_in_words}"
     )
-
-
-def _is_price(price: object) -> bool:
-    return is_number(price) and 0 <= price < math.inf
 
 
 def check_model(model: object) -> None:

@@ -438,11 +438,21 @@ class OpenAICompatibleModel(ChatModel):
 
     def _error(self, fault: Fault) -> errors.JudgeError:
         """Return the error for a fault, with advice."""
+        advice_on_key = ""
+        if not self._key():
+            advice_on_key = NAME_A_KEY
+            if self.api_key_env:
+                advice_on_key = f"set {self.api_key_env} or pass api_key="
+        names = f"the names that it knows stand at {self.base_url}/models"
+        advice_on_model = f"check its name and the address, up to and with /v1; {names}"
+        if self.base_url == OPENAI.address:
+            similar_name = did_you_mean(self.model, names_of_models())
+            advice_on_model = f"check its name{similar_name}; {names}"
         return judge_error(
             fault,
             self._where,
-            advice_on_key=self._advice_on_the_key(),
-            advice_on_model=self._advice_on_the_name(),
+            advice_on_key=advice_on_key,
+            advice_on_model=advice_on_model,
         )
 
     @property
@@ -450,23 +460,6 @@ class OpenAICompatibleModel(ChatModel):
         """The model's name, its address, and the proxy on the way."""
         proxy = f" through {public_address(self._proxy)}" if self._proxy else ""
         return f"{self.name} at {self.base_url}{proxy}"
-
-    def _advice_on_the_key(self) -> str:
-        """Say what to do about a missing key; "" if a key is sent."""
-        if self._key():
-            return ""
-        if self.api_key_env:
-            return f"set {self.api_key_env} or pass api_key="
-        return NAME_A_KEY
-
-    def _advice_on_the_name(self) -> str:
-        """Say what to do if the endpoint does not know the model."""
-        names = f"the names that it knows stand at {self.base_url}/models"
-        if self.base_url == OPENAI.address:
-            return (
-                f"check its name{did_you_mean(self.model, names_of_models())}; {names}"
-            )
-        return f"check its name and the address, up to and with /v1; {names}"
 
 
 # The connections of each event loop.

@@ -15,7 +15,7 @@ import math
 import os
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
@@ -147,18 +147,36 @@ class Fault:
     def of(cls, error: BaseException) -> Self:
         """Read an exception of an OpenAI-like client, with the exceptions behind it.
 
-        Clients keep status, body and headers in attributes of various names. Only the
-        functions called here know them. Example: an exception with ``status_code`` 429
-        and the header "retry-after: 3" gives ``status`` 429 and ``retry_after`` 3.0.
+        Clients keep status, body and headers in attributes of various names. Example: an
+        exception with ``status_code`` 429 and the header "retry-after: 3" gives
+        ``status`` 429 and ``retry_after`` 3.0.
         """
-        exceptions = _with_causes(error)
+        exceptions = [error]  # and its cause, the cause of its cause, and so on
+        while len(exceptions) < _MOST_CAUSES:
+            cause = exceptions[-1].__cause__ or exceptions[-1].__context__
+            if cause is None:
+                break
+            exceptions.append(cause)
         bodies = [getattr(exception, "body", None) for exception in exceptions]
         body = next((body for body in bodies if body), None)
+
         class_names: set[str] = set()
         holders: list[object] = []  # of status and headers
         for exception in exceptions:
             class_names.update(base.__name__ for base in type(exception).__mro__)
             holders += [exception, getattr(exception, "response", None)]
+        status: int | None = None
+        retry_after: float | None = None
+        for holder in holders:  # the first that has them decides
+            for name in ("status_code", "status"):
+                value = getattr(holder, name, None)
+                if status is None and isinstance(value, int):
+                    status = value
+            for name in ("headers", "litellm_response_headers"):
+                headers = getattr(holder, name, None)
+                if retry_after is None and isinstance(headers, (Mapping, Message)):
+                    retry_after = seconds_of_retry_after(headers.get("retry-after"))
+
         tls_errors = [each for each in exceptions if isinstance(each, ssl.SSLError)]
         tls_words = [
             getattr(each, name, None)
@@ -168,9 +186,8 @@ class Fault:
         # Newer clients of OpenAI keep the body out of their message.
         words = [_parameter_in(body), *map(_words_of, (*exceptions, body))]
         text = "\n".join(words)[:_MOST_SEARCHED]
-        retry_after = _retry_after_in(holders)
         return cls(
-            status=_status_in(holders),
+            status=status,
             codes=_codes(body),
             retry_after=_wait_in(text) if retry_after is None else retry_after,
             text=text,
@@ -547,39 +564,6 @@ def status_of_body(body: object) -> int | None:
         status = status_number(error.get(name))
         if status is not None and status >= 400:
             return status
-    return None
-
-
-def _with_causes(error: BaseException) -> list[BaseException]:
-    """Return an exception, its cause, the cause of its cause, and so on."""
-    exceptions = [error]
-    while len(exceptions) < _MOST_CAUSES:
-        cause = exceptions[-1].__cause__ or exceptions[-1].__context__
-        if cause is None:
-            break
-        exceptions.append(cause)
-    return exceptions
-
-
-def _status_in(holders: Sequence[object]) -> int | None:
-    """Return the first status in exceptions or their responses; None if none has one."""
-    for holder in holders:
-        for name in ("status_code", "status"):
-            status = getattr(holder, name, None)
-            if isinstance(status, int):
-                return status
-    return None
-
-
-def _retry_after_in(holders: Sequence[object]) -> float | None:
-    """Return the first ``Retry-After`` in exceptions or responses, in seconds, or None."""
-    for holder in holders:
-        for name in ("headers", "litellm_response_headers"):
-            headers = getattr(holder, name, None)
-            if isinstance(headers, (Mapping, Message)):
-                wait = seconds_of_retry_after(headers.get("retry-after"))
-                if wait is not None:
-                    return wait
     return None
 
 

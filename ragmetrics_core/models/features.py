@@ -278,7 +278,18 @@ class FittedRequest:
             if is_unnamed and self._trial is not None and self._may_guess:
                 await self._guess_refused()
             self._learn()
-        return self._reply()
+
+        fallbacks = [
+            name
+            for name, feature in FEATURES.items()
+            if name in self._left_out
+            and feature.is_lost
+            and feature.is_used(self._request)
+        ]
+        usage = self._usage
+        if fallbacks:
+            usage += Usage(fallbacks=tuple(sorted(fallbacks)))
+        return ChatReply(tuple(self._choices), usage, tuple(self._failures))
 
     async def _ask_without_refused(self) -> None:
         """Ask, and ask again without each feature that a refusal names."""
@@ -404,8 +415,14 @@ class FittedRequest:
         Nothing is learned from a request that was refused in the end: the refusal may
         have repeated words of the prompt.
         """
-        if self._gives_no_logprobs():
-            self._leave_out("logprobs")
+        if self._request.top_logprobs and "logprobs" not in self._left_out:
+            complete_replies = [
+                choice
+                for choice in self._choices
+                if choice.finish == "stop" and choice.text.strip()
+            ]
+            if not all(choice.tokens for choice in complete_replies):
+                self._leave_out("logprobs")  # the endpoint ignored the wish for them
         learned = set[str]()
         if self._choices:
             learned = self._found_missing
@@ -418,30 +435,3 @@ class FittedRequest:
                 _logger.warning(
                     "%s does not take %s, and is asked without", self._model.name, name
                 )
-
-    def _gives_no_logprobs(self) -> bool:
-        """Whether the endpoint ignored the wish for log-probabilities."""
-        if not self._request.top_logprobs or "logprobs" in self._left_out:
-            return False
-        complete_replies = [
-            choice
-            for choice in self._choices
-            if choice.finish == "stop" and choice.text.strip()
-        ]
-        return not all(choice.tokens for choice in complete_replies)
-
-    def _reply(self) -> ChatReply:
-        """Return replies and failures, with a usage that names the features left out."""
-        fallbacks = tuple(
-            sorted(
-                name
-                for name, feature in FEATURES.items()
-                if name in self._left_out
-                and feature.is_lost
-                and feature.is_used(self._request)
-            )
-        )
-        usage = self._usage
-        if fallbacks:
-            usage += Usage(fallbacks=fallbacks)
-        return ChatReply(tuple(self._choices), usage, tuple(self._failures))

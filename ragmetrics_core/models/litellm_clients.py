@@ -110,10 +110,54 @@ def _add_hooks(client: Any, check_request: Any, check_response: Any) -> None:
 
 
 def _check_request(request: httpx.Request) -> None:
-    """Check address and keys of a request before it is sent."""
+    """Make sure that a request sends no key to an address that the key is not for.
+
+    LiteLLM adds the keys of the environment to every request. They are removed from a
+    request to an address that the caller gave. To the provider's own address they may
+    go; but if a variable of the environment changed that address, the request is
+    refused. The address is noted in our call, and so is a refusal.
+
+    Raises:
+        AuthenticationFailed: If a key that the caller did not give would go to an
+            address that a variable of the environment names.
+        JudgeUnavailable: If what is for this machine would go to a proxy.
+    """
     call = current_call.get()
-    if call is not None:
-        _guard_key(call, request)
+    if call is None:
+        return
+    url = str(request.url)
+    call.address = public_address(url).removesuffix("/chat/completions")
+    refusal: errors.JudgeError | None = None
+    if is_on_this_machine(url) and proxy_for(url, spares_this_machine=False):
+        refusal = errors.JudgeUnavailable(
+            f"{call.model} at {call.address} would be asked through the proxy of the"
+            " environment, though it is on this machine: set"
+            f" NO_PROXY={request.url.host}"
+        )
+    elif call.given_address:
+        # What the caller gave is for the address that the caller gave. Some providers
+        # take no address, so that LiteLLM calls another host: without these headers.
+        given_headers: frozenset[str] = frozenset()
+        given_key = ""
+        if has_host_of(url, call.given_address):
+            given_headers = call.given_headers
+            given_key = call.given_key
+        for name in headers_that_say_who(request.headers, given_headers, given_key):
+            del request.headers[name]
+    elif not call.given_key and headers_that_say_who(
+        request.headers, call.given_headers, key=""
+    ):
+        address_variable = variable_naming(url, os.environ.items())
+        if address_variable:
+            refusal = errors.AuthenticationFailed(
+                f"{address_variable} names an address that is not the provider's own,"
+                f" {call.address}, and {call.model} would send its usual key there: name"
+                f" address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or"
+                " --api-base and --api-key-env"
+            )
+    if refusal is not None:
+        call.refusals.append(refusal)
+        raise refusal
 
 
 def _check_response(response: httpx.Response) -> None:
@@ -157,78 +201,3 @@ class _BoundedStream(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
-    """Make sure that a request sends no key to an address that the key is not for.
-
-    LiteLLM adds the keys of the environment to every request. They are removed from a
-    request to an address that the caller gave. To the provider's own address they may
-    go; but if a variable of the environment changed that address, the request is
-    refused.
-
-    Args:
-        call: Our call. The address is noted in it, and so is a refusal.
-        request: The request that LiteLLM is about to send.
-
-    Raises:
-        AuthenticationFailed: If a key would go to an address that a variable of the
-            environment names.
-        JudgeUnavailable: If what is for this machine would go to a proxy.
-    """
-    url = str(request.url)
-    call.address = public_address(url).removesuffix("/chat/completions")
-    if is_on_this_machine(url) and proxy_for(url, spares_this_machine=False):
-        refusal: errors.JudgeError = errors.JudgeUnavailable(
-            f"{call.model} at {call.address} would be asked through the proxy of the"
-            " environment, though it is on this machine: set"
-            f" NO_PROXY={request.url.host}"
-        )
-        call.refusals.append(refusal)
-        raise refusal
-    if call.given_address:
-        _remove_keys_of_environment(call, request)
-    else:
-        _refuse_usual_key_elsewhere(call, request)
-
-
-def _remove_keys_of_environment(call: LiteLLMCall, request: httpx.Request) -> None:
-    """Remove from a request all headers that say who asks, unless the caller gave them.
-
-    What the caller gave is for the address that the caller gave. Some providers take no
-    address, so that LiteLLM calls another host: then these headers are removed, too.
-    """
-    url = str(request.url)
-    given_headers: frozenset[str] = frozenset()
-    given_key = ""
-    if has_host_of(url, call.given_address):
-        given_headers = call.given_headers
-        given_key = call.given_key
-    for name in headers_that_say_who(request.headers, given_headers, given_key):
-        del request.headers[name]
-
-
-def _refuse_usual_key_elsewhere(call: LiteLLMCall, request: httpx.Request) -> None:
-    """Refuse to send the provider's usual key to an address that is not its own.
-
-    A key that the caller gave may go there, and so may a request without any key.
-
-    Raises:
-        AuthenticationFailed: If a variable of the environment names the address, and
-            the request holds a key that the caller did not give.
-    """
-    url = str(request.url)
-    if call.given_key:
-        return
-    if not headers_that_say_who(request.headers, call.given_headers, key=""):
-        return
-    address_variable = variable_naming(url, os.environ.items())
-    if address_variable:
-        refusal = errors.AuthenticationFailed(
-            f"{address_variable} names an address that is not the provider's own,"
-            f" {call.address}, and {call.model} would send its usual key there: name"
-            f" address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or"
-            " --api-base and --api-key-env"
-        )
-        call.refusals.append(refusal)
-        raise refusal

@@ -15,7 +15,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
@@ -44,9 +44,6 @@ from ragmetrics_core.models.openai_form import (
     request_body,
 )
 from ragmetrics_core.models.urls import endpoint_address
-
-if TYPE_CHECKING:
-    from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
@@ -169,7 +166,13 @@ class LiteLLMModel(ChatModel):
         # it.
         self._shown_address = self._given_address.shown if self._given_address else ""
         check_prices(model, prices)
-        self._prices = prices or _known_prices(model, api_base)
+        # Our dated file names OpenAI's models without the prefix.
+        listed_model = facts_of_listed_model(model.removeprefix("openai/"))
+        if listed_model is not None:
+            prices = prices or listed_model.prices
+        elif api_base is None:
+            prices = prices or prices_in_litellm(model)
+        self._prices = prices
         self._extra = dict(extra or {})
         self._capabilities = capabilities or Capabilities()
         self._is_prepared = False
@@ -252,16 +255,37 @@ class LiteLLMModel(ChatModel):
         """
         await self.prepare()
         # Imported only here, since it imports httpx, which comes with LiteLLM.
-        from ragmetrics_core.models.litellm_clients import current_call, guard_clients
+        from ragmetrics_core.models.litellm_clients import (
+            LiteLLMCall,
+            current_call,
+            guard_clients,
+        )
 
         litellm = _litellm()
         guard_clients(litellm)  # puts our hooks into LiteLLM's clients
-        call = self._new_call()  # our hooks note here what they see of this call
+        named_headers: set[str] = set()
+        for name in ("extra_headers", "headers"):
+            headers = self._extra.get(name)
+            if isinstance(headers, Mapping):
+                named_headers.update(map(str, headers.values()))
+        # our hooks note here what they see of this call
+        call = LiteLLMCall(
+            self.name, self._key(), self.api_base or "", frozenset(named_headers)
+        )
         token = current_call.set(call)
+        endpoint: dict[str, str] = {}
+        if self.api_base is not None:
+            endpoint = {"api_base": self.api_base, "api_key": _NO_KEY}
+        if self._key():
+            endpoint["api_key"] = self._key()
         send = functools.partial(
             litellm.acompletion,
             **copy.deepcopy(request_body(request)),  # which LiteLLM may change
-            **self._how_to_call(),
+            model=self.model,
+            timeout=self._patience.most,  # ours ends before
+            num_retries=0,
+            max_retries=0,
+            **endpoint,
             **self._extra,
         )
         try:
@@ -277,19 +301,6 @@ class LiteLLMModel(ChatModel):
             self._shown_address = self._shown_address or call.address
         raise failure
 
-    def _new_call(self) -> "LiteLLMCall":
-        """Make the record of a call, which our hooks compare with its requests."""
-        from ragmetrics_core.models.litellm_clients import LiteLLMCall
-
-        named_headers: set[str] = set()
-        for name in ("extra_headers", "headers"):
-            headers = self._extra.get(name)
-            if isinstance(headers, Mapping):
-                named_headers.update(map(str, headers.values()))
-        return LiteLLMCall(
-            self.name, self._key(), self.api_base or "", frozenset(named_headers)
-        )
-
     def _reply(self, response: Any) -> ChatReply:
         """Make a reply of LiteLLM's response."""
         usage = dict(getattr(response, "usage", None) or ())
@@ -302,18 +313,6 @@ class LiteLLMModel(ChatModel):
             secret_to_leave_out=self._key(),
         )
         return add_price(reply, self._prices)
-
-    def _how_to_call(self) -> dict[str, Any]:
-        """Return model, address, key and limits, as LiteLLM's functions take them."""
-        key = self._key() or (_NO_KEY if self.api_base is not None else None)
-        endpoint = {"api_base": self.api_base, "api_key": key}
-        return {
-            "model": self.model,
-            "timeout": self._patience.most,  # ours ends before
-            "num_retries": 0,
-            "max_retries": 0,
-            **{name: value for name, value in endpoint.items() if value is not None},
-        }
 
     @property
     def _where(self) -> str:
@@ -336,20 +335,11 @@ class LiteLLMModel(ChatModel):
             if not variables:
                 return error
             advice = f"set {variables} or pass api_key="
-        told = errors.AuthenticationFailed(
+        error_of_key = errors.AuthenticationFailed(
             f"no key was given for {self._where}: {advice}"
         )
-        told.topics = error.topics
-        return told
-
-
-def _known_prices(model: str, api_base: str | None) -> tuple[float, float] | None:
-    """Return the prices in our dated file, else in LiteLLM's table; None if unknown."""
-    # Our list names OpenAI's models without the prefix.
-    listed_model = facts_of_listed_model(model.removeprefix("openai/"))
-    if listed_model is not None:
-        return listed_model.prices
-    return prices_in_litellm(model) if api_base is None else None
+        error_of_key.topics = error.topics
+        return error_of_key
 
 
 def knows_provider(model: str, api_base: str | None) -> bool:

@@ -163,7 +163,13 @@ class SqliteStore(ReplyStore):
         # A file that cannot be read is reported when it is used.
         with contextlib.suppress(OSError):
             check(self.path)
-        _refuse_tracked(Path(path))
+        named_path = Path(path)
+        if named_path != _own_path() and is_tracked_by_git(named_path):
+            raise ForeignFile(
+                f"{named_path} is tracked by git, so whoever commits it chooses the"
+                " replies; name a store that git does not track, or run: git rm --cached"
+                f" {named_path}"
+            )
         self.fresh = fresh
         # Replies of this time and later are read, in seconds since 1970.
         self._read_from = time.time() if fresh else 0.0
@@ -197,15 +203,16 @@ class SqliteStore(ReplyStore):
         own key.
         """
         now = time.time()
-        rows = [
-            (
-                bytes.fromhex(key),
-                _text_of(choice),
-                now,
-                sendable_text(choice.origin.model),
-            )
-            for key, choice in choices.items()
-        ]
+        rows: list[tuple[bytes, str, float, str]] = []
+        for key, choice in choices.items():
+            tokens = [
+                [token.token, token.logprob, token.alternatives]
+                for token in choice.tokens
+            ]
+            parts = [choice.text, choice.finish, choice.origin.together, tokens]
+            text = json.dumps(parts, separators=(",", ":"))
+            model = sendable_text(choice.origin.model)
+            rows.append((bytes.fromhex(key), text, now, model))
         self._memory.put(choices)
         self.write(methodcaller("executemany", _PUT, rows))
 
@@ -324,26 +331,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _refuse_tracked(path: Path) -> None:
-    """Raise ``ForeignFile`` for a file that git tracks, but for the user's own store."""
-    if path != _own_path() and is_tracked_by_git(path):
-        raise ForeignFile(
-            f"{path} is tracked by git, so whoever commits it chooses the replies; name"
-            f" a store that git does not track, or run: git rm --cached {path}"
-        )
-
-
-def _text_of(choice: Choice) -> str:
-    """Return a reply as JSON, as the table holds it; its model has another column."""
-    tokens = [
-        [token.token, token.logprob, token.alternatives] for token in choice.tokens
-    ]
-    return json.dumps(
-        [choice.text, choice.finish, choice.origin.together, tokens],
-        separators=(",", ":"),
-    )
-
-
 def _choice_of_row(text: bytes, model: bytes) -> Choice | None:
     """Return the reply in a row of the table; None for a row that was damaged.
 
@@ -354,19 +341,18 @@ def _choice_of_row(text: bytes, model: bytes) -> Choice | None:
     """
     try:
         content, finish, n_together, token_rows = json.loads(text)
-        tokens = tuple(_token_of(*token_row) for token_row in token_rows)
+        tokens: list[TokenAlternatives] = []
+        for token, logprob, alternatives in token_rows:
+            logprobs = tuple(
+                (str(label), float(value)) for label, value in alternatives
+            )
+            tokens.append(TokenAlternatives(str(token), float(logprob), logprobs))
         origin = Origin(model.decode(), int(n_together))
-        choice = Choice(content, finish, tokens, origin)
+        choice = Choice(content, finish, tuple(tokens), origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     is_reply = isinstance(content, str) and finish in get_args(Finish)
     return choice if is_reply else None
-
-
-def _token_of(token: object, logprob: Any, alternatives: Any) -> TokenAlternatives:
-    """Make a token of the values in which a row holds it."""
-    logprobs = tuple((str(label), float(value)) for label, value in alternatives)
-    return TokenAlternatives(str(token), float(logprob), logprobs)
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None

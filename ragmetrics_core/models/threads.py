@@ -153,7 +153,14 @@ async def compute_beside_loop(
         if future.set_running_or_notify_cancel():  # False if the caller has gone
             work()
 
-    _queue_of_computing(lane).put(work_unless_cancelled)
+    with _lock:
+        if lane not in _jobs:  # the first need starts the lane's thread
+            _jobs[lane] = SimpleQueue()
+            threading.Thread(
+                target=_compute, args=(_jobs[lane],), name=_THREADS[lane], daemon=True
+            ).start()
+        jobs = _jobs[lane]
+    jobs.put(work_unless_cancelled)
     return await asyncio.wrap_future(future)
 
 
@@ -175,17 +182,6 @@ def _replacement_of(error: BaseException) -> RuntimeError:
     replacement = RuntimeError(f"the call raised {type(error).__name__}")
     replacement.__cause__ = error
     return replacement
-
-
-def _queue_of_computing(lane: Lane) -> SimpleQueue[Callable[[], None]]:
-    """Return the queue of jobs of a lane; start the lane's thread at the first need."""
-    with _lock:
-        if lane not in _jobs:
-            _jobs[lane] = SimpleQueue()
-            threading.Thread(
-                target=_compute, args=(_jobs[lane],), name=_THREADS[lane], daemon=True
-            ).start()
-        return _jobs[lane]
 
 
 def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:

@@ -9,7 +9,7 @@ would go to one of them.
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import SettingError
@@ -74,7 +74,12 @@ def read_address(text: str) -> Address:
         raise _refusal("has a host that cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise _refusal("does not begin with http:// or https:// and a host")
-    port = _port(parts)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise _refusal("has a port that is no number from 1 to 65535")
     _, _, host_and_port = parts.netloc.rpartition("@")
     if not _HOST.fullmatch(host_and_port):
         raise _refusal(
@@ -140,16 +145,6 @@ def proxy_for(address: str, *, spares_this_machine: bool = True) -> str | None:
             " used"
         )
     return proxy
-
-
-def _port(parts: SplitResult) -> int | None:
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    if port == 0:
-        raise _refusal("has a port that is no number from 1 to 65535")
-    return port
 
 
 def _refusal(reason: str) -> SettingError:
