@@ -77,6 +77,10 @@ def test_the_rows_of_a_results_file_are_measured(
     assert "judged useful" in shown
     for text in PASSAGES:
         assert text not in shown
+    assert main(["report", str(out), "--explain"]) == 0
+    shown = capsys.readouterr().out
+    assert "Measured on 2 rows: 1.0 of 2.5 passages change the answer" in shown
+    assert "judged useful" in shown
     # by a model's name no temperature is set
     assert all("temperature" not in request.body for request in server.requests)
 

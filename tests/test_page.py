@@ -25,6 +25,7 @@ from selenium.webdriver.common.keys import Keys
 
 from ragmetrics_core import CitationQuality, evaluate, metric
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import MeasuredUse, PassageUse, PromptMessage
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import (
     CallTable,
@@ -1225,6 +1226,67 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
     assert "journey" not in browser.js("return detail(0)")
     assert browser.js("return holds(0, ['picker'])"), "what was recorded is searched"
     assert not browser.js("return holds(0, ['useful (no'])")
+    assert browser.console() == []
+
+
+def test_an_opened_row_tells_what_was_measured_of_each_passage(
+    browser: Browser, tmp_path: Path
+) -> None:
+    lit, red = "Anna Brandt lit it in 1871.", "It is red."
+    texts = [lit, "Bread is baked twice a week.", red, "The roof is made of tiles."]
+    whole = f"{lit} It has ten windows. {red}"
+    passages = (
+        PassageUse(
+            verdict="used",
+            effect=0.6,
+            answer=f"Nobody knows who lit it. It has ten windows. {red}",
+        ),
+        PassageUse(verdict="not used", effect=0.0, answer=whole),
+        PassageUse(verdict="used", effect=0.2, answer=f"{lit} It has ten windows."),
+        PassageUse(verdict="cannot tell", why="the model sent no reply in time"),
+    )
+    use = MeasuredUse(
+        model="m",
+        answers=(whole, whole),
+        answer_without_any="It has ten windows.",
+        passages=passages,
+    )
+    prompt = (PromptMessage(role="user", content="a kept prompt"),)
+    sample = Sample(
+        question="Who lit it?",
+        contexts=texts,
+        answer=whole,
+        use=use,
+        capture=CaptureNotes(grade="exact", prompt=prompt),
+    )
+    evidence = AdherenceEvidence(
+        yes=0, no=1, asked=1, unsupported=("It has ten windows.", red)
+    )
+    low = Scored(metric="context_adherence", value=0.0, reason="r", evidence=evidence)
+    measured = SampleResult(index=0, sample=sample, results={low.metric: low})
+    page_of(Report([measured, row(1, 0.5, "another")], RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    line = "Measured on 1 row: 2.0 of 4.0 passages change the answer"
+    assert line in browser.find("main")[0].text
+    browser.find("tr.row button")[browser.titles().index("Who lit it?")].click()
+    shown = browser.find("tr.detail")[0].text
+    assert "measured: used, changes 0.60 of the words" in shown
+    assert "measured: not used, changes 0.00 of the words" in shown
+    assert "measured: cannot tell" in shown
+    assert "the model sent no reply in time" in shown
+    assert "It has ten windows. — no passage: it stays without any" in shown
+    assert f"{red} — leaves the answer without #3" in shown
+    folded = [
+        each
+        for each in browser.find("tr.detail details")
+        if each.text == "the answer without it"
+    ]
+    assert len(folded) == 2, "where the answer stays it is not shown again"
+    folded[0].click()
+    browser.wait("document.querySelector('tr.detail details[open] mark') !== null")
+    marked = folded[0].find_elements(By.CSS_SELECTOR, "mark")
+    assert [each.text for each in marked] == ["Nobody knows who lit it."]
+    assert not browser.js("return holds(0, ['kept prompt'])"), "prompts are private"
     assert browser.console() == []
 
 

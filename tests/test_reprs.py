@@ -49,7 +49,8 @@ _SHOWN = """
     Card.details Card.signatures Card.made Card.command Card.notes Card.figures Card.run Card.corrected
     RunFacts.addresses Gate.by
     Glance.title Glance.judges Glance.started Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
-    Glance.sure StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids
+    Glance.sure Glance.use PassageUse.why MeasuredUse.why_not PromptMessage.role
+    StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids
     ProjectSettings.criteria RowGlance.label
     ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """

@@ -67,6 +67,17 @@ def test_the_line_over_all_rows(verdicts: list[str], line: str) -> None:
     assert use_in_one_line(rows(*verdicts)) == line
 
 
+def test_the_first_screen_has_the_line() -> None:
+    report = evaluate(
+        [Sample(question="?", answer="!", contexts=["a"], use=use("u"))],
+        ContextUtilization(),
+        judge="lexical",
+        progress=False,
+    )
+    assert "Measured on 1 row: 1.0 of 1.0 passages" in str(report)
+    assert "Measured on 1 row: 1.0 of 1.0 passages" in report._repr_html_()
+
+
 def test_rows_that_could_not_be_measured_are_told() -> None:
     failed = MeasuredUse(model="m", why_not="late")
     more = SampleResult(index=9, sample=Sample(question="?", use=failed))

@@ -20,6 +20,7 @@ from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.tables import markdown
+from ragmetrics_core.reporting.use_in_words import agreement_lines
 
 _NAMELESS = ("", "..")  # the name of the working folder, and of the one above
 
@@ -95,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
         remarks = [*warnings]
         for answering in answerings_of(report.results, summary):
             remarks += str(answering).splitlines()
+        remarks += agreement_lines(report.results)
         lines += explain_lines(glance, summary, report.run, remarks)
     show_screen([*lines, *pushed])
     return exit_code

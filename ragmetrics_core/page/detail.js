@@ -46,22 +46,35 @@ function verdictOf(chunk) {
   ];
 }
 
-function textOf(context, place, chunk, beside) {
+// What was measured of a text: the answer without it, what is new in that marked.
+function measuredOf(use, told, place) {
+  const measured = use && use.passages && use.passages[place];
+  if (!measured) return {};
+  const effect = measured.effect === undefined ? "" : ", changes " + percent(measured.effect) + " of the words";
+  const kind = { used: "yes", redundant: "yes", "not used": "no" }[measured.verdict] || "muted";
+  const label = element("span", { class: kind }, "measured: " + measured.verdict + effect);
+  const sentences = told && told.passages[place];
+  const marked = (sentences || []).flatMap(([words, isNew]) => [isNew ? element("mark", {}, words) : words, " "]);
+  const without = sentences && folded("the answer without it", () => [element("div", { class: "text", dir: "auto" }, ...(marked.length ? marked : ["(empty)"]))]);
+  return { label, parts: [measured.why ? text(measured.why, "muted text") : null, without].filter(Boolean) };
+}
+
+function textOf(context, place, chunk, beside, measured = {}) {
   const shown = text(context.text, "text", 500);
   if (beside) beside.shown[place] = shown.querySelector(".text") || shown;
-  const labels = ["#" + (place + 1), ...verdictOf(chunk), context.id && "id " + context.id];
+  const labels = ["#" + (place + 1), ...verdictOf(chunk), measured.label, context.id && "id " + context.id];
   if (context.score !== undefined) labels.push("retriever's score " + context.score.toPrecision(4));
   const reason = chunk && chunk.reason ? text(chunk.reason, "muted text") : null;
   const metadata = context.metadata ? folded("metadata", () => [facts(Object.entries(context.metadata))]) : null;
-  return box(labels, shown, reason, metadata);
+  return box(labels, shown, reason, ...(measured.parts || []), metadata);
 }
 
-function textsOf(row, beside) {
+function textsOf(row, beside, told) {
   const contexts = row.sample.contexts || [];
   if (!contexts.length) return block("Retrieved texts", element("p", { class: "muted" }, "none"));
   const utilization = ofKind(row, "context_utilization");
   const chunks = (utilization && utilization.evidence.chunks) || [];
-  const boxes = contexts.map((context, place) => textOf(context, place, chunks[place], beside));
+  const boxes = contexts.map((context, place) => textOf(context, place, chunks[place], beside, told === undefined ? {} : measuredOf(row.sample.use, told, place)));
   const rest = boxes.splice(6);
   if (rest.length) boxes.push(element("details", {}, element("summary", {}, counted(rest.length, "more text")), ...rest));
   return block(counted(contexts.length, "retrieved text"), ...boxes);
@@ -379,6 +392,13 @@ function remedyOf(advice) {
 }
 
 // What a person needs to say yes or no, without what the judge says.
+// The passages that unsupported claims left the answer with.
+function originsOf(use) {
+  if (!use || !use.claims.length) return [];
+  const from = (places) => (places.length ? "leaves the answer without #" + places.join(", #") : "no passage: it stays without any, from the model itself");
+  return block("Where unsupported claims come from", element("ul", { class: "text" }, ...use.claims.map(([claim, places]) => element("li", {}, claim + " — " + from(places)))));
+}
+
 function unjudged(row, title) {
   const { sample } = row;
   const asked = Object.entries(row.results).flatMap(([name, result]) => peopleOf(name, result, row));
@@ -394,12 +414,12 @@ function opened(row, columns) {
   const place = index.findIndex((entry) => entry[0] === row.index);
   const title = index[place][2];
   if (isBlind(place)) return unjudged(row, title);
-  const { advice, journey, answer } = recorded(place);
+  const { advice, journey, answer, use } = recorded(place);
   const beside = new Beside();
   const results = Object.entries(row.results || {});
   const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row), ...callsOf(row)) : [];
   const answered = [...questionOf(sample, title), ...answerOf(row, answer, beside), ...referenceOf(sample)].filter(Boolean);
-  const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
+  const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside, use || null).filter(Boolean));
   return [
     row.cut ? cutOf(row.cut) : null,
     remedyOf(advice),
@@ -409,6 +429,7 @@ function opened(row, columns) {
     element("div", { class: "beside" }, element("div", {}, ...answered), texts),
     ...calls,
     ...wayOf(journey, row),
+    ...originsOf(use),
     ...(results.length ? block("Scores", element("div", { class: "cards" }, ...results.map(([name, result]) => resultOf(name, result, row)))) : []),
     ...(results.length ? [costOf(results.map(([, result]) => result))] : []),
     ...retrievedOf(sample),

@@ -12,8 +12,10 @@ from itertools import chain, pairwise
 from typing import Any
 from zlib import compressobj
 
-from ragmetrics_core.data import SampleResult, replace_surrogates
+from ragmetrics_core.data import Sample, SampleResult, replace_surrogates
 from ragmetrics_core.data.display import one_line
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.lexical.text import canonical_words
 from ragmetrics_core.reporting.diagnosis import Diagnosis
 from ragmetrics_core.reporting.glance import row_glance
 from ragmetrics_core.reporting.journey import (
@@ -25,6 +27,7 @@ from ragmetrics_core.reporting.journey import (
 from ragmetrics_core.reporting.jsonl import plain
 from ragmetrics_core.reporting.run_facts import digest_of_texts
 from ragmetrics_core.reporting.tables import is_formula
+from ragmetrics_core.reporting.use_in_words import passages_behind
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
@@ -184,11 +187,12 @@ def detail_lines(
 
     ``cut`` tells what texts lost, ``journey`` what became of passages and facts,
     ``answer`` how the answer is shown, ``claims`` what they rest on, ``formulas`` which columns a spreadsheet would
-    compute, ``advice`` what to mend, and ``texts`` which texts a person who labels it saw.
+    compute, ``advice`` what to mend, ``use`` what was measured of passages, and ``texts``
+    which texts a person who labels it saw.
     """
     for row, diagnosis in rows:
         n_cut = Counter[str]()
-        text, fields = _data_of(_drop_earlier_items(row), n_cut)
+        text, fields = _data_of(_as_shown(row), n_cut)
         added = {
             "cut": +n_cut,
             "journey": journey_data(journey_of(row)),
@@ -198,6 +202,7 @@ def detail_lines(
                 name for name, cell in _columns_of(fields) if is_formula(cell)
             ],
             "advice": diagnosis.advice,
+            "use": _use_data(row.sample, fields),
             "texts": digest_of_texts(row.sample),
         }
         # both are objects of JSON: the fields of the second follow those of the first
@@ -247,6 +252,40 @@ def _answer_data(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         claim for claim, span in zip(claims, claim_spans, strict=True) if span is None
     ]
     return {"sentences": sentences, "elsewhere": elsewhere}
+
+
+def _use_data(
+    sample: Sample | None, fields: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What was measured of the passages of a row; None where nothing was.
+
+    Returns:
+        ``passages``: for each the sentences of the answer without it, each with whether
+        the answer with all lacks it; null where there is none. ``claims``: each claim
+        that the judge calls unsupported, with the passages, from 1, that it left the
+        answer with; [] for one that came from the model itself.
+    """
+    use = None if sample is None else sample.use
+    if use is None or use.why_not is not None:
+        return None
+    known: set[tuple[str, ...]] = set()
+    for answer in use.answers:
+        known.update(map(canonical_words, split_sentences(answer)))
+    passages: list[list[tuple[str, bool]] | None] = []
+    for each in use.passages:
+        if each.answer is None or each.effect == 0:
+            passages.append(None)
+            continue
+        sentences = split_sentences(cut(each.answer))
+        passages.append(
+            [(words, canonical_words(words) not in known) for words in sentences]
+        )
+    claims = []
+    for claim in (_evidence_of_adherence(fields) or {}).get("unsupported") or []:
+        behind = passages_behind(claim, use)
+        if behind is not None:
+            claims.append([claim, [place + 1 for place in behind]])
+    return {"passages": passages, "claims": claims}
 
 
 def _claims_of_majority(fields: Mapping[str, Any]) -> list[Any]:
@@ -341,13 +380,17 @@ def pack_lines(lines: Iterable[str]) -> str:
     return b64encode(content).decode()
 
 
-def _drop_earlier_items(row: SampleResult) -> SampleResult:
-    """Return the row without the items that calls of earlier turns returned.
+def _as_shown(row: SampleResult) -> SampleResult:
+    """Return the row without a kept prompt, and without items of earlier turns.
 
     The rows of the earlier turns show these items. Example: in turn 3 the calls of the
     turns 1 and 2 stay, with no items.
     """
     sample = row.sample
+    if sample is not None and sample.capture is not None and sample.capture.prompt:
+        notes = sample.capture.model_copy(update={"prompt": None})
+        sample = sample.model_copy(update={"capture": notes})
+        row = row.model_copy(update={"sample": sample})
     if sample is None or sample.ledger is None:
         return row
     ledger = sample.ledger

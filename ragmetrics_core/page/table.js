@@ -67,8 +67,8 @@ const recorded = (place) => {
   const own = index[place];
   const line = lines.get(own[0]);
   if (line) {
-    const { journey, answer, ...row } = JSON.parse(line); // these two the page itself made
-    return { ...withoutEmpty(row), journey, answer };
+    const { journey, answer, use, ...row } = JSON.parse(line); // these three the page itself made
+    return { ...withoutEmpty(row), journey, answer, use };
   }
   return { index: own[0], problem: "Its texts are not on this page, which would be too large with them; they are in the results file (--out).", sample: null, results: {} };
 };

@@ -35,6 +35,7 @@ from ragmetrics_core.reporting.diagnosis import (
 from ragmetrics_core.reporting.groups import group_number
 from ragmetrics_core.reporting.run_facts import Decision, Outcome, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.reporting.use_in_words import UseTally
 from ragmetrics_core.statistics.means import mean_interval
 
 FEW_ROWS = 30
@@ -197,6 +198,7 @@ class Glance(Frozen):
     sure: str = Field(
         default="", description="how sure that is, and what the judge cannot see"
     )
+    use: str = Field(default="", description="what was measured of the passages")
 
     @property
     def weakest(self) -> StageGlance | None:
@@ -250,6 +252,7 @@ class GlanceTally:
         self._problem = ""  # why the first row that is none could not be read
         # The names of what rows of tables without an answer hold, as the keys.
         self._columns_without_answer: dict[str, None] = {}
+        self._use = UseTally()
         # of each metric the rows with the lowest scores, for its gate
         self._lowest: dict[str, list[tuple[float, int, SampleResult]]] = {}
 
@@ -265,6 +268,8 @@ class GlanceTally:
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
+        if row.sample.use is not None:
+            self._use.add(row.sample.use)
         self._n_foreign += is_foreign(row)
         is_captured = row.sample.capture is not None and row.sample.capture.grade
         if diagnosis is NO_ANSWER and not is_captured:
@@ -360,6 +365,7 @@ class GlanceTally:
             failures=failures,
             notes=tuple(notes),
             sure=self._how_sure(summary, by_words=by_words),
+            use=self._use.sentence,
         )
 
     @property

@@ -145,6 +145,8 @@ def _headline(glance: Glance) -> Iterator[_Line]:
         yield _Line(rank, f"  first  {glance.advice}")
     if glance.sure:
         yield _Line(rank + 1, f"  sure?  {one_line(glance.sure, _LONGEST_SENTENCE)}")
+    if glance.use:
+        yield _Line(2, f"  used   {glance.use}")
     if glance.failures:
         yield _Line(2, f"  ! {one_line(glance.failures, _LONGEST_REASON)}")
     for note in glance.notes:

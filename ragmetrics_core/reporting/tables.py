@@ -255,7 +255,7 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     headline = element("h4", [glance.headline])
     first = f"First: {glance.advice}" if glance.advice else ""
     sure = f"How sure? {glance.sure}" if glance.sure else ""
-    next_steps = element("p", filter(None, (glance.way, first, sure)))
+    next_steps = element("p", filter(None, (glance.way, first, sure, glance.use)))
     rows = [
         (row.label.removeprefix("row "), row.name, row.question, row.answer)
         for row in glance.worst[:_MOST_ROWS]
