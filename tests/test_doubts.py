@@ -154,6 +154,17 @@ def a_form(is_followed: bool) -> Sample:
     return langchain(app, **({"question_from": "words.note"} if is_followed else {}))
 
 
+@row("question_guessed", "name their place by question_from=")
+def one_of_several_fields(is_followed: bool) -> Sample:
+    """The prompt shows the question behind what was found, and no model was asked for a query."""
+    fields = {"to": "anna@example.org", "subject": ASKED, "id": "e-17"}
+    app = in_a_chain(lambda mail: say(shown(LAMP, question=mail["subject"])), fields)
+    named = {"question_from": "subject"} if is_followed else {}
+    sample = langchain(app, **contexts(LAMP), **named)
+    assert sample.question == ASKED
+    return sample
+
+
 @row("question_guessed", "say them by question=")
 def a_number(is_followed: bool) -> Sample:
     app = in_a_chain(lambda form: answered(f"order {form['order']}"), {"order": 7})

@@ -216,9 +216,9 @@ def _question(calls: Calls, named: Mapping[str, Any]) -> _QuestionAndDoubts:
 def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     """Return what was asked where no run had the question as its input.
 
-    It is the query that no model wrote, else the user's last message to a model. It is
-    sure where plain functions were called, so that the query is an argument, and the
-    answering prompt shows it.
+    It is the query that no model wrote, else the field of the input that the answering
+    prompt shows last, else the user's last message to a model. A query is sure where
+    plain functions were called, so that it is an argument, and that prompt shows it.
     """
     queries = _queries(calls)
     of_user = [query for query in queries if not calls.is_written_query(query)]
@@ -229,6 +229,9 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
         is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
         return question, () if is_sure else _GUESSED
+    field = _field_shown_last(calls)
+    if field is not None:
+        return field, _GUESSED
     for call in _calls_asked_first(calls):
         words = last_words_of_user(call.prompt)
         if words is not None and not _holds_documents(calls, words):
@@ -236,6 +239,20 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
             is_sure = is_sure and len(words) <= _LONGEST_QUERY
             return words, () if is_sure else _GUESSED
     return (queries[0] if queries else None), _GUESSED
+
+
+def _field_shown_last(calls: Calls) -> str | None:
+    """Return of several fields of the input the one that a prompt shows last; None if none is."""
+    prompts = _prompts_of_likely_answers(calls)
+    shown: list[str] = []
+    for inputs in calls.tree.lookup_inputs:
+        plain_inputs = calls.tree.to_plain_value(inputs)
+        fields = plain_inputs.values() if isinstance(plain_inputs, Mapping) else ()
+        texts = [field for field in fields if isinstance(field, str) and field.strip()]
+        if len(texts) > 1:
+            shown += [text for text in texts if shows(prompts, text)]
+    prompt = "\n".join(prompts)
+    return max(shown, key=prompt.rfind, default=None)
 
 
 def _queries(calls: Calls) -> list[str]:
