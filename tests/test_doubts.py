@@ -209,6 +209,18 @@ def lines_of_a_log(is_followed: bool) -> Sample:
     return langchain(lambda: app.compile().invoke({"question": ASKED}))
 
 
+@row("history_unread", "and what is no talk as a mapping")
+def labelled_lines(is_followed: bool) -> Sample:
+    lines = {"Name": "Anna Berg", "Town": "Skarn"}
+    profile = lines if is_followed else "Name: Anna Berg\nTown: Skarn"
+    return langchain(
+        in_a_chain(
+            lambda given: answered(given["question"]),
+            {"question": ASKED, "profile": profile},
+        )
+    )
+
+
 @row(
     "history_unread",
     "capture the earlier turns, too, under one conversation=",

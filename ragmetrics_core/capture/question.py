@@ -37,6 +37,13 @@ _UNREAD = (
         " as a message of user or assistant, and what is no talk under another name",
     ),
 )
+_LABELLED = (
+    Doubt(
+        "history_unread",
+        "two names take turns before the lines of an input, as speakers do; hand in each"
+        " turn as a message of user or assistant, and what is no talk as a mapping",
+    ),
+)
 _SHOWN = (
     Doubt("history_unread", f"earlier turns stand in a prompt; {CAPTURE_EARLIER}"),
 )
@@ -67,7 +74,7 @@ _ASSISTANT = re.compile(
 
 # at the head of a line, in any language and script
 _LABEL = re.compile(
-    r"^[\s*#>-]{0,3}([^\W\d]{1,20})[\s*]{0,3}[:\uff1a]\s*\S", re.MULTILINE
+    r"^[\s*#>-]{0,3}([^\W\d][^\n:\uff1a]{0,23}?)[\s*]{0,3}[:\uff1a]\s*\S", re.MULTILINE
 )
 
 
@@ -331,8 +338,9 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for inputs in tree.lookup_inputs:
         plain_inputs = tree.to_plain_value(inputs)
-        if _has_unread_history(calls, plain_inputs, question, own_replies):
-            return _UNREAD
+        doubts = _doubts_of_inputs(calls, plain_inputs, question, own_replies)
+        if doubts:
+            return doubts
     documents = [each.text for found in calls.lists for each in found.documents]
     for call in calls.prompted:
         if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
@@ -354,29 +362,30 @@ def _sums_up_talk(call: Node, question: str | None) -> bool:
     return False
 
 
-def _has_unread_history(
+def _doubts_of_inputs(
     calls: Calls, inputs: object, question: str | None, own_replies: set[str]
-) -> bool:
-    """Whether some inputs hold turns, or earlier words in a field named like a history.
+) -> tuple[Doubt, ...]:
+    """Return a doubt where inputs hold turns, or earlier words in a field named like a history.
 
     What models of this run replied is no earlier turn.
     """
     if not isinstance(inputs, Mapping):
-        return False
+        return ()
     for name, value in inputs.items():
         if names_a_history(name) and _holds_earlier_words(value, question):
-            return True
+            return _UNREAD
         texts = value if isinstance(value, (list, tuple)) else [value]
         lines = "\n".join(text for text in texts if isinstance(text, str))
         is_question = as_one_line(lines) == as_one_line(question)
         is_talk = _is_transcript(lines) and not is_question
         if is_talk and not _holds_documents(calls, lines):
-            return True
+            return _LABELLED
         if _replies_in(read_history(value)) - own_replies:
-            return True
-        if _has_unread_history(calls, value, question, own_replies):
-            return True
-    return False
+            return _UNREAD
+        doubts = _doubts_of_inputs(calls, value, question, own_replies)
+        if doubts:
+            return doubts
+    return ()
 
 
 def _is_transcript(text: str) -> bool:

@@ -135,6 +135,8 @@ LOOP = "Rewrite.\n{% for turn in said %}{{ turn }}\n{% endfor %}{{ query }}"
         },
         {"said": [f"Benutzer: {EARLIER}\nAssistent: {REPLY}"]},
         {"said": [f"Benutzer: {EARLIER}", f"Assistent: {REPLY}"]},
+        {"said": [f"उपयोगकर्ता: {EARLIER}", f"सहायक: {REPLY}"]},
+        {"said": [f"Anna Berg: {EARLIER}", f"The bot: {REPLY}"]},
     ],
 )
 def test_earlier_turns_that_only_the_rewriter_is_shown_are_in_doubt(given: Any) -> None:
