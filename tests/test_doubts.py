@@ -197,7 +197,7 @@ def a_transcript(is_followed: bool) -> Sample:
     )
 
 
-@row("history_unread", "and what is no talk under another name")
+@row("history_unread", "what is no talk under another name")
 def lines_of_a_log(is_followed: bool) -> Sample:
     from langgraph.graph import START, StateGraph
 
@@ -761,6 +761,40 @@ def a_transcript_in_a_template(is_followed: bool) -> Sample:
     talk = [ChatMessage.from_user(EARLIER), ChatMessage.from_assistant(REPLY)]
     inputs = {"history": talk if is_followed else TOLD}
     return haystack(template="{{ history }}", inputs=inputs)
+
+
+@row("history_unread", "and a template where its builder is made")
+def a_template_for_one_run(is_followed: bool) -> Sample:
+    from haystack import Pipeline
+    from haystack.components.builders import PromptBuilder
+    from haystack.components.converters import OutputAdapter
+    from haystack.components.generators.chat import MockChatGenerator
+    from haystack.components.retrievers import InMemoryBM25Retriever
+    from haystack.dataclasses import Document
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+    from haystack_integrations.components.evaluators.ragmetrics import capture
+
+    rewrite = "Rewrite it for a search: {{ query }}"
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(id="lamp", content=LAMP)])
+    shown = "{% for document in documents %}{{ document.content }}\n{% endfor %}{{ query }}"
+    app = Pipeline()
+    made_with = rewrite if is_followed else "{{ query }}"
+    app.add_component("rewrite", PromptBuilder(made_with, required_variables="*"))
+    app.add_component("rewriter", MockChatGenerator("lamp of Skarn"))
+    app.add_component("query", OutputAdapter("{{ replies[0].text }}", str))
+    app.add_component("finder", InMemoryBM25Retriever(store))
+    app.add_component("prompt", PromptBuilder(shown, required_variables="*"))
+    app.add_component("llm", MockChatGenerator(ANSWER))
+    app.connect("rewrite", "rewriter")
+    app.connect("rewriter.replies", "query.replies")
+    app.connect("query", "finder.query")
+    app.connect("finder.documents", "prompt.documents")
+    app.connect("prompt", "llm")
+    of_run = {} if is_followed else {"template": rewrite}
+    with capture() as captured:
+        app.run({"rewrite": {"query": ASKED, **of_run}, "prompt": {"query": ASKED}})
+    return captured.samples[-1]
 
 
 @row("by_data_flow", "name the contexts by contexts_from=")

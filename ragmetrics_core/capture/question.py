@@ -33,8 +33,9 @@ _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (
     Doubt(
         "history_unread",
-        "words under a name such as messages or history are not read; hand in each turn"
-        " as a message of user or assistant, and what is no talk under another name",
+        "words under a name such as messages or history, or in the template of one run,"
+        " are not read; hand in each turn as a message of user or assistant, what is no"
+        " talk under another name, and a template where its builder is made",
     ),
 )
 _LABELLED = (
