@@ -286,14 +286,18 @@ def _is_prompt_around(words_of_user: str, text: str) -> bool:
 def is_same_talk(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
     """Return whether a history is, word for word, what captured turns said.
 
-    A prompt may stand around the words of the user.
+    The user's words may be the first or last lines of a prompt. What stands between
+    other lines may be a passage.
     """
     if not captured or len(history) != len(captured):
         return False
     for turn, said in zip(history, captured, strict=True):
-        is_same = as_one_line(turn.content) == as_one_line(said.content)
-        if turn.role == "user" and not is_same:
-            is_same = _is_prompt_around(said.content, turn.content)
+        text, words = turn.content.strip(), said.content.strip()
+        is_same = as_one_line(text) == as_one_line(words)
+        if turn.role == "user" and len(words) >= _FEWEST_CHARACTERS:
+            is_first = text.startswith(f"{words}\n")
+            is_last = text.endswith((f"\n{words}", f": {words}"))
+            is_same = is_same or is_first or is_last
         if turn.role != said.role or not is_same:
             return False
     return True

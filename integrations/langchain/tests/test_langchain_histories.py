@@ -160,6 +160,7 @@ def test_a_talk_with_which_a_step_fills_a_prompt_is_never_told_as_none() -> None
         ("behind another question", False),
         ("of a turn that nobody saw", False),
         ("with other words of the user", False),
+        ("with the words in a passage", False),
     ],
 )
 def test_a_chat_by_hand_that_keeps_its_prompts_has_the_words_of_the_user(
@@ -183,6 +184,8 @@ def test_a_chat_by_hand_that_keeps_its_prompts_has_the_words_of_the_user(
             said[-1] = AIMessage("It is not known.")
         if kept == "with other words of the user":
             said[0] = HumanMessage(f"Context:\n{FERRY}\n\nQuestion: How old is it?")
+        if kept == "with the words in a passage":
+            said[0] = HumanMessage(f"FAQ:\n{EARLIER}\n{FERRY}\nQuestion: How old is it?")
         if kept == "behind another question":
             ask("Who owns it?", [])
         ask(QUESTION, said)
