@@ -103,8 +103,7 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
     Example: ``engine.chat("And when?", chat_history=[…])`` handed in its earlier turns.
-    If a chat engine was handed none, the turns in its own model's prompts are taken. What
-    other prompts show, the core reads, in doubt.
+    If a call was handed none, the turns in the prompts of its models are taken.
 
     Args:
         tree: The tree; it is changed.
@@ -120,12 +119,15 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
             talk = inputs.get("chat_history") or inputs.get("messages")
             handed_in = {**inputs, "chat_history": talk}
             tree.history = tree.history or history_in(handed_in, tree.question)
-        # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those of
-        # ``predict_and_call``, whose prompt is the chat history that it was handed, nor
-        # those that a chat engine's own model is shown: its memory keeps them.
-        is_of_memory = tree.kind == "chat" and not (tree.has_examples or tree.summaries)
-        if not tree.history and (is_of_memory or tree.kind == "predict"):
-            tree.history = history_of_prompts(_own_calls(tree.root), tree.question)
+        if not tree.history:
+            # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
+            # of ``predict_and_call``, whose prompt is the chat history that it was handed,
+            # nor those that a chat engine's own model is shown: its memory keeps them.
+            is_of_memory = tree.kind == "chat" and not tree.has_examples
+            is_whole = tree.kind == "predict" or (is_of_memory and not tree.summaries)
+            calls = _own_calls(tree.root) if is_whole else tree.root
+            tree.history = history_of_prompts(calls, tree.question, tree.instructions)
+            tree.is_history_of_prompt = bool(tree.history) and not is_whole
     # an application may put "Ann: And when?" into the memory before it asks
     if tree.question and tree.history and tree.history[-1].role == "user":
         before, _, behind = tree.history[-1].content.rpartition(tree.question)
