@@ -777,7 +777,9 @@ def a_template_for_one_run(is_followed: bool) -> Sample:
     rewrite = "Rewrite it for a search: {{ query }}"
     store = InMemoryDocumentStore()
     store.write_documents([Document(id="lamp", content=LAMP)])
-    shown = "{% for document in documents %}{{ document.content }}\n{% endfor %}{{ query }}"
+    shown = (
+        "{% for document in documents %}{{ document.content }}\n{% endfor %}{{ query }}"
+    )
     app = Pipeline()
     made_with = rewrite if is_followed else "{{ query }}"
     app.add_component("rewrite", PromptBuilder(made_with, required_variables="*"))

@@ -185,7 +185,9 @@ def test_a_chat_by_hand_that_keeps_its_prompts_has_the_words_of_the_user(
         if kept == "with other words of the user":
             said[0] = HumanMessage(f"Context:\n{FERRY}\n\nQuestion: How old is it?")
         if kept == "with the words in a passage":
-            said[0] = HumanMessage(f"FAQ:\n{EARLIER}\n{FERRY}\nQuestion: How old is it?")
+            said[0] = HumanMessage(
+                f"FAQ:\n{EARLIER}\n{FERRY}\nQuestion: How old is it?"
+            )
         if kept == "behind another question":
             ask("Who owns it?", [])
         ask(QUESTION, said)
