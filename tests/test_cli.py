@@ -86,7 +86,7 @@ def test_all_well(
     not_scored = "context_recall, rows not scored: 2 without an input that it needs."
     assert not_scored in shown.out
     assert "Rows: 2 no fault found." in shown.out
-    worth = "lexical (compares words; misses subtle failures, and some gross ones)"
+    worth = "words only (lexical: misses subtle failures, and some gross ones)"
     assert f"Judge: {worth}." in shown.out
     # the very command of an evaluation that reads
     judged = "next   ragmetrics evaluate rows.jsonl --judge gpt-4o-mini"
@@ -187,7 +187,7 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     slices = "context_adherence by language: 1 of 2 slices reach 0.5. "
     assert rf'- **failed**: {slices}"e\|n": misses 0.5' in told
     assert "| context_adherence | 0." in told
-    assert "Judge: lexical (compares words; misses" in told
+    assert "Judge: words only (lexical: misses" in told
     assert "Bert" not in told
     job = Path("job.md")
     job.write_text("before\n")

@@ -378,6 +378,19 @@ def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
             assert re.match(r"The gate|\d+ of \d+ gates", lines[0])
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_behind_the_rows_stands_how_many_more_there_are(draw: random.Random) -> None:
+    glance = drawn_report(draw).glance()
+    lines = screen_lines(glance, page="page.html", next_command="ragmetrics x")
+    n_shown = sum(bool(re.match(r"  row \d+", line)) for line in lines)
+    n_further = glance.n_faults + glance.n_open - n_shown
+    told = [line for line in lines if re.fullmatch(r"  and [\d,]+ further rows?", line)]
+    plural = "" if n_further == 1 else "s"
+    expected = f"  and {n_further:,} further row{plural}"
+    assert told == ([expected] if n_shown and n_further else [])
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

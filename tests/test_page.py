@@ -61,6 +61,7 @@ from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
 from ragmetrics_core.metrics.registry import NAMED_METRICS
+from ragmetrics_core.page.render import EXPLANATIONS, FORMULAS
 from ragmetrics_core.page.sample_rows import (
     LONGEST,
     cut,
@@ -70,7 +71,6 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
-from ragmetrics_core.page.wordings import EXPLANATIONS, FORMULAS
 from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report
@@ -270,6 +270,17 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
     # names of namespaces are no addresses
     assert "http://" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)
     assert "https://" not in page
+
+
+def test_a_field_has_another_name_than_each_stage(tmp_path: Path) -> None:
+    """The stage "search" and a field "Search" would be two things of one name."""
+    rows = [row(0, 0.5, "q", retrieval_accuracy=accuracy(0.2, "a fact"))]
+    page = page_of(Report(rows, RUN), tmp_path)
+    stages = re.findall(r'<h2 id="stage-\w+">(\w+)</h2>', page)
+    fields = re.findall(r"<label>([\w ]+?) ?<(?:input|select)", page)
+    assert stages
+    assert fields
+    assert not {name.casefold() for name in fields} & set(stages)
 
 
 def test_a_metric_names_judge_version_prompts_and_formula(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_gates_decide_and_the_terminal_says_what_was_measured(
     assert "failed: context_adherence misses 0.8" in summary
     assert "passed: context_adherence by lang: 1 of 1 slices reach 0.5." in summary
     assert (
-        "Judge: lexical (compares words; misses subtle failures, and some gross ones)"
+        "Judge: words only (lexical: misses subtle failures, and some gross ones)"
         in summary
     )
     why = "row 1: made up?: context_adherence 0.0"

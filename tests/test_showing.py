@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -50,7 +51,7 @@ def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
     assert shown[2].startswith("  chunk 2: useful, 0.")
     assert (
         shown[3]
-        == "  judge: lexical (compares words; misses subtle failures, and some gross ones)"
+        == "  judge: words only (lexical: misses subtle failures, and some gross ones)"
     )
     assert len(shown) == 4
     adherent = repr(ContextAdherence().score(SAMPLE, judge="lexical"))
@@ -134,9 +135,7 @@ def test_a_long_text_is_cut_in_html() -> None:
 
 
 def test_the_embedded_judge_is_told_in_words_wherever_scores_are() -> None:
-    told = (
-        "Judge: lexical (compares words; misses subtle failures, and some gross ones)."
-    )
+    told = "Judge: words only (lexical: misses subtle failures, and some gross ones)."
     report = evaluate([SAMPLE], ["adherence"], judge="lexical")
     for shown in (report.table(), report._repr_html_()):
         assert told in " ".join(shown.split())
@@ -210,6 +209,33 @@ def test_a_notebook_shows_a_line_that_renews_itself(
     with Display(1, seen.append):
         pass
     assert stream.text == ""
+
+
+class NarrowTerminal(OutStream):
+    """A terminal of 30 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+
+def test_a_line_that_renews_itself_fits_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line that the terminal breaks would stay on it, one for each update."""
+    stream = NarrowTerminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        progress.os, "get_terminal_size", lambda _: os.terminal_size((30, 24))
+    )
+    evaluate([SAMPLE] * 3, ["adherence"], judge="lexical")
+    lines = stream.text.split("\r")
+    assert lines[1].startswith("1/3 samples, 0 failed")
+    assert lines[-2:] == [" " * 29, ""]
+    assert {len(line) for line in lines[1:-1]} == {29}
 
 
 class Bare:

@@ -530,7 +530,6 @@ def test_words_show_no_risk() -> None:
     assert Report(results, facts).summary().risks == ()
 
 
-def test_the_share_of_low_rows() -> None:
-    assert summarise(rows(scored(0.5), scored(0.6)), ["m"])["m"].share_low == 0.5
+def test_without_a_score_there_are_no_quartiles_and_no_risk() -> None:
     nothing = summarise(rows(failed()), ["m"])["m"]
-    assert (nothing.share_low, nothing.quartiles, nothing.risk) == (None, None, "")
+    assert (nothing.quartiles, nothing.risk) == (None, "")

@@ -104,7 +104,7 @@ def judge_in_words(name: str) -> str:
     """Return the name of a judge, and of the embedded one what it is worth."""
     if name != EMBEDDED:
         return name
-    return f"{name} (compares words; {_WORTH_OF_WORDS})"
+    return f"words only ({name}: {_WORTH_OF_WORDS})"
 
 
 def caution_about(judges: Iterable[str], *, has_range: bool = True) -> str:

@@ -4,6 +4,7 @@ It is a line on a terminal or in a notebook's cell, and log lines otherwise.
 """
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ logger = logging.getLogger("ragmetrics_core")
 # Seconds between two log lines, and between two updates of the line on a terminal.
 LOG_SECONDS = 10.0
 LINE_SECONDS = 0.2
+_LONGEST_LINE = 79
 
 
 @dataclass
@@ -103,8 +105,7 @@ class Display:
 
     def __exit__(self, *_: object) -> None:
         if self._shows_line:
-            blank_line = " " * 79
-            _write(f"\r{blank_line}\r")
+            _write(f"\r{' ' * _columns()}\r")
 
     def expect(self, total: int | None) -> None:
         """Note how many samples there will be; None if nobody knows it beforehand."""
@@ -121,10 +122,18 @@ class Display:
             self._last_shown = time.monotonic()
             line = self.progress.line()
             if self._shows_line:
-                _write(f"\r{line:<79}")
+                _write(f"\r{line[: _columns()]:<{_columns()}}")
             else:
                 logger.info("%s", line)
         return result
+
+
+def _columns() -> int:
+    """Return how long the line may be: one that the terminal breaks is never wiped."""
+    with suppress(AttributeError, OSError, ValueError):
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        return min(columns - 1, _LONGEST_LINE) if columns > 1 else _LONGEST_LINE
+    return _LONGEST_LINE
 
 
 def _write(text: str) -> None:

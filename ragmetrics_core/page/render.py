@@ -27,7 +27,6 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
-from ragmetrics_core.page.wordings import EXPLANATIONS, FORMULAS
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.gates import all_in_words
@@ -115,14 +114,58 @@ def page_data(
 ) -> dict[str, Any]:
     """Collect all that the template of a report shows, by its name in the template.
 
-    Example: "screen_rows" is 20 and "samples" 18 where 2 of 20 rows are no samples.
-
     Args:
         rows: The results.
         summary: Their numbers.
         run: The facts of the run.
         glance: What a person should see first.
         to_label: Ids of the samples that were drawn for people to label.
+    """
+    judges_by_metric: dict[str, dict[str, None]] = {}  # their names are the keys
+    for row in rows:
+        for metric, result in row.results.items():
+            if result.judge:
+                judges_by_metric.setdefault(metric, {})[result.judge] = None
+
+    # each judge whose card says something of adherence, with the figures of it
+    figures_on_adherence = []
+    for judge in run.judges:
+        for card_figures in figures_of_cards(judge, run).values():
+            if card_figures.question == "adherent":
+                figures_on_adherence.append((judge, card_figures.figures))
+
+    return {
+        "glance": glance,
+        "verdict": all_in_words(glance.decisions),
+        "date": date_of(run),
+        "screen_rows": len(rows),
+        "summary": summary,
+        "n_to_label": len(to_label),
+        "run": run,
+        # by metric the mean that people would give, beside the judge's
+        "by_people": corrected_means(run),
+        "explanations": EXPLANATIONS,
+        "answerings": answerings_of(rows, summary),
+        "what_if": what_if_known(rows),
+        "quoted": quotes_of_cards(run),
+        "figures": figures_on_adherence,
+        "has_interval": any(numbers.interval for numbers in summary.shown),
+        "formulas": FORMULAS,
+        "judges_by_metric": judges_by_metric,
+        **_script_data(rows, summary, run, glance, to_label),
+    }
+
+
+def _script_data(
+    rows: Sequence[SampleResult],
+    summary: Summary,
+    run: RunFacts,
+    glance: Glance,
+    to_label: Collection[str],
+) -> dict[str, Any]:
+    """Collect what the page's script reads: the table's rows, their details, and more.
+
+    The arguments are those of ``page_data``.
     """
     metrics = [numbers.metric for numbers in summary.metrics]
     diagnoses = [diagnose(row) for row in rows]
@@ -185,48 +228,7 @@ def page_data(
             for one in summary.metrics
         },
     }
-    return {
-        "glance": glance,
-        "verdict": all_in_words(glance.decisions),
-        "date": date_of(run),
-        "screen_rows": len(rows),
-        "summary": summary,
-        "n_to_label": len(to_label),
-        "run": run,
-        # by metric the mean that people would give, beside the judge's
-        "by_people": corrected_means(run),
-        "explanations": EXPLANATIONS,
-        "answerings": answerings_of(rows, summary),
-        "what_if": what_if_known(rows),
-        "quoted": quotes_of_cards(run),
-        "figures": _figures_on_adherence(run),
-        "has_interval": any(numbers.interval for numbers in summary.shown),
-        "formulas": FORMULAS,
-        "judges_by_metric": _judges_by_metric(rows),
-        "columns": script_data,  # what the page's script reads
-        "index": table_entries,
-        "details": packed_details,
-    }
-
-
-def _judges_by_metric(rows: Sequence[SampleResult]) -> dict[str, dict[str, None]]:
-    """The names of those who judged each metric, as the keys."""
-    judges_by_metric: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for metric, result in row.results.items():
-            if result.judge:
-                judges_by_metric.setdefault(metric, {})[result.judge] = None
-    return judges_by_metric
-
-
-def _figures_on_adherence(run: RunFacts) -> list[tuple[str, Any]]:
-    """Each judge whose card says something of adherence, with the figures of it."""
-    figures_of_judges = []
-    for judge in run.judges:
-        for card_figures in figures_of_cards(judge, run).values():
-            if card_figures.question == "adherent":
-                figures_of_judges.append((judge, card_figures.figures))
-    return figures_of_judges
+    return {"columns": script_data, "index": table_entries, "details": packed_details}
 
 
 def _text(name: str) -> str:
@@ -259,3 +261,70 @@ def _environment() -> Any:
         cut=cut, worth=judge_in_words, data=lambda value: _as_markup(json_text(value))
     )
     return environment
+
+
+# How each metric that ships is scored, in a sentence, and as a formula.
+EXPLANATIONS = {
+    "context_utilization": (
+        "Each retrieved text is judged useful or not to arrive at the answer; the "
+        "score is high where the useful ones come first."
+    ),
+    "context_adherence": (
+        "Each claim of the answer is held against the retrieved texts: does "
+        "anything in them support it?"
+    ),
+    "context_recall": (
+        "The answer is rated by how much of the reference, the expected answer, "
+        "it holds."
+    ),
+    "retrieval_accuracy": (
+        "Each fact of the reference is looked for in the retrieved texts; a fact "
+        "may weigh more than another."
+    ),
+    "context_sufficiency": (
+        "The judge reads the question and the texts that the application showed "
+        "its model, and no answer; the score is the probability that they are "
+        "enough."
+    ),
+    "answer_relevance": (
+        "The answer is graded from 0 to 3 by how much of the question it "
+        "addresses, whatever is true."
+    ),
+    "retrieval_ranking": (
+        "The ranks of the passages that the data set expects are measured; no "
+        "judge is asked."
+    ),
+    "citation_quality": (
+        "Each sentence with a claim is held against the texts that it cites. The "
+        "score is high where these support it and none of them is needless."
+    ),
+}
+
+# They hold whichever kind of judge answers: one that is polled, one that gives a
+# probability, or one that compares words.
+FORMULAS = {
+    "context_utilization": (
+        "Average precision: sum of P@k over the ranks k of useful texts / number of"
+        " useful texts. With probabilities: its expectation."
+    ),
+    "context_adherence": (
+        "Polls that say yes / polls that say yes or no. Of a judge that is asked once:"
+        " the score that it gives."
+    ),
+    "context_recall": "The judge's rating; of several references the best.",
+    "retrieval_accuracy": (
+        "Covered facts / facts, by weight; a fact is covered if its score in one text is"
+        " above 0.5. Where the embedded judge split the reference: the mean of each"
+        " fact's best score."
+    ),
+    "context_sufficiency": "The judge's score that nothing is missing.",
+    "answer_relevance": "Grade / 3.",
+    "retrieval_ranking": (
+        "The measure of the settings: nDCG, hit rate, recall, precision or reciprocal"
+        " rank, with gains of 0 and 1."
+    ),
+    "citation_quality": (
+        "2PR / (P + R); R = supported sentences / sentences with a claim, P = precise"
+        " citations / citations."
+    ),
+}

@@ -183,13 +183,23 @@ class _ReportContent:
                 f" {self._number_of_closing_line}; give each file by itself"
             )
         is_first_line = not self.first_place
+        # it holds the facts at the run's end, and is no row
+        is_closing_line = (
+            isinstance(value, Mapping) and "run" in value and "index" not in value
+        )
         self.first_place = self.first_place or place
         try:
             if is_first_line and isinstance(value, Mapping) and _MAGIC in value:
-                header = _run_of_header(value, place)
-                self._run = header.model_copy(update=_UNFINISHED)
+                if value[_MAGIC] not in range(1, FORMAT + 1):
+                    raise InputError(
+                        f"{place}: this version reads formats 1 to {FORMAT}; read the"
+                        " report with a newer ragmetrics"
+                    )
+                # the facts as far as they were known when the run began
+                known_facts = _run_facts(value.get("run", {}), place)
+                self._run = known_facts.model_copy(update=_UNFINISHED)
                 self._tells_missing = value[_MAGIC] >= _KNOWS_MISSING
-            elif isinstance(value, Mapping) and self._run and _is_closing_line(value):
+            elif isinstance(value, Mapping) and is_closing_line and self._run:
                 self._run = _run_facts(value["run"], place)
                 self._number_of_closing_line = line_number
             else:
@@ -207,8 +217,13 @@ class _ReportContent:
             raise _BrokenLine(f"{place}: a JSON object is needed, got {kind}")
         try:
             row = validate_data(SampleResult, value, place)
-            if not self._tells_missing:
-                row = _without_unknown_contexts(row)
+            sample = row.sample
+            if sample is not None and not self._tells_missing:
+                # an old file says "no contexts" also where they were not known
+                found_nothing = sample.retrieved == ()
+                if sample.contexts == () and not found_nothing:
+                    sample = sample.model_copy(update={"contexts": None})
+                    row = row.model_copy(update={"sample": sample})
         except InputError as error:
             raise _BrokenLine(str(error)) from None
         rows_of_index = self._rows_by_index[row.index]
@@ -254,15 +269,6 @@ class _ReportContent:
         return run.model_copy(update=changes), rows
 
 
-def _without_unknown_contexts(row: SampleResult) -> SampleResult:
-    """Read "no contexts" of an old file as not known, unless nothing was retrieved."""
-    sample = row.sample
-    if sample is None or sample.contexts != () or sample.retrieved == ():
-        return row
-    unknown = sample.model_copy(update={"contexts": None})
-    return row.model_copy(update={"sample": unknown})
-
-
 class _BrokenLine(Exception):
     """A line of a report that holds no row; the message says why."""
 
@@ -290,11 +296,6 @@ def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -
     if len(rows) + n_broken < n_rows:
         return f"only {len(rows):,} of its {n_rows:,} rows are in the file"
     return ""
-
-
-def _is_closing_line(value: Mapping[str, object]) -> bool:
-    """Whether a line holds the facts at the run's end, and is no row."""
-    return "run" in value and "index" not in value
 
 
 def is_line_of_results(value: object) -> bool:
@@ -349,20 +350,6 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
         models=tuple(models),
         metrics=signature_by_metric,
     )
-
-
-def _run_of_header(header: Mapping[str, object], place: str) -> RunFacts:
-    """The facts of the run, as far as they were known when it began.
-
-    Raises:
-        InputError: If the line begins a report of a newer version.
-    """
-    if header[_MAGIC] not in range(1, FORMAT + 1):
-        raise InputError(
-            f"{place}: this version reads formats 1 to {FORMAT}; read the report with a"
-            " newer ragmetrics"
-        )
-    return _run_facts(header.get("run", {}), place)
 
 
 def _run_facts(value: Any, place: str) -> RunFacts:

@@ -98,7 +98,11 @@ class MetricChange(Frozen):
         """
         if self.difference is None or self.verdict == "identical":
             return self.moved_in_words
-        return f"{self._difference_in_words(self.difference)}; {self.moved_in_words}"
+        words = f"{self.difference:+.3f}"
+        if self.interval is not None:
+            words += f" ({self.interval.low:+.3f} to {self.interval.high:+.3f})"
+        rows = count_in_words(self.pairs, "row")
+        return f"{words} over {rows}; {self.moved_in_words}"
 
     @property
     def moved_in_words(self) -> str:
@@ -117,13 +121,6 @@ class MetricChange(Frozen):
                 f"{self.lost_scores:,} lost their score, {self.won_scores:,} won one"
             )
         return "; ".join(parts)
-
-    def _difference_in_words(self, difference: float) -> str:
-        """The mean difference over how many rows, with its interval."""
-        words = f"{difference:+.3f}"
-        if self.interval is not None:
-            words += f" ({self.interval.low:+.3f} to {self.interval.high:+.3f})"
-        return f"{words} over {count_in_words(self.pairs, 'row')}"
 
     @property
     def details(self) -> list[str]:
@@ -169,7 +166,12 @@ def changes_of(
     """
     changes = []
     for part in parts:
-        cluster_numbers = _cluster_numbers(part.pairs, cluster)
+        cluster_numbers: list[int] = []
+        for before, after in part.pairs:
+            number = group_number(before.sample, cluster)
+            if number < 0:  # the first run says nothing of it
+                number = group_number(after.sample, cluster)
+            cluster_numbers.append(number)
         for metric in metrics:
             change = _counted(metric, part)
             if change.verdict != "identical":
@@ -239,15 +241,6 @@ def value_of(
 def _status(result: MetricResult | None) -> str:
     """What became of a metric on a row, in a word."""
     return "not judged" if result is None else result.status
-
-
-def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
-    """The number of each pair's cluster; −1 for a pair that stands alone."""
-    numbers: list[int] = []
-    for before, after in pairs:
-        number = group_number(before.sample, cluster)
-        numbers.append(number if number >= 0 else group_number(after.sample, cluster))
-    return numbers
 
 
 def _measured(

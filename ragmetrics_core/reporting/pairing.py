@@ -1,7 +1,7 @@
 """Which rows of two runs are the same sample, and whether both were measured alike."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -10,7 +10,6 @@ from ragmetrics_core.data import (
     Frozen,
     InputError,
     MetricResult,
-    Sample,
     SampleResult,
 )
 from ragmetrics_core.data.display import count_in_words
@@ -164,21 +163,17 @@ def count_other_questions(pairs: Iterable[Pair]) -> int:
     Line numbers make equal ids of any two data sets; such pairs are no samples measured
     twice.
     """
-    return sum(_is_another(before.sample, after.sample) for before, after in pairs)
-
-
-def _is_another(before: Sample | None, after: Sample | None) -> bool:
-    """Whether two samples of one id ask or expect something else."""
-    if before is None or after is None:
-        return False
-    other_question = (
-        bool(before.question and after.question) and before.question != after.question
-    )
-    other_reference = (
-        bool(before.reference and after.reference)
-        and before.reference != after.reference
-    )
-    return other_question or other_reference
+    n_others = 0
+    for row_before, row_after in pairs:
+        before, after = row_before.sample, row_after.sample
+        if before is None or after is None:
+            continue
+        has_questions = bool(before.question and after.question)
+        has_references = bool(before.reference and after.reference)
+        n_others += (has_questions and before.question != after.question) or (
+            has_references and before.reference != after.reference
+        )
+    return n_others
 
 
 def _rows_by_key(
@@ -209,13 +204,25 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     second_settings = _settings(_results([after for _, after in pairs], metric))
     phrases = []
     for name in dict.fromkeys([*first_settings, *second_settings]):
-        if _contradict(name, first_settings, second_settings):
+        first, second = first_settings.get(name), second_settings.get(name)
+        is_observed = name in ("model", "score mode")
+        if is_observed and (first is None or second is None):
+            continue  # a side on which nothing was asked contradicts nothing
+        is_mixed = not is_observed and len(first or ()) > 1
+        if first != second or is_mixed:
             phrases.append(
-                f"{metric}: {_NAMES.get(name, name)}"
-                f" {_words(first_settings.get(name))} against"
-                f" {_words(second_settings.get(name))}"
+                f"{metric}: {_NAMES.get(name, name)} {_words(first)} against"
+                f" {_words(second)}"
             )
-    n_with_other_facts = sum(_have_other_facts(pair, metric) for pair in pairs)
+    n_with_other_facts = 0
+    for pair in pairs:
+        facts_of_runs = [
+            [fact.text for fact in result.evidence.facts]
+            for result in _results(pair, metric)
+            if isinstance(result.evidence, FactMatrix)
+        ]
+        are_asked_in_both = len(facts_of_runs) == 2
+        n_with_other_facts += are_asked_in_both and facts_of_runs[0] != facts_of_runs[1]
     if n_with_other_facts:
         phrases.append(
             f"{metric}: other facts in {n_with_other_facts} of {len(pairs)} samples;"
@@ -227,28 +234,6 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
 def _results(rows: Iterable[SampleResult], metric: str) -> list[MetricResult]:
     """The results of a metric, of the rows that have one."""
     return [row.results[metric] for row in rows if metric in row.results]
-
-
-def _contradict(
-    name: str, before: Mapping[str, set[str]], after: Mapping[str, set[str]]
-) -> bool:
-    """Whether two runs hold different values of a setting, or one holds several."""
-    is_observed = name in ("model", "score mode")
-    if is_observed and (name not in before or name not in after):
-        return False  # a side on which nothing was asked contradicts nothing
-    values_before, values_after = before.get(name), after.get(name)
-    is_mixed = not is_observed and len(values_before or ()) > 1
-    return values_before != values_after or is_mixed
-
-
-def _have_other_facts(pair: Pair, metric: str) -> bool:
-    """Whether a metric was asked about different facts in the two runs."""
-    texts = []
-    for row in pair:
-        result = row.results.get(metric)
-        if result is not None and isinstance(result.evidence, FactMatrix):
-            texts.append([fact.text for fact in result.evidence.facts])
-    return len(texts) == 2 and texts[0] != texts[1]
 
 
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
@@ -265,32 +250,19 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     models = {model for result in results for model in result.usage.models}
     if models:
         values_by_setting["model"] = models
-    score_mode = _most_common_score_mode(results)
-    if score_mode is not None:
-        values_by_setting["score mode"] = {score_mode}
-    return values_by_setting
-
-
-def _most_common_score_mode(results: Iterable[MetricResult]) -> str | None:
-    """From what most scores were read, probabilities or polls; None if that is unknown.
-
-    A judge may fall back to polls now and then.
-    """
+    # From what most scores of facts and chunks were read, probabilities or polls: a
+    # judge may fall back to polls now and then.
     n_by_mode: Counter[str] = Counter()
     for result in results:
-        n_by_mode.update(_score_modes(result))
-    return max(n_by_mode, key=n_by_mode.__getitem__, default=None)
-
-
-def _score_modes(result: MetricResult) -> Iterator[str]:
-    """How the score of each fact in each context, or of each chunk, was read."""
-    if isinstance(result.evidence, FactMatrix):
-        for cells_of_fact in result.evidence.cells:
-            for cell in cells_of_fact:
-                yield cell.mode
-    elif isinstance(result.evidence, JudgedChunks):
-        for chunk in result.evidence.chunks:
-            yield chunk.mode
+        if isinstance(result.evidence, FactMatrix):
+            for cells_of_fact in result.evidence.cells:
+                n_by_mode.update(cell.mode for cell in cells_of_fact)
+        elif isinstance(result.evidence, JudgedChunks):
+            n_by_mode.update(chunk.mode for chunk in result.evidence.chunks)
+    if n_by_mode:
+        most_common_mode = max(n_by_mode, key=n_by_mode.__getitem__)
+        values_by_setting["score mode"] = {most_common_mode}
+    return values_by_setting
 
 
 def _words(values: set[str] | None) -> str:

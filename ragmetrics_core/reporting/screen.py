@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ragmetrics_core.data import Usage
 from ragmetrics_core.data.display import as_line, count_in_words, one_line
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import Glance, RowGlance
@@ -53,16 +52,17 @@ def screen_lines(
         next_command: What to type next; "" for nothing.
         exit_code: The exit code of the command that held gates; None outside of one.
     """
+    rows = [*_rows(glance)]
     parts = [
         [*_verdict(glance, exit_code)],
         [_Line(1, _title(glance)), *_headline(glance)],
         [*_metrics(glance)],
-        [*_rows(glance)],
+        rows,
         [*_last_lines(glance, page, next_command)],
     ]
-    kept = _short_enough(parts)
+    _shorten(parts, rows, glance)
     lines: list[str] = []
-    for part in kept:
+    for part in parts:
         if part and lines:
             lines.append("")
         for line in part:
@@ -83,15 +83,20 @@ def _wrapped(text: str) -> list[str]:
     )
 
 
-def _short_enough(parts: list[list[_Line]]) -> list[list[_Line]]:
-    """Leave out lines, the least important first, until the rest is short enough."""
-    parts = [list(part) for part in parts]
+def _shorten(parts: list[list[_Line]], rows: list[_Line], glance: Glance) -> None:
+    """Leave out lines, the least important first, until the rest is short enough.
+
+    Behind the rows that are left a line says how many more there are.
+    """
     while True:
         lines = [line for part in parts for line in part]
-        n_words = sum(len(_WORD.findall(line.text)) for line in lines)
-        n_lines = sum(len(_wrapped(line.text)) for line in lines)
+        further = f"  {glance.further(len(rows))}" if rows else ""
+        texts = [*(line.text for line in lines), further]
+        n_words = sum(len(_WORD.findall(text)) for text in texts)
+        n_lines = sum(len(_wrapped(text)) for text in texts)
         if (n_lines <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
-            return parts
+            rows += [_Line(0, further)] if further.strip() else []
+            return
         least = max(line.rank for line in lines)
         part = next(
             part for part in reversed(parts) if any(one.rank == least for one in part)
@@ -118,20 +123,16 @@ def _title(glance: Glance) -> str:
     judge = ", ".join(one_line(name, _LONGEST_SENTENCE) for name in glance.judges)
     if glance.by_words:
         judge = "words only"
+    cost = "price unknown"
+    if glance.usage.cost is not None:
+        cost = f"${glance.usage.cost:.4f}" if glance.usage.cost else "free"
     facts = [
         count_in_words(glance.rows, "row"),
         f"judge: {judge}" if judge else "",
         f"{glance.seconds:.1f} s" if glance.seconds else "",
-        _cost(glance.usage),
+        cost,
     ]
     return f"{glance.title}   {' · '.join(fact for fact in facts if fact)}"
-
-
-def _cost(usage: Usage) -> str:
-    """What the run cost, in a word or two."""
-    if usage.cost is None:
-        return "price unknown"
-    return f"${usage.cost:.4f}" if usage.cost else "free"
 
 
 def _headline(glance: Glance) -> Iterator[_Line]:

@@ -11,7 +11,6 @@ from ragmetrics_core.data import (
     EMBEDDED,
     Frozen,
     Grade,
-    Sample,
     Usage,
     find_metric,
     has_answer_without_context,
@@ -177,11 +176,6 @@ class MetricSummary(Frozen):
     def n_yes(self) -> int:
         """Rows that score above one half."""
         return sum(map(is_yes, self.scores))
-
-    @property
-    def share_low(self) -> float | None:
-        """Share of the scored rows at one half or below; None without a scored row."""
-        return 1 - self.n_yes / self.count if self.count else None
 
     @property
     def quartiles(self) -> tuple[float, float, float] | None:
@@ -469,7 +463,11 @@ class Tally:
         cluster_number = group_number(sample, self._cluster)
         for name, metric_tally in self.metrics.items():
             metric_tally.add(result.results.get(name), cluster_number)
-        self._add_traits(sample)
+        # what is known of a sample without any metric
+        self.row_counts["without_context"] += has_answer_without_context(sample)
+        self.row_counts["application_errors"] += sample.error is not None
+        if sample.capture is not None and sample.capture.grade is not None:
+            self.grades[sample.capture.grade] += 1
         declined = is_declined(result)
         unanswered = is_unanswered(result)
         self.row_counts["declined"] += declined is True
@@ -500,23 +498,12 @@ class Tally:
                 continue
             value = group_of(result.sample, key)
             name = f"without {key}" if value is None else value
-            if name not in slices:
-                slices[name] = self._new_slice()
+            if name not in slices:  # it begins with the bad rows so far
+                metrics = list(self.metrics)
+                slices[name] = Tally(metrics, cluster=self._cluster, is_slice=True)
+                for bad_row in self._bad_rows:
+                    slices[name].add(bad_row)
             slices[name].add(result)
-
-    def _new_slice(self) -> "Tally":
-        """The tally of a slice, which begins with the bad rows so far."""
-        tally = Tally(list(self.metrics), cluster=self._cluster, is_slice=True)
-        for bad_row in self._bad_rows:
-            tally.add(bad_row)
-        return tally
-
-    def _add_traits(self, sample: Sample) -> None:
-        """Count what is known of a sample without any metric."""
-        self.row_counts["without_context"] += has_answer_without_context(sample)
-        self.row_counts["application_errors"] += sample.error is not None
-        if sample.capture is not None and sample.capture.grade is not None:
-            self.grades[sample.capture.grade] += 1
 
     def _add_doubts(self, doubts: Mapping[str, str], index: int) -> None:
         """Count what capturing was not sure of in the sample of a row, by code."""
@@ -558,24 +545,23 @@ class Tally:
         return Summary(
             **row_counts,  # such as rows=9, judged=7, bad_rows=1
             grades=_counts(self.grades),
-            doubts=tuple(sorted(self._doubts.values(), key=_frequent_first)),
+            doubts=tuple(
+                sorted(
+                    self._doubts.values(),
+                    # of equally frequent ones the earlier row first
+                    key=lambda doubt: (-doubt.samples, doubt.index),
+                )
+            ),
             metrics=tuple(metric_summaries),
             answered_interval=answered_interval,
             usage=self.usage,
             stopped=run.ended_early,
             judges=run.judges,
-            slices=self._summaries_of_slices(run),
+            slices={
+                key: {name: tally.summary(run=run) for name, tally in slices.items()}
+                for key, slices in self._slices_by_key.items()
+            },
         )
-
-    def _summaries_of_slices(self, run: RunFacts) -> dict[str, dict[str, Summary]]:
-        """Sum up each slice, by key and by value of the key."""
-        summaries_by_key: dict[str, dict[str, Summary]] = {}
-        for key, slices in self._slices_by_key.items():
-            summaries_by_key[key] = {
-                slice_name: tally.summary(run=run)
-                for slice_name, tally in slices.items()
-            }
-        return summaries_by_key
 
 
 class MetricTally:
@@ -705,11 +691,6 @@ class MetricTally:
         scores = self.scores + array("d", [score]) * n_unknown
         cluster_numbers = self.clusters_of_scored + self.clusters_of_unknown
         return mean_interval(scores, cluster_numbers)
-
-
-def _frequent_first(doubt: CaptureDoubt) -> tuple[int, int]:
-    """Sort key: the most frequent doubt first, of equal ones the earlier row."""
-    return -doubt.samples, doubt.index
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

@@ -4,7 +4,7 @@ Nobody is asked again: Context Utilization has judged each chunk by itself, so w
 shorter list would score follows from the verdicts that are known.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -109,14 +109,25 @@ def what_if(results: Iterable[SampleResult], metric: str = UTILIZATION) -> WhatI
             f"what if needs rows that {metric} has scored by verdicts, with a useful"
             " chunk in one of them; measure context_utilization with its usual settings"
         )
-    most = max(map(len, rows))
+    n_useful, n_characters = _n_useful(rows), _n_characters(rows)
+    cuts: list[Cut] = []
+    for k in range(1, max(map(len, rows)) + 1):
+        kept = [row[:k] for row in rows]  # each row keeps its first k chunks
+        cuts.append(
+            Cut(
+                k=k,
+                useful_kept=_n_useful(kept) / n_useful,
+                text_kept=_n_characters(kept) / max(1, n_characters),
+                score=fmean(map(_score, kept)),
+            )
+        )
     return WhatIf(
         rows=len(rows),
         score=fmean(_score(row) for row in rows),
         perfect_order=fmean(
             float(any(chunk.precision for chunk in row)) for row in rows
         ),
-        cuts=tuple(_cut(rows, k) for k in range(1, most + 1)),
+        cuts=tuple(cuts),
     )
 
 
@@ -154,20 +165,9 @@ def _score(chunks: Sequence[_Chunk]) -> float:
     return fmean(at_useful) if at_useful else 0.0
 
 
-def _cut(rows: Sequence[Sequence[_Chunk]], k: int) -> Cut:
-    """What is left of all rows if each keeps its first ``k`` chunks."""
-    kept = [row[:k] for row in rows]
-    return Cut(
-        k=k,
-        useful_kept=_n_useful(kept) / _n_useful(rows),
-        text_kept=sum(_lengths(kept)) / max(1, sum(_lengths(rows))),
-        score=fmean(map(_score, kept)),
-    )
-
-
 def _n_useful(rows: Iterable[Sequence[_Chunk]]) -> int:
     return sum(chunk.precision is not None for row in rows for chunk in row)
 
 
-def _lengths(rows: Iterable[Sequence[_Chunk]]) -> Iterator[int]:
-    return (chunk.characters for row in rows for chunk in row)
+def _n_characters(rows: Iterable[Sequence[_Chunk]]) -> int:
+    return sum(chunk.characters for row in rows for chunk in row)
