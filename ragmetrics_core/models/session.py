@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
@@ -45,20 +46,22 @@ from ragmetrics_core.models.limits import (
     RateLimiter,
     Slots,
 )
-from ragmetrics_core.models.reply_reading import (
-    Outcome,
-    explain_error,
-    read_outcome,
-    read_reply,
-    request_for_repair,
-)
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
-from ragmetrics_core.models.threads import await_users_code, compute_beside_loop
+from ragmetrics_core.models.threads import (
+    await_users_code,
+    call_in_thread,
+    compute_beside_loop,
+)
 from ragmetrics_core.models.urls import is_on_this_machine
 
 T = TypeVar("T")
+Outcome = Choice | errors.JudgeError
 
+# A reply that was cut off is asked for again with so many times the tokens.
+_LONGER = 4
+# So many characters of an unusable reply are shown to the model that is asked again.
+_MOST_SHOWN = 20_000
 _NOTHING = Usage()
 
 _Complete = Callable[[ChatRequest, Send], Awaitable[ChatReply]]
@@ -284,7 +287,20 @@ class Session:
         await self.prepare()
         keys = await self._keys(request, polls, first_poll)
         fetched = await self._fetch_chat(request, keys)
-        read_here = partial(read_reply, read=read, own_reader=own_reader)
+
+        async def read_here(outcome: Outcome) -> T | errors.JudgeError:
+            """Read a reply beside the event loop; return why it cannot be used."""
+            work = partial(_read, outcome, read)
+            if (
+                own_reader
+            ):  # in a thread of its own: one that never ends holds up nobody
+                result = call_in_thread(
+                    work, context=copy_context(), name="ragmetrics reader"
+                )
+                return await asyncio.wrap_future(result)
+            n_characters = len(outcome.text) if isinstance(outcome, Choice) else 0
+            return await compute_beside_loop(work, size=n_characters)
+
         outcomes = fetched.in_order()
         results = [await read_here(outcome) for outcome in outcomes]
         if any(isinstance(result, errors.UnusableReply) for result in results):
@@ -323,20 +339,60 @@ class Session:
             What was read of the reply or of the new one, or an error that names the
             model and says what to do.
         """
-        if isinstance(outcome, Choice) and isinstance(result, errors.UnusableReply):
-            keys = await self._keys(request, 1, poll)
-            # A model that declines to answer would decline again.
-            if not isinstance(result, errors.ContentRefused):
-                repair = request_for_repair(request, outcome, result)
-                repair_keys = await self._keys(repair, 1, poll)
-                repaired = await self._fetch_chat(repair, repair_keys)
-                fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
-                (new_outcome,) = repaired.in_order()
-                result = await read(new_outcome)
-                keys += repair_keys
-            if isinstance(result, errors.UnusableReply):
-                self._reject(keys)
-        return explain_error(result, outcome, self.model, request)
+        if not isinstance(outcome, Choice) or not isinstance(
+            result, errors.UnusableReply
+        ):
+            return result
+        keys = await self._keys(request, 1, poll)
+        is_cut_off = outcome.finish == "length"
+        # A model that declines to answer would decline again.
+        if not isinstance(result, errors.ContentRefused):
+            # The conversation goes on, with the reply and what is wrong with it: an equal
+            # request would bring an equal reply.
+            conversation = list(request.messages)
+            if result.raw.strip():
+                conversation.append(Message("assistant", result.raw[:_MOST_SHOWN]))
+            complaint = (
+                f"Your reply could not be used: {result}. Reply again with only the JSON"
+                " object."
+            )
+            conversation.append(Message("user", complaint))
+            limit = request.max_tokens
+            if is_cut_off and limit is not None:
+                limit *= _LONGER
+            repair = replace(request, messages=tuple(conversation), max_tokens=limit)
+            repair_keys = await self._keys(repair, 1, poll)
+            repaired = await self._fetch_chat(repair, repair_keys)
+            fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
+            (new_outcome,) = repaired.in_order()
+            result = await read(new_outcome)
+            keys += repair_keys
+        if not isinstance(result, errors.UnusableReply):
+            return result
+        self._reject(keys)
+
+        if is_cut_off and request.max_tokens is not None:
+            limit_tried = request.max_tokens * _LONGER
+            advice = (
+                f"{limit_tried:,} tokens, where a reply is asked for again, were not"
+                " enough: raise the limit by LLMJudge(model,"
+                f" max_tokens={limit_tried * _LONGER})"
+            )
+        elif isinstance(result, errors.ContentRefused):
+            advice = (
+                "read the row's texts, and judge it with another model or leave it out"
+            )
+        elif not result.raw.strip():
+            advice = "another model may answer"
+        else:
+            advice = (
+                "read it in the results (raw reply), and take a model that keeps to a"
+                " form"
+            )
+        return type(result)(
+            f"the reply of {self.model.name} cannot be used: {result}; {advice}",
+            raw=result.raw,
+        )
 
     async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
         """Return the replies to a request, one under each key."""
@@ -433,7 +489,7 @@ class Session:
         for (key, question), outcome in zip(
             question_by_key.items(), fetched.in_order(), strict=True
         ):
-            answer = read_outcome(outcome, partial(read, question))
+            answer = _read(outcome, partial(read, question))
             if isinstance(outcome, Choice) and isinstance(answer, errors.JudgeError):
                 self._reject([key])
             answers[question] = answer
@@ -569,6 +625,16 @@ class Session:
                 on_their_way.pop(key).set_result(
                     None if is_limit_of_this_run else outcome
                 )
+
+
+def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
+    """Read a reply; return an error if there is none, or it cannot be used."""
+    if isinstance(outcome, errors.JudgeError):
+        return outcome
+    try:
+        return read(outcome)
+    except errors.JudgeError as error:
+        return error
 
 
 def _digest(text: str) -> str:
