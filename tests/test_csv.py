@@ -39,7 +39,7 @@ def written(header: Sequence[str], rows: Rows, separator: str, quoting: Any) -> 
 
 
 HEADER = ("question", "answer", "contexts")
-NOTHING = ("nan", "NaN", "NULL", "null", "<NA>", r"\N", "#N/A")
+NOTHING = ("nan", "NaN", "NULL", "null", "<NA>", r"\N", "#N/A", "#REF!", "#NAME?")
 texts = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12
 )

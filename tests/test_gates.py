@@ -395,10 +395,11 @@ def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer: str) -> N
         assert decide(gate, after).outcome != "passed", text
 
 
-def test_a_blank_answer_is_no_answer() -> None:
-    """Thirty of forty answers are blank, as after a timeout."""
+@pytest.mark.parametrize("blank", [" ", "-", "...", "…", "—?"])
+def test_a_blank_answer_is_no_answer(blank: str) -> None:
+    """Thirty of forty answers say nothing, as after a timeout."""
     good = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
-    rows = good + [{**row, "answer": " "} for row in good * 3]
+    rows = good + [{**row, "answer": blank} for row in good * 3]
     samples = [sample_of({**row, "id": str(place)}) for place, row in enumerate(rows)]
     report = evaluate(samples, judge=RightJudge().judge(), progress=False)
     summary = report.summary()

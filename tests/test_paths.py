@@ -110,6 +110,7 @@ REFUSED = {
     f"{EVALUATE} hardlink.jsonl": "hardlink.jsonl is a file that is named twice",
     "dataset score rows.jsonl symlink.jsonl": "symlink.jsonl is a file that is named",
     f"{EVALUATE} --out docs": "--out docs is a folder; name a file",
+    f"{EVALUATE} --out -": "--out - names no file; take /dev/stdout",
     f"{EVALUATE} --report rows.jsonl/page.html": "cannot be written: ",
     f"{COMPARE} --report docs": "is a folder",
 }

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # Ctrl-C, also while modules are imported in ``_run``
-        print("ragmetrics: interrupted", file=sys.stderr)
+        _tell("ragmetrics: interrupted")
         return 130
 
 
@@ -42,9 +42,8 @@ def _run(arguments: Sequence[str]) -> int:
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
         sys.stderr = StringIO()  # nobody reads it
     if sys.stdout is None or getattr(sys.stdout, "closed", False):
-        print(
-            "ragmetrics: standard output is closed; send it to a file or to /dev/null",
-            file=sys.stderr,
+        _tell(
+            "ragmetrics: standard output is closed; send it to a file or to /dev/null"
         )
         return 2
     # a terminal that cannot show a character shows a question mark
@@ -58,10 +57,9 @@ def _run(arguments: Sequence[str]) -> int:
 
     empty = _empty_argument(arguments)
     if empty is not None:
-        print(
+        _tell(
             f"ragmetrics: {empty} is empty, perhaps a variable that is not set; give a"
-            " value",
-            file=sys.stderr,
+            " value"
         )
         return 2
     from ragmetrics_core.cli.parsers import COMMANDS, check_needed_options, parse
@@ -81,7 +79,7 @@ def _run(arguments: Sequence[str]) -> int:
     except RagMetricsError as error:
         from ragmetrics_core.data.display import as_line
 
-        print(as_line(f"ragmetrics: {error}"), file=sys.stderr)
+        _tell(as_line(f"ragmetrics: {error}"))
         return 2
     except BrokenPipeError:  # nobody reads what is still to be printed
         from ragmetrics_core.cli.printing import discard_output
@@ -92,9 +90,17 @@ def _run(arguments: Sequence[str]) -> int:
         from ragmetrics_core.data.display import as_line
 
         place = f"{error.filename}: " if error.filename else ""
-        print(as_line(f"ragmetrics: {place}{error.strerror}"), file=sys.stderr)
+        _tell(as_line(f"ragmetrics: {place}{error.strerror}"))
         return 2
     return exit_code
+
+
+def _tell(sentence: str) -> None:
+    """Print a sentence to standard error; a full disk there changes no exit code."""
+    try:
+        print(sentence, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = StringIO()  # else the interpreter flushes it again, and fails
 
 
 def _function(place: str) -> Callable[[Namespace], Any]:

@@ -20,8 +20,9 @@ from ragmetrics_core.data.errors import InputError, RowError
 _KNOWN_COLUMNS = {
     plain_name(name) for name in chain.from_iterable(USUAL_NAMES.values())
 }
-# of numpy, pandas, databases, Excel
-_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))
+# of numpy, pandas, databases, and Excel's errors (ECMA-376, part 1, 18.18.11)
+_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N"))
+_MISSING |= {"#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!"}
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Some programs write a second one, behind that which names the encoding.
 _BYTE_ORDER_MARK = "\ufeff"

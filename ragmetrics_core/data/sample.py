@@ -52,6 +52,7 @@ from ragmetrics_core.data.sample_parts import (
 )
 from ragmetrics_core.data.scalars import (
     is_present,
+    is_punctuation,
     number_as_text,
     plain_data,
 )
@@ -260,6 +261,8 @@ class Sample(Frozen):
                 if call.kind != "written":  # what a model wrote is no evidence
                     value += call.items
             return all(item.blank for item in value)
+        if field == "answer" and value:  # "-" and "..." answer nothing
+            return all(is_punctuation(character) for character in value)
         return not value
 
     def __str__(self) -> str:

@@ -66,6 +66,11 @@ def is_blank(text: str) -> bool:
     return True
 
 
+def is_punctuation(character: str) -> bool:
+    """Tell whether a character says nothing by itself: a dot or a blank, no "=" or "✓"."""
+    return category(character)[0] in "PZC"
+
+
 def is_word_for_nothing(text: str) -> bool:
     """Tell whether a text is a word such as ``None``, perhaps in brackets."""
     word = text.strip()
