@@ -96,6 +96,15 @@ def test_a_dry_run_counts_and_calls_nothing(
     assert "calls:             about 11" in capsys.readouterr().out
 
 
+def test_a_named_model_is_asked_at_the_temperature_of_the_application(
+    results: Path, tmp_path: Path, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server(reply=reads_amber)
+    more = ["--out", str(tmp_path / "out.jsonl"), "--temperature", "0"]
+    assert main(arguments(results, server, *more)) == 0
+    assert {request.body["temperature"] for request in server.requests} == {0}
+
+
 def test_a_cap_is_said_of_the_rows_that_it_cuts_off(
     results: Path,
     tmp_path: Path,

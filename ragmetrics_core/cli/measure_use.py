@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
                 model=model,
                 judge=options.judge,
                 repeats=options.repeats,
+                temperature=options.temperature,
                 concurrency=options.concurrency,
                 store=shared.store(options),
                 limits=shared.settings_from(options, Limits),

@@ -56,6 +56,7 @@ def measure_use(
     model: JudgeLike,
     judge: JudgeLike = None,
     repeats: int = 2,
+    temperature: float | None = None,
     concurrency: int = 8,
     store: StoreLike = None,
     limits: Limits | None = None,
@@ -74,6 +75,8 @@ def measure_use(
         judge: Who is asked whether two answers say the same; None for the model itself,
             "lexical" to ask nobody.
         repeats: How often the whole prompt is asked, at least 2.
+        temperature: For a model that is given by its name, the temperature that the
+            application asked with; None leaves it to the model.
         concurrency: Most calls in flight.
         store: Where replies are kept; see ``evaluate``.
         limits: What measuring may spend; see ``evaluate``.
@@ -92,6 +95,8 @@ def measure_use(
     """
     check_number("measure_use(repeats=)", repeats, least=2)
     check_number("measure_use(concurrency=)", concurrency, least=1)
+    if temperature is not None:
+        check_number("measure_use(temperature=)", temperature, least=0, whole=False)
     asked = _asked(model)
     budget = Budget(limits)
     if budget.limits.max_cost is not None:
@@ -108,6 +113,7 @@ def measure_use(
         session.during(store=replies, concurrency=concurrency, budget=budget),
         run_judge,
         repeats,
+        temperature,
     )
     return run(measuring.measure_all(list(samples), concurrency, on_measured))
 
@@ -155,10 +161,17 @@ def _asked(model: JudgeLike) -> LLMJudge:
 class _Measuring:
     """One run: the model's session, and the judge of doubts."""
 
-    def __init__(self, session: Session, judge: RunJudge, repeats: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        judge: RunJudge,
+        repeats: int,
+        temperature: float | None,
+    ) -> None:
         self.session = session
         self.judge = judge
         self.repeats = repeats
+        self.temperature = temperature
         self.unavailable: JudgeUnavailable | None = None
 
     async def measure_all(
@@ -345,7 +358,8 @@ class _Measurement:
         messages = self._prompt.without(removed)
         request = ChatRequest(
             tuple(map(_as_sent, messages)),
-            temperature=None,  # as the model's own object has it
+            # None: as the model's own object has it
+            temperature=self._measuring.temperature,
         )
         answers = await self._measuring.session.ask(
             request, _read_answer, first_poll=poll
