@@ -135,6 +135,22 @@ def test_of_a_model_that_answers_at_random_nothing_is_told(seed: int, k: int) ->
     assert {each.verdict for each in measured.use.passages} == {"cannot tell"}
 
 
+def test_what_a_model_thinks_before_it_answers_is_no_answer() -> None:
+    texts = PASSAGES[:3]
+    thoughts = itertools.count()
+    model = Scripted(
+        lambda present: (
+            f"<think>{next(thoughts)} {next(thoughts)}?</think>"
+            + ANSWERS[present & frozenset(["birch"])]
+        )
+    )
+    [measured] = measure_use(
+        [sample_of(texts, RENDERINGS["listed"](texts))], model=model
+    )
+    assert measured.use is not None
+    assert verdicts_of(measured.use) == ("birch",)
+
+
 def test_where_words_leave_a_doubt_the_judge_decides() -> None:
     texts = PASSAGES[:2]
     sample = sample_of(texts, RENDERINGS["numbered"](texts))

@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.sample_judging import refuse_unknown_prices
 from ragmetrics_core.engine.scoring import RunJudge
@@ -379,6 +380,7 @@ def _as_sent(message: PromptMessage) -> Message:
 
 
 def _read_answer(choice: Choice) -> str:
+    """Read the answer of a reply, without the model's reasoning."""
     if choice.finish == "refused":
         raise ContentRefused("the model declined to answer", raw=choice.text)
-    return choice.text
+    return leave_out_reasoning(Sample(answer=choice.text)).answer or ""
