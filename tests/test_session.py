@@ -16,7 +16,7 @@ import pytest
 from loopback import Fault, LoopbackServer
 from slow_server import SlowServer
 
-from ragmetrics_core.data import errors
+from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.models import attempts, compatible_model, endpoint_state
 from ragmetrics_core.models.chat import (
     Capabilities,
@@ -30,6 +30,7 @@ from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.models.session import Answers, Session
+from ragmetrics_core.models.spending import note_spending
 
 GOOD = '{"good": 1}'
 Serve = Callable[..., LoopbackServer]
@@ -91,6 +92,33 @@ def ask_all(session: Session, *requests: ChatRequest, **settings: Any) -> list[A
     return in_loop(work, session)
 
 
+def test_what_is_noted_of_calls_is_what_their_answer_says(
+    loopback_server: Serve,
+) -> None:
+    """Of a question that is cut off nothing but the notes is known."""
+    server = loopback_server(
+        lambda body: GOOD if len(body["messages"]) > 1 else "no number",
+        n="reject",
+        faults={0: Fault(503)}.get,
+    )
+    model = OpenAICompatibleModel(
+        server.base_url, "test", api_key="k", prices=(0.25, 0.5)
+    )
+
+    async def work() -> tuple[Answers[int], Usage]:
+        with note_spending() as spending:
+            answers = await run_of(Session(model)).ask(asked(), read, polls=2)
+        return answers, spending.usage
+
+    answers, noted = in_loop(work, Session(model))
+    assert outcomes(answers) == [1, 1]
+    # a fault, a refusal of n, two replies, and a repair of each
+    assert (answers.usage.calls, answers.usage.faults) == (6, 1)
+    assert answers.usage.repairs == 2
+    # only the answer knows which calls were repairs, and what was left out
+    assert noted == replace(answers.usage, repairs=0, fallbacks=())
+
+
 # Stored replies and single flight.
 
 
@@ -112,6 +140,8 @@ def test_equal_requests_share_one_call_in_a_run_and_between_runs(
         (0, 1),
         (1, 0),
     ]
+    # who waited names the model that answered, like who asked
+    assert [answer.usage.models for answer in answers] == [("test",)] * 3
     assert [len(store) for store in stores] == [1, 1]
 
 

@@ -102,6 +102,12 @@ class Fetched:
         """Return the outcomes in the order of their keys, once none is missing."""
         return [outcome for outcome in self.outcomes.values() if outcome is not None]
 
+    def add_stored(self, key: str, reply: Choice) -> None:
+        """Fill in a reply that costs nothing: a stored one, or one of another run."""
+        self.outcomes[key] = reply
+        model = reply.origin.model  # "" if the endpoint did not name it
+        self.add(Usage(stored=1, models=(model,) if model else ()))
+
     def add(self, usage: Usage) -> None:
         """Add up what it cost."""
         # Most requests take one call, whose usage needs no sum.
@@ -529,9 +535,7 @@ class Session:
             for key in fetched.missing:
                 stored_reply = self._reply_store.get(key)
                 if stored_reply is not None:
-                    fetched.outcomes[key] = stored_reply
-                    model = stored_reply.origin.model  # "" if it was not named
-                    fetched.add(Usage(stored=1, models=(model,) if model else ()))
+                    fetched.add_stored(key, stored_reply)
 
             missing = fetched.missing
             # Looked up now: while this run calls, the others may end.
@@ -541,14 +545,13 @@ class Session:
                 request = make_request(to_call_for)
                 await self._call_for(request, to_call_for, fetched, complete)
 
-            # A reply that another run calls for costs this run nothing, like a stored
-            # one. Shielded: if this run is cancelled, the future is not, as others wait
-            # for it.
+            # Shielded: if this run is cancelled, the future is not, as others wait for
+            # it.
             for key, future in futures.items():
                 outcome = await asyncio.shield(future)
                 fetched.outcomes[key] = outcome
                 if isinstance(outcome, Choice):
-                    fetched.add(Usage(stored=1))
+                    fetched.add_stored(key, outcome)
                     # The other run may have another store.
                     if self._reply_store.get(key) is None:
                         self._reply_store.put({key: outcome})
