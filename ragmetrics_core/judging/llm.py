@@ -91,25 +91,27 @@ class LLMJudge(ModelJudge):
         if wanted is not None and wanted.needs_tokens and not has_logprobs:
             return Answer(NotAnswered(no_logprobs(self.name)))
         # rendering a long question would hold up the event loop
-        create_asking = partial(
-            _Asking, self, session, cast("Question[BaseModel]", question)
+        create_question = partial(
+            _ModelQuestion, self, session, cast("Question[BaseModel]", question)
         )
-        asking = await compute_beside_loop(create_asking, size=question.n_characters)
+        model_question = await compute_beside_loop(
+            create_question, size=question.n_characters
+        )
         reply: Asked[R] | NotAnswered
         try:
             if wanted is None:
-                reply = await asking.poll()
+                reply = await model_question.poll()
             # a single reply is asked for alike at every endpoint, and so stored alike
             elif has_logprobs or wanted.fallback_polls == 1:
-                reply = await asking.ask_for_weights(wanted)
+                reply = await model_question.ask_for_weights(wanted)
             else:
-                reply = await asking.weigh_by_polls(wanted)
+                reply = await model_question.weigh_by_polls(wanted)
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
-        return Answer(reply, asking.usage)
+        return Answer(reply, model_question.usage)
 
 
-class _Asking:
+class _ModelQuestion:
     """One question to a chat model, and what it has cost so far.
 
     Attributes:
@@ -276,7 +278,7 @@ class _Asking:
             partial(read, question=self._question),
             polls=polls,
             first_poll=first_poll,
-            own_reader=not is_ours(self._question.Reply),  # then read in a thread
+            is_users_reader=not is_ours(self._question.Reply),  # then read in a thread
         )
         self.usage += answers.usage
         replies: list[ReadReply[Any]] = []

@@ -120,7 +120,7 @@ class _Shared:
     Attributes:
         endpoint: What is known of the endpoint.
         slots: How many calls may be in flight.
-        on_their_way: What runs are calling for now, by the key of the reply. The future
+        in_flight: What runs are calling for now, by the key of the reply. The future
             gives the reply or an error; None if that run gave up its call.
         memory: Keeps the replies of a model whose settings are not known, as no store
             on disk can tell them from those of another model.
@@ -129,7 +129,7 @@ class _Shared:
     def __init__(self, found_missing: set[str], first_slots: int | None) -> None:
         self.endpoint = EndpointState(found_missing)
         self.slots = Slots(0, first_slots)
-        self.on_their_way: dict[str, asyncio.Future[Outcome | None]] = {}
+        self.in_flight: dict[str, asyncio.Future[Outcome | None]] = {}
         self.memory = MemoryStore()
 
 
@@ -269,7 +269,7 @@ class Session:
         *,
         polls: int = 1,
         first_poll: int = 0,
-        own_reader: bool = False,
+        is_users_reader: bool = False,
     ) -> Answers[T]:
         """Ask for several replies to one request, and read them.
 
@@ -283,7 +283,7 @@ class Session:
             polls: How many replies.
             first_poll: Index of the first reply. The same request with other indices
                 gets fresh replies.
-            own_reader: Whether ``read`` is code of a user's own, which may take any
+            is_users_reader: Whether ``read`` is code of a user's own, which may take any
                 time.
 
         Returns:
@@ -298,7 +298,7 @@ class Session:
             """Read a reply beside the event loop; return why it cannot be used."""
             work = partial(_read, outcome, read)
             if (
-                own_reader
+                is_users_reader
             ):  # in a thread of its own: one that never ends holds up nobody
                 result = call_in_thread(
                     work, context=copy_context(), name="ragmetrics reader"
@@ -529,7 +529,7 @@ class Session:
             keys: The key of each reply in the store.
             complete: Sends that request, in one call or several.
         """
-        on_their_way = self._prepared.on_their_way
+        in_flight = self._prepared.in_flight
         fetched = Fetched(dict.fromkeys(keys))
         while fetched.missing:
             for key in fetched.missing:
@@ -539,7 +539,7 @@ class Session:
 
             missing = fetched.missing
             # Looked up now: while this run calls, the others may end.
-            futures = {key: on_their_way[key] for key in missing if key in on_their_way}
+            futures = {key: in_flight[key] for key in missing if key in in_flight}
             to_call_for = [key for key in missing if key not in futures]
             if to_call_for:
                 request = make_request(to_call_for)
@@ -605,9 +605,9 @@ class Session:
                 fetched.outcomes.update(choices)
             return reply
 
-        on_their_way = self._prepared.on_their_way
+        in_flight = self._prepared.in_flight
         for key in keys:
-            on_their_way[key] = asyncio.get_running_loop().create_future()
+            in_flight[key] = asyncio.get_running_loop().create_future()
         try:
             reply = await complete(request, send)
             # The failures of all calls are given out in turn. There may be more of them
@@ -625,9 +625,7 @@ class Session:
                 outcome = fetched.outcomes[key]
                 # Other runs may have other limits: they call for it themselves.
                 is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
-                on_their_way.pop(key).set_result(
-                    None if is_limit_of_this_run else outcome
-                )
+                in_flight.pop(key).set_result(None if is_limit_of_this_run else outcome)
 
 
 def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
