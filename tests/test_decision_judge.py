@@ -481,6 +481,19 @@ def test_statuses_have_their_meaning(
     assert len(server.requests) == n_requests
 
 
+def test_a_refused_key_is_told_before_an_answer_that_cannot_be_used() -> None:
+    """Of several requests for one question the first may fail for itself alone."""
+    sample = Sample.from_row({**ROW, "contexts": ["Anna lit the lamp."]})
+    with DecisionServer(fixed(1.2)) as server:
+        server.faults = {1: Fault(403)}.get
+        judge = judge_at(server)
+        judge.model.most_questions = 1
+        (row,) = judged(judge, [RetrievalAccuracy(calls="per_context")], [sample])
+        assert len(server.requests) == 2
+    result = row.results["retrieval_accuracy"]
+    assert (result.status, result.error.type) == ("failed", "AuthenticationFailed")
+
+
 def a_question() -> Question[Any]:
     return Declined(
         parts={
