@@ -326,7 +326,9 @@ def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
     tables = {"once.jsonl": rows}
     for n_times, name in ((4, "copies.jsonl"), (40, "many.jsonl")):
         tables[name] = [
-            {**row, "question": f" {row['question']} "} if copy % 2 else dict(row)
+            {**row, "question": f" {row['question'].upper()} "}
+            if copy % 2
+            else dict(row)
             for copy in range(n_times)
             for row in rows
         ]
@@ -371,7 +373,15 @@ def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> Non
     texts = lamps()
     for row, number in zip(texts, range(30), strict=True):
         row |= {"question": "Sum it up.", "reference": f"Anna lit lamp {number}."}
-    for rows, n_clusters in ((texts, None), ([*texts, *texts], 30)):
+    asked = lamps()
+    unasked = [{**row, "question": None} for row in texts]
+    for rows, n_clusters in (
+        (texts, None),
+        ([*texts, *texts], 30),
+        ([*asked, *asked], 30),
+        (unasked, None),
+        ([*unasked, *unasked], 30),
+    ):
         report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
         interval = report["adherence"].interval
         assert interval is not None

@@ -28,7 +28,7 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, Summary
 from ragmetrics_core.statistics.means import mean_interval
 
-SAMPLE = Sample(contexts=["c"], answer="a")
+SAMPLE = Sample(contexts=["c"])
 
 
 def summarise(
@@ -179,7 +179,7 @@ def test_answers_without_context_are_a_sign() -> None:
     ("samples", "share"),
     [
         ([Sample(contexts=[], answer="a"), SAMPLE], None),
-        ([Sample(question="q"), SAMPLE], None),
+        ([Sample(question="q"), Sample(contexts=["c"], answer="a")], None),
         ([Sample(question="q"), Sample(question="q")], 0.0),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from unicodedata import normalize
 
 from ragmetrics_core.data import (
     Sample,
@@ -14,6 +15,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.cells import conversation_in
 from ragmetrics_core.data.scalars import is_present, number_as_text
+from ragmetrics_core.reporting.run_facts import texts_of
 
 GroupBy = str | None
 """What tells which samples belong together.
@@ -104,10 +106,14 @@ def _automatic_group(sample: Sample) -> str | None:
 def _question_group(sample: Sample) -> str | None:
     """Return the question with its expected answer as "question=key", or None.
 
-    Rows that share both are no new evidence: copies, or one question asked again.
+    Rows that share both are no new evidence: copies, or one question asked again. Rows
+    without a question are copies where all their texts are equal.
     """
-    question = " ".join((sample.question or "").split())
-    return f"question={_key([question, sample.reference])}" if question else None
+    question = normalize("NFKC", sample.question or "").casefold()
+    if question.strip():
+        return f"question={_key([' '.join(question.split()), sample.reference])}"
+    has_texts = sample.answer is not None and bool(sample.known_contexts)
+    return f"texts={texts_of(sample)}" if has_texts else None
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:
