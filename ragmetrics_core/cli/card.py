@@ -58,7 +58,14 @@ def run(options: argparse.Namespace) -> int:
             " --results with --to-label N draws rows to be labelled"
         )
     if options.results is not None:
-        _refuse_to_ask(options)
+        # options of a judge that is asked: a run was judged
+        for name in ("judge", "limit", "settings", "dry_run"):
+            if getattr(options, name):
+                option = "set" if name == "settings" else name.replace("_", "-")
+                raise SettingError(
+                    f"--{option} is for a judge that is asked, and the rows of --results"
+                    " are judged: leave one of them out"
+                )
         return _draw_rows(options) if options.to_label else _measure_results(options)
     judge = chosen_judges.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
@@ -74,17 +81,6 @@ def run(options: argparse.Namespace) -> int:
     )
     show(*_make_card(options, judge, samples, ask))
     return 0
-
-
-def _refuse_to_ask(options: argparse.Namespace) -> None:
-    """Raise ``SettingError`` for options of a judge that is asked: a run was judged."""
-    for name in ("judge", "limit", "settings", "dry_run"):
-        if getattr(options, name):
-            option = "set" if name == "settings" else name.replace("_", "-")
-            raise SettingError(
-                f"--{option} is for a judge that is asked, and the rows of --results are"
-                " judged: leave one of them out"
-            )
 
 
 def _draw_rows(options: argparse.Namespace) -> int:

@@ -24,9 +24,8 @@ from ragmetrics_core.data.display import (
     one_line,
 )
 from ragmetrics_core.reporting.comparison import Comparison
-from ragmetrics_core.reporting.glance import date_of
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.run_facts import Decision, date_of
 
 _N_WORST = 3
 _LONGEST = 100

@@ -247,7 +247,11 @@ def score(options: argparse.Namespace) -> int:
     tables = []
     for path, dataset in datasets:
         if options.dry_run:
-            tables.append(_estimates(path, dataset, rows))
+            for judge, metric in rows:
+                samples = judge_scores.samples_of(dataset, metric)
+                estimated = estimate(samples, [metric], judge)
+                words = estimated.text("points or documents")
+                tables.append(f"{path}, {judge.name}, {metric.name}\n{words}")
         else:
             tables.append(_table(path, dataset, rows, options))
     show(*"\n\n".join(tables).splitlines())
@@ -285,19 +289,6 @@ def _table(
         for judge, metric in rows
     ]
     return judge_scores.score_table(dataset, reviews, scores, name=str(path))
-
-
-def _estimates(
-    path: Path, dataset: AnySet, rows: Sequence[tuple[Judge, Metric]]
-) -> str:
-    """Estimate what judging a set would cost, by judge and metric."""
-    return "\n\n".join(
-        f"{path}, {judge.name}, {metric.name}\n"
-        + estimate(judge_scores.samples_of(dataset, metric), [metric], judge).text(
-            "points or documents"
-        )
-        for judge, metric in rows
-    )
 
 
 def _maker(judge: Judge, options: argparse.Namespace) -> Maker:

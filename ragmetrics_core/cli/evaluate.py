@@ -130,7 +130,12 @@ def run(options: argparse.Namespace) -> int:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     if options.dry_run:
         return _dry_run(_make_plan(options))
-    folder = _choose_paths(options)
+    # Results and page, where no path is given, stand in a folder of this run.
+    folder = None if options.no_files else new_run_folder()
+    if folder is not None:
+        options.out = options.out or folder / RESULTS
+        if options.report is None:
+            options.report = folder / PAGE
     try:
         exit_code = _run_to_its_end(options)
         is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES)
@@ -154,25 +159,6 @@ def _run_to_its_end(options: argparse.Namespace) -> int:
         plan = _make_plan(options)  # a new plan reads the files from their start
         measured = _measure(plan, budget)
     return _finish(plan, measured)
-
-
-def _choose_paths(options: argparse.Namespace) -> Path | None:
-    """Put results and page, where no path is given, into a folder of this run.
-
-    Without Jinja2 there is no page, unless a path asks for one.
-
-    Returns:
-        The folder; None without one.
-    """
-    if options.no_files:
-        return None
-    folder = new_run_folder()
-    if folder is None:
-        return None
-    options.out = options.out or folder / RESULTS
-    if options.report is None:
-        options.report = folder / PAGE
-    return folder
 
 
 def _make_plan(options: argparse.Namespace) -> _Plan:
@@ -431,7 +417,13 @@ def fill_in(options: argparse.Namespace) -> None:
     """
     # Of judge, metrics, address and store the file's value is not even read if one was
     # typed, so that a mistake there does not matter.
-    settings_not_read = _settings_of_options(options)
+    settings_not_read = [
+        name
+        for name in ("metrics", "judge", "api_base", "store")
+        if getattr(options, name) is not None
+    ]
+    if options.no_store:  # this decides the store as well
+        settings_not_read.append("store")
     file_settings = project_settings(Path.cwd(), settings_not_read=settings_not_read)
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
@@ -535,15 +527,3 @@ def _metric_name(name: str) -> str | None:
         return full_name(name)
     except SettingError:
         return None
-
-
-def _settings_of_options(options: argparse.Namespace) -> list[str]:
-    """Return the names of the settings that were typed."""
-    typed = [
-        name
-        for name in ("metrics", "judge", "api_base", "store")
-        if getattr(options, name) is not None
-    ]
-    if options.no_store:  # this decides the store as well
-        typed.append("store")
-    return typed

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -249,7 +250,12 @@ class CommandParser(argparse.ArgumentParser):
         So a misspelt option is reported before an option that is missing because of it.
         """
         if self._subparsers is None:
-            self._refuse_unknown_options(args)
+            options = self._option_string_actions  # also those of its groups
+            for argument in takewhile(lambda argument: argument != "--", args):
+                name = argument.partition("=")[0]
+                if name.startswith("--") and name not in options:
+                    near = did_you_mean(name, options)
+                    self.error(f"there is no option {name}{near}")
         elif not args:
             _show_help(self)
         return super().parse_known_args(args, namespace)
@@ -268,16 +274,6 @@ class CommandParser(argparse.ArgumentParser):
                 f"{did_you_mean(choice, choices)}; there are: {', '.join(choices)}"
             )
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
-
-    def _refuse_unknown_options(self, arguments: Sequence[str]) -> None:
-        """Exit with an error if an option is not known to this parser."""
-        options = self._option_string_actions  # also those of its groups
-        for argument in arguments:
-            if argument == "--":  # no options come after it
-                return
-            name = argument.partition("=")[0]
-            if name.startswith("--") and name not in options:
-                self.error(f"there is no option {name}{did_you_mean(name, options)}")
 
 
 def _show_help(parser: argparse.ArgumentParser) -> NoReturn:

@@ -5,7 +5,7 @@ No output may be an input, another output, or a link to one.
 
 import argparse
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,9 +42,13 @@ def check_paths(options: argparse.Namespace) -> None:
     """
     use_by_key: dict[Hashable, str] = {}  # of each file, in words
     for name in options_of_type("input"):
-        if name != "runs":  # a run may be compared with itself
-            _refuse_named_twice(_paths_of(options, name))
+        keys_of_option: set[Hashable] = set()
         for path in _paths_of(options, name):
+            # Rows of a file that is named twice would count twice, and pass for more
+            # evidence. A run may be compared with itself.
+            if name != "runs" and not keys_of_option.isdisjoint(_keys(path)):
+                raise InputError(f"{path} is a file that is named twice")
+            keys_of_option |= _keys(path)
             files = [path, *(path.rglob("*") if path.is_dir() else ())]
             if name in _REVIEWED:
                 files.append(path.with_suffix(REVIEWS))
@@ -76,20 +80,6 @@ def check_paths(options: argparse.Namespace) -> None:
 def _option(name: str) -> str:
     """Return an option as people type it, by its name among the parsed options."""
     return f"--{name.replace('_', '-')}"
-
-
-def _refuse_named_twice(paths: Iterable[Path]) -> None:
-    """Raise ``InputError`` if two paths lead to one file.
-
-    Its rows would count twice, and pass for more evidence. Example: ``a.jsonl`` and a
-    link to it.
-    """
-    seen: set[Hashable] = set()
-    for path in paths:
-        keys = _keys(path)
-        if not seen.isdisjoint(keys):
-            raise InputError(f"{path} is a file that is named twice")
-        seen |= keys
 
 
 def _refuse_to_overwrite(options: argparse.Namespace) -> None:

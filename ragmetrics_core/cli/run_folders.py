@@ -32,7 +32,14 @@ def new_run_folder() -> Path | None:
         ignored = FOLDER.parent / ".gitignore"
         if not ignored.exists():
             ignored.write_text("*\n", encoding="utf-8")
-        folder = _make_next()
+        # the next number; of two runs at once each has its own
+        number = max(_numbers(), default=0) + 1
+        while True:
+            folder = FOLDER / str(number)
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                break
+            number += 1
         for number in sorted(_numbers())[:-_KEPT]:
             shutil.rmtree(FOLDER / str(number), ignore_errors=True)
     except OSError as error:
@@ -43,19 +50,6 @@ def new_run_folder() -> Path | None:
         )
         return None
     return folder
-
-
-def _make_next() -> Path:
-    """Make the folder with the next number; of two runs at once each has its own."""
-    number = max(_numbers(), default=0)
-    while True:
-        number += 1
-        folder = FOLDER / str(number)
-        try:
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        return folder
 
 
 def keep_results(folder: Path, results: Path) -> None:

@@ -210,21 +210,14 @@ class Source:
                 file.rows += 1
                 if isinstance(row, RowError):
                     file.bad += 1
-                    self._tell_of_bad_row(file, row)
+                    # after a few rows of a file one line says that no more are told
+                    sentence = str(row)
+                    if file.bad > _SHOWN_PROBLEMS:
+                        sentence = f"{file.path}: further bad rows are only counted"
+                    if file.bad <= _SHOWN_PROBLEMS + 1:
+                        print(f"ragmetrics: {sentence}", file=sys.stderr)
                 yield row
             file.is_read_to_its_end = True
-
-    def _tell_of_bad_row(self, file: _File, problem: RowError) -> None:
-        """Print what is wrong with a row.
-
-        After a few rows of a file, one line says that further bad rows are only
-        counted.
-        """
-        sentence = str(problem)
-        if file.bad > _SHOWN_PROBLEMS:
-            sentence = f"{file.path}: further bad rows are only counted"
-        if file.bad <= _SHOWN_PROBLEMS + 1:
-            print(f"ragmetrics: {sentence}", file=sys.stderr)
 
     def _checked_rows(self, file: _File) -> Iterator[Sample | RowError]:
         """Yield the samples of a file, and an error for each row that is none.

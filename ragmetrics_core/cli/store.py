@@ -3,7 +3,6 @@
 import argparse
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
@@ -64,7 +63,15 @@ def _show_or_remove(options: argparse.Namespace) -> int:
                 # with what is not yet merged into the file
                 files = [path.resolve(), Path(f"{path.resolve()}-wal")]
                 size = sum(file.stat().st_size for file in files if file.exists())
-                lines = [f"{path}: {size / 1e6:.1f} MB", *_lines_on_models(connection)]
+                lines = [f"{path}: {size / 1e6:.1f} MB"]
+                for model, replies, *written in connection.execute(_REPLIES_BY_MODEL):
+                    first, last = (
+                        time.strftime("%Y-%m-%d", time.localtime(each))
+                        for each in written
+                    )
+                    days = first if first == last else f"{first} to {last}"
+                    name = model or "unnamed model"
+                    lines.append(f"{name}: {replies} replies of {days}")
             else:
                 lines = [f"{path}: {_remove(connection, before)} replies removed"]
     except (OSError, sqlite3.Error) as error:
@@ -93,7 +100,21 @@ def _batches(options: argparse.Namespace) -> int:
             raise InputError(f"there is no file {path}")
         show(f"{path}: no batch is on its way")
         return 0
-    with closing(ParkingStore(SqliteStore(path), _services(options))) as parking:
+    # OpenAI, and the address that is named here or in the environment; the file of
+    # replies names none.
+    endpoint = endpoint_of_arguments(options.api_base, options.api_key_env)
+    if endpoint.address:
+        services = [
+            OpenAICompatibleModel.named("batches"),
+            OpenAICompatibleModel.named(
+                "batches", api_base=endpoint.address, api_key_env=endpoint.key_variable
+            ),
+        ]
+    else:
+        services = [
+            OpenAICompatibleModel.named("batches", api_key_env=endpoint.key_variable)
+        ]
+    with closing(ParkingStore(SqliteStore(path), services)) as parking:
         look_at_batches = parking.look_at_batches(
             collect=options.action == "collect", cancel=options.action == "cancel"
         )
@@ -114,34 +135,6 @@ def _batches(options: argparse.Namespace) -> int:
     ]
     show(*lines or [f"{path}: no batch is on its way"])
     return 0
-
-
-def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
-    """OpenAI, and the address that is named here or in the environment.
-
-    The file of replies names none.
-    """
-    endpoint = endpoint_of_arguments(options.api_base, options.api_key_env)
-    if not endpoint.address:
-        return [
-            OpenAICompatibleModel.named("batches", api_key_env=endpoint.key_variable)
-        ]
-    named = OpenAICompatibleModel.named(
-        "batches", api_base=endpoint.address, api_key_env=endpoint.key_variable
-    )
-    return [OpenAICompatibleModel.named("batches"), named]
-
-
-def _lines_on_models(connection: sqlite3.Connection) -> Iterator[str]:
-    """Return lines on the replies of each model."""
-    for model, replies, oldest, newest in connection.execute(_REPLIES_BY_MODEL):
-        days = " to ".join(
-            dict.fromkeys(
-                time.strftime("%Y-%m-%d", time.localtime(time_written))
-                for time_written in (oldest, newest)
-            )
-        )
-        yield f"{model or 'unnamed model'}: {replies} replies of {days}"
 
 
 def _remove(connection: sqlite3.Connection, before: float) -> int:

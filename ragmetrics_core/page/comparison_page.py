@@ -11,8 +11,8 @@ from ragmetrics_core.data.display import one_line
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.sample_rows import cut
 from ragmetrics_core.reporting.comparison import Changed, Comparison
-from ragmetrics_core.reporting.glance import question_of
 from ragmetrics_core.reporting.metric_change import MetricChange
+from ragmetrics_core.reporting.run_facts import question_of
 
 _LONGEST_DIFF = 4000
 _MOST_SAMPLES = 15

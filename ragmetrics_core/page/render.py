@@ -30,13 +30,13 @@ from ragmetrics_core.page.sample_rows import (
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.glance import Glance, date_of, question_of
+from ragmetrics_core.reporting.glance import Glance
 from ragmetrics_core.reporting.judge_card import (
     corrected_means,
     figures_of_cards,
     quotes_of_cards,
 )
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts, date_of, question_of
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.what_if import what_if_known
 

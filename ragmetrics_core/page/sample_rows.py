@@ -193,30 +193,40 @@ def detail_lines(
     for row, diagnosis in rows:
         n_cut = Counter[str]()
         text, fields = _data_of(_as_shown(row), n_cut)
+
+        # what the claims of an answer rest on, as a poll of the majority says
+        evidence = _evidence_of_adherence(fields) or {}
+        side = "yes" if evidence.get("yes", 0) > evidence.get("no", 0) else "no"
+        claims: list[Any] = []
+        claims_of_polls = (evidence.get("ledger") or {}).get("claims") or ()
+        for poll, of_poll in zip(
+            evidence.get("polls") or (), claims_of_polls, strict=False
+        ):
+            if of_poll and poll.get("verdict") == side:
+                claims = of_poll
+                break
+
+        # the texts that the page writes into a CSV, by column
+        sample = fields.get("sample") or {}
+        columns = {
+            name: sample.get(name) or "" for name in ("id", "question", "answer")
+        }
+        for metric, result in (fields.get("results") or {}).items():
+            columns[f"{metric}_reason"] = result.get("reason") or ""
+        columns["problem"] = fields.get("problem") or ""
+
         added = {
             "cut": +n_cut,
             "journey": journey_data(journey_of(row)),
             "answer": _answer_data(fields),
-            "claims": _claims_of_majority(fields),
-            "formulas": [
-                name for name, cell in _columns_of(fields) if is_formula(cell)
-            ],
+            "claims": claims,
+            "formulas": [name for name, cell in columns.items() if is_formula(cell)],
             "advice": diagnosis.advice,
             "use": _use_data(row.sample, fields),
             "texts": digest_of_texts(row.sample),
         }
         # both are objects of JSON: the fields of the second follow those of the first
         yield f"{text[:-1]},{_plain_json(added)[1:]}\n"
-
-
-def _columns_of(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a row that the page writes into a CSV, by column."""
-    sample = fields.get("sample") or {}
-    for name in ("id", "question", "answer"):
-        yield name, sample.get(name) or ""
-    for metric, result in (fields.get("results") or {}).items():
-        yield f"{metric}_reason", result.get("reason") or ""
-    yield "problem", fields.get("problem") or ""
 
 
 def _answer_data(fields: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -286,17 +296,6 @@ def _use_data(
         if behind is not None:
             claims.append([claim, [place + 1 for place in behind]])
     return {"passages": passages, "claims": claims}
-
-
-def _claims_of_majority(fields: Mapping[str, Any]) -> list[Any]:
-    """What the claims of an answer rest on, as a poll of the majority says."""
-    evidence = _evidence_of_adherence(fields) or {}
-    grounds = evidence.get("ledger") or {}
-    side = "yes" if evidence.get("yes", 0) > evidence.get("no", 0) else "no"
-    polls = zip(evidence.get("polls") or (), grounds.get("claims") or (), strict=False)
-    return next(
-        (claims for poll, claims in polls if claims and poll.get("verdict") == side), []
-    )
 
 
 def _evidence_of_adherence(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -33,7 +33,13 @@ from ragmetrics_core.reporting.diagnosis import (
     is_foreign,
 )
 from ragmetrics_core.reporting.groups import group_number
-from ragmetrics_core.reporting.run_facts import Decision, Outcome, RunFacts
+from ragmetrics_core.reporting.run_facts import (
+    Decision,
+    Outcome,
+    RunFacts,
+    question_of,
+    title_of,
+)
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.reporting.use_in_words import UseTally
 from ragmetrics_core.statistics.means import mean_interval
@@ -45,10 +51,7 @@ _WORST_PER_FAULT = 10
 _FEW_FAULTS = 0.1  # the share of rows up to which faults are called few
 _FEW_TO_READ = 5  # fewer faults than this say little of what to mend
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
-_LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
-_LONGEST_QUESTION = 40
-_MOST_FILES = 3
 _MOST_COLUMNS = 12
 _FIELDS_OF_TABLES = ("question", "contexts", "reference", "retrieved", "facts")
 _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
@@ -74,23 +77,6 @@ _WEAKEST: dict[Stage, tuple[str, str]] = {
     ),
 }
 """What is weak, and what its rows show."""
-
-_QUESTIONS = {
-    "retrieval_accuracy": "Was the answer retrieved?",
-    "context_utilization": "Are useful texts ranked first?",
-    "context_sufficiency": "Was enough text shown?",
-    "retrieval_ranking": "Are expected texts high up?",
-    "context_adherence": "Does it keep to the text?",
-    "context_recall": "Is it the expected answer?",
-    "answer_relevance": "Does it answer the question?",
-    "citation_quality": "Do its citations hold?",
-}
-_QUESTIONS_OF_WORDS = {
-    "retrieval_accuracy": "Are the expected words in the text?",
-    "context_adherence": "Are the answer's words in the text?",
-    "context_recall": "Are the expected words in the answer?",
-}
-"""What a judge of words can say; it cannot see more."""
 
 
 class MetricGlance(Frozen):
@@ -385,8 +371,7 @@ class GlanceTally:
     @property
     def _is_mostly_open(self) -> bool:
         """Whether of most rows nobody can say whether they have a fault."""
-        n_half = self._n_rows // 2
-        return self._count("unjudged") > max(self._count("fault"), n_half)
+        return self._count("unjudged") > max(self._count("fault"), self._n_rows // 2)
 
     def _stage(self, stage: Stage) -> StageGlance:
         """A stage with its faults, the most frequent first."""
@@ -496,7 +481,18 @@ class GlanceTally:
         if 2 * summary.declined > n_rows and n_faults < summary.declined:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
         if not n_faults:
-            return self._no_fault(n_rows, n_open)
+            rows = count_in_words(n_rows, "row")
+            if n_open:
+                return (
+                    f"No fault was found in {n_rows - n_open:,} of {rows}; the rest:"
+                    f" {self._open_in_words()}."
+                )
+            sentence = f"No fault was found in {rows}."
+            if not self._has_references:
+                sentence += (
+                    " To see wrong answers, add a column with the expected answer."
+                )
+            return sentence
         sentence = self._faults_in_words(weakest)
         return f"{sentence} Unclear: {self._open_in_words()}." if n_open else sentence
 
@@ -544,21 +540,6 @@ class GlanceTally:
         """What became of the rows of which nobody can say, as "37 unsure, 2 declined"."""
         names = _names(self._of_kind("unjudged")).most_common()
         return ", ".join(f"{count:,} {name}" for name, count in names)
-
-    def _no_fault(self, n_rows: int, n_open: int) -> str:
-        """Say that no fault was found, in how many rows, and what nobody could see."""
-        rows = count_in_words(n_rows, "row")
-        if n_open:
-            return (
-                f"No fault was found in {n_rows - n_open:,} of {rows}; the rest:"
-                f" {self._open_in_words()}."
-            )
-        if self._has_references:
-            return f"No fault was found in {rows}."
-        return (
-            f"No fault was found in {rows}. To see wrong answers, add a column with the"
-            " expected answer."
-        )
 
     def _rows_to_show(
         self, weakest: StageGlance | None, decisions: Sequence[Decision]
@@ -708,19 +689,6 @@ def _with_support(
             yield float(part[support]), str(part[text])
 
 
-def question_of(metric: str, questions: Mapping[str, str], *, by_words: bool) -> str:
-    """What a metric asks, in a few words; "" where its own question is longer.
-
-    Args:
-        metric: Its name.
-        questions: The metrics' own questions, by their names.
-        by_words: Whether only a judge of words judged, which sees less.
-    """
-    own = questions.get(metric, "")
-    asks = _QUESTIONS.get(metric, own if len(own) <= _LONGEST_QUESTION else "")
-    return _QUESTIONS_OF_WORDS.get(metric, asks) if by_words else asks
-
-
 def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
     """The stage with the most faults; None where that may be chance.
 
@@ -730,20 +698,3 @@ def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
     *_, second, first = sorted(stages, key=lambda stage: stage.n_faults)
     lead, both = first.n_faults - second.n_faults, first.n_faults + second.n_faults
     return first if lead**2 > _SIGN_TEST * both else None
-
-
-def title_of(run: RunFacts) -> str:
-    """Which run it is: the name that it was given, else the files that it read."""
-    if run.name:
-        return one_line(run.name, _LONGEST_TITLE)
-    names = [file.name for file in run.inputs if file.name]
-    title = ", ".join(names[:_MOST_FILES])
-    if len(names) > _MOST_FILES:
-        title += f" and {len(names) - _MOST_FILES} more"
-    return one_line(title or "rows from Python", _LONGEST_TITLE)
-
-
-def date_of(run: RunFacts) -> str:
-    """When the run began, to the minute; "" if that is not known."""
-    day, _, time = run.started.partition("T")
-    return f"{day} {time[:5]} UTC" if time else day

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
 from pydantic import Field
 
 from ragmetrics_core.data import Frozen, Sample, Share, Signature
+from ragmetrics_core.data.display import one_line
 
 Outcome = Literal["passed", "failed", "undecided"]
 
@@ -172,3 +173,56 @@ class RunFacts(Frozen):
         if self.ended_early:
             return f"the run that judged these samples before ended early: {self.ended_early}"
         return ""
+
+
+_LONGEST_TITLE = 60
+_MOST_FILES = 3
+
+
+def title_of(run: RunFacts) -> str:
+    """Which run it is: the name that it was given, else the files that it read."""
+    if run.name:
+        return one_line(run.name, _LONGEST_TITLE)
+    names = [file.name for file in run.inputs if file.name]
+    title = ", ".join(names[:_MOST_FILES])
+    if len(names) > _MOST_FILES:
+        title += f" and {len(names) - _MOST_FILES} more"
+    return one_line(title or "rows from Python", _LONGEST_TITLE)
+
+
+def date_of(run: RunFacts) -> str:
+    """When the run began, to the minute; "" if that is not known."""
+    day, _, time = run.started.partition("T")
+    return f"{day} {time[:5]} UTC" if time else day
+
+
+_QUESTIONS = {
+    "retrieval_accuracy": "Was the answer retrieved?",
+    "context_utilization": "Are useful texts ranked first?",
+    "context_sufficiency": "Was enough text shown?",
+    "retrieval_ranking": "Are expected texts high up?",
+    "context_adherence": "Does it keep to the text?",
+    "context_recall": "Is it the expected answer?",
+    "answer_relevance": "Does it answer the question?",
+    "citation_quality": "Do its citations hold?",
+}
+_QUESTIONS_OF_WORDS = {
+    "retrieval_accuracy": "Are the expected words in the text?",
+    "context_adherence": "Are the answer's words in the text?",
+    "context_recall": "Are the expected words in the answer?",
+}
+"""What a judge of words can say; it cannot see more."""
+_LONGEST_QUESTION = 40
+
+
+def question_of(metric: str, questions: Mapping[str, str], *, by_words: bool) -> str:
+    """What a metric asks, in a few words; "" where its own question is longer.
+
+    Args:
+        metric: Its name.
+        questions: The metrics' own questions, by their names.
+        by_words: Whether only a judge of words judged, which sees less.
+    """
+    own = questions.get(metric, "")
+    asks = _QUESTIONS.get(metric, own if len(own) <= _LONGEST_QUESTION else "")
+    return _QUESTIONS_OF_WORDS.get(metric, asks) if by_words else asks

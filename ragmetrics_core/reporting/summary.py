@@ -408,15 +408,7 @@ class Tally:
         slices: Iterable[str] = (),
         is_slice: bool = False,
     ) -> None:
-        """Begin to count the rows of the whole, or of one slice.
-
-        Args:
-            metrics: Names of the metrics.
-            cluster: Which samples belong together.
-            slices: Keys of the metadata; each value of a key makes a slice. The slice
-                "en" of "language" gets a tally of its own when its first row comes.
-            is_slice: Whether this is the tally of one slice.
-        """
+        """Begin to count; a slice gets a tally of its own when its first row comes."""
         self.metrics = {name: MetricTally() for name in metrics}
         # The number of rows with a trait, e.g. {"rows": 9, "judged": 7, "bad_rows": 1}:
         # the traits are fields of ``Summary``.
