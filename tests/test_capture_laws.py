@@ -452,7 +452,7 @@ def _without_search(tree: Tree) -> None:
         for node in tree.root.children
         if not any(inner.kind == "retriever" for inner in nodes(node))
     ]
-    tree.is_always_a_sample = True
+    tree.root.kind = "agent"
 
 
 def _without_prompt(tree: Tree) -> None:

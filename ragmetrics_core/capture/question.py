@@ -126,7 +126,9 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     tree = calls.tree
     if tree.root.kind == "ignored" or tree.is_by_hand:
         return False
-    if tree.is_always_a_sample or calls.searches or overrides.contexts_from is not None:
+    if calls.searches or overrides.contexts_from is not None:
+        return True
+    if _answers_the_user(calls, overrides):
         return True
     if calls.named_tools or _answers_after_a_tool(calls):
         return True
@@ -151,6 +153,35 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     reply = tree.root.reply
     asks_for_tools = reply is not None and bool(reply.tool_calls)  # that code will run
     return is_to_search and is_answered and not asks_for_tools
+
+
+def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
+    """Whether a run is asked and answers by itself: an engine, a pipeline, an agent.
+
+    Talk of a conversation in which nothing can have been searched is none, if the user
+    names no tool that searches.
+    """
+    tree = calls.tree
+    if tree.root.kind != "agent":
+        return False
+    has_ended_well = tree.is_complete and not (tree.error or tree.root.error)
+    is_asked = tree.question is not None and (calls.models or not has_ended_well)
+    is_unread = not tree.is_complete and tree.flow_documents is not None  # a stream
+    is_named = any(
+        _value_user_named(field, tree, overrides)[0] for field in ("question", "answer")
+    )
+    if not (tree.answers or is_asked or is_unread or is_named):
+        return False
+    only_talks = has_ended_well
+    for node in calls.nodes:
+        may_have_searched = node.may_have_searched or bool(node.evidence_not_recorded)
+        has_searched = node.documents is not None and not node.by_provider
+        if has_searched or may_have_searched or node.kind in ("retriever", "tool"):
+            only_talks = False
+    is_of_conversation = (
+        tree.conversation_id is not None and not overrides.context_tools
+    )
+    return not (only_talks and is_of_conversation)
 
 
 def _may_have_answered(calls: Calls) -> bool:

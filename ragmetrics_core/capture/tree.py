@@ -324,7 +324,6 @@ class Tree:
             answered.
         flow_documents: Documents that reached the generator by the framework's own data
             flow, for where the prompt does not tell; None leaves it to the rules.
-        is_always_a_sample: Whether it is a sample even if it retrieved nothing.
         gives_only_documents: Whether it gives documents and nothing else: another run
             may answer from them.
         is_by_hand: Whether it is a search that the framework does not report: it counts
@@ -368,7 +367,6 @@ class Tree:
     answers: tuple[Answer, ...] = ()
     output: Any = None
     flow_documents: tuple[Document, ...] | None = None
-    is_always_a_sample: bool = False
     gives_only_documents: bool = False
     is_by_hand: bool = False
     error: str | None = None

@@ -172,16 +172,6 @@ def _has_searched(tree: Tree) -> bool:
     return any(node.kind == "retriever" or node.documents is not None for node in nodes)
 
 
-def _only_talks(tree: Tree) -> bool:
-    """Return whether a run ended well, and only models ran: nothing can have been searched."""
-    if tree.error or tree.root.error or not tree.is_complete or _has_searched(tree):
-        return False
-    return not any(
-        node.kind == "tool" or node.may_have_searched or node.evidence_not_recorded
-        for node in tree.root.walk()
-    )
-
-
 def _model_calls(tree: Tree) -> list[Node]:
     """Return the calls of models in a run, in the order in which they began."""
     return [node for node in tree.root.walk() if node.kind == "model"]
@@ -678,10 +668,6 @@ class Turns(Generic[Run]):
         if history != tree.history or is_of_prompt != tree.is_history_of_prompt:
             tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
         placed_tree = self.conversations.place_turn(tree)
-        is_named = placed_tree.conversation_id is not None
-        if is_named and not self._overrides.context_tools and _only_talks(placed_tree):
-            # small talk before any search of its conversation is no sample
-            placed_tree.is_always_a_sample = False
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         if placed_tree.shows_earlier_results and not placed_tree.earlier_calls:

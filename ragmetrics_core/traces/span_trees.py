@@ -155,7 +155,7 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     _add_question(tree, reading)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
-    _add_answers(tree, reading, models)
+    _add_answers(tree, reading)
     texts_of_models = {node.reply.text for node in models if node.reply}
     has_provider_searched = any(
         says_that_provider_searched(inner.span.attributes, texts_of_models)
@@ -176,22 +176,10 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     return tree
 
 
-def _add_answers(tree: Tree, reading: Reading, models: Sequence[Node]) -> None:
-    """Write into a tree what its run answered, and whether that makes it a sample.
-
-    Args:
-        tree: The tree, which is changed.
-        reading: What the span of its outermost call says.
-        models: The calls of models inside it.
-    """
+def _add_answers(tree: Tree, reading: Reading) -> None:
+    """Write into a tree what its run answered, as the span of its outermost call says."""
     root = tree.root
     tree.answers = _answers(root, reading.output)
-    # an agent that called a tool and did not retrieve is a sample all the same
-    has_reply = any(reply.text for reply in reading.replies)
-    if models:
-        has_reply = models[-1].reply is not None
-    is_answered = has_reply and (bool(tree.answers) or reading.says_nothing)
-    tree.is_always_a_sample = root.kind == "step" and is_answered and root.called_a_tool
     # another run may answer from the documents that this one returns
     output = reading.output
     tree.gives_only_documents = root.kind == "reranker" or (

@@ -99,9 +99,6 @@ def trees(run: Run, _: Overrides) -> Iterator[Tree]:
         answers=found,
         output=outputs,
         flow_documents=next(filter(None, reversed(documents)), None),
-        # a run that answers, or that asks a model, is a sample even if it searched nothing
-        is_always_a_sample=calls.root.kind == "agent"
-        and bool(found or (question and calls.models)),
         gives_only_documents=(not is_component or _searches_inside(calls))
         and any(documents)
         and all(

@@ -45,7 +45,7 @@ def as_run(response: object) -> Run:
         )
     # None for a stream that the application has not read to its end
     answer = copies.answer_of(returned)
-    run = Run(Node("step", "response", ended=0.0, text=answer))
+    run = Run(Node("agent", "response", ended=0.0, text=answer))
     run.native_run = response
     is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
@@ -71,7 +71,7 @@ def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
     run.documents_without_text = tuple(no_evidence)
 
 
-def trees_of(run: Run, where: Overrides) -> list[Tree]:
+def trees_of(run: Run, _: Overrides) -> list[Tree]:
     """Make the tree of a run: its copy, with the question and the answer filled in.
 
     A tree is the form in which the core reads runs of any framework; ``Run`` is a kind
@@ -80,7 +80,6 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
 
     Args:
         run: The run. Blank documents and the like are taken out of its calls.
-        where: Where the user says that question, contexts and answer are.
 
     Returns:
         A list of one tree. Other frameworks make several trees.
@@ -91,8 +90,6 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     tree.question = question(run)
     _add_history(tree, models)
     _add_answer(tree)
-    # Other runs are a sample only if they retrieved something.
-    tree.is_always_a_sample = _answers_a_question(run, models, where)
     # where the core looks up what the user names
     tree.native_run = run.native_run or run
     tree.to_plain_value = copies.plain
@@ -266,18 +263,6 @@ def _add_search_of_engine(engine: Node, given: Sequence[Document]) -> None:
             search.query, search.documents = engine.query, found
             engine.children.append(search)
             return
-
-
-def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> bool:
-    """Whether a run answers a question, and is a sample even if it retrieved nothing."""
-    if run.kind in ("query", "chat"):
-        return True
-    if run.kind != "workflow":
-        return False
-    outputs, inputs = run.lookup_outputs, run.lookup_inputs
-    is_asked, _ = where.find("question", run.native_run or run, *inputs, *outputs)
-    is_answered, _ = where.find("answer", run.native_run or run, *outputs, *inputs)
-    return bool(models) or is_asked or is_answered
 
 
 def _name_agents_of_tools(calls: Iterable[Node]) -> None:
