@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ragmetrics_core.capture.calls import (
     CUT,
@@ -24,6 +25,7 @@ from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
 
 _SHOWN_BEGINNING = 100  # letters of a tool's text that tell that it was shown
+_LONGEST_HEADING = 48  # letters of a line beside the documents that it shows
 
 
 def ledger(
@@ -204,16 +206,28 @@ def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:
 
 
 def _presents_documents(tool: Node, text: str) -> bool:
-    """Whether a tool's text shows documents that it, or a search inside it, found."""
+    """Whether a tool's text shows documents that it, or a search inside it, found, and no more.
+
+    A long line that shows nothing of them came from elsewhere.
+    """
     letters = letters_of(text)
-    has_searched = False
-    for inner in tool.walk():
-        if inner.documents is None:
-            continue
-        has_searched = has_searched or not inner.documents
-        for document in inner.documents:
-            for form in document.texts:
-                beginning = letters_of(form)[:_SHOWN_BEGINNING]
-                if beginning and beginning in letters:
-                    return True
-    return has_searched
+    lists = [inner.documents for inner in tool.walk() if inner.documents is not None]
+    documents = list(chain.from_iterable(lists))
+    forms = [letters_of(form) for each in documents for form in each.texts]
+    beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
+    # what it says of an empty search is no text either
+    presents = not all(lists) or any(each in letters for each in beginnings)
+    around = [tool.query or "", *find_instances(parse_json(tool.query or ""), str)]
+    around += [str(dict(each.metadata)) for each in documents]
+    around += find_instances([each.metadata for each in documents], str)
+    known = [
+        form for form in (*forms, *map(letters_of, around)) if len(form) >= SHORTEST
+    ]
+    for line in text.splitlines():
+        letters = letters_of(line)
+        is_long = len(letters) > _LONGEST_HEADING and " " in line.strip()
+        if is_long and not any(
+            letters in each or each[:SHORTEST] in letters for each in known
+        ):
+            return False
+    return presents

@@ -9,10 +9,11 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
+from langchain_core.tools import ToolException, tool
 from langchain_ragmetrics import capture
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 
@@ -153,6 +154,106 @@ def test_a_result_without_any_passage_is_a_search_that_found_nothing() -> None:
         in_an_agent(search_archive)
     (sample,) = captured.samples
     assert (sample.contexts, sample.retrieved) == ((), ())
+
+
+# Each of these was found by a search that nobody sees, or is the text of a tool that
+# may have searched: no rule may take such a sample for sure.
+
+TALKED = "The clock of the lighthouse says half past twelve."
+
+
+def asks(*names: str) -> list[AIMessage]:
+    calls = [{"name": name, "args": {}, "id": name} for name in names]
+    return [AIMessage("", tool_calls=calls), AIMessage(ANSWER)]
+
+
+@tool
+def clock() -> str:
+    """Tells the time."""
+    return TALKED
+
+
+@tool
+def time() -> str:
+    """Tells the time in a word."""
+    return "12:30"
+
+
+@tool
+def search_web() -> str:
+    """Searches, with what the agent's state holds in place of an argument."""
+    return FACT
+
+
+@tool
+def broken_search() -> str:
+    """Searches, and fails."""
+    raise ToolException("the index is closed")
+
+
+broken_search.handle_tool_error = True
+
+
+@tool(response_format="content_and_artifact")
+def search_books() -> Any:
+    """Finds a document."""
+    return ROOMS, [Document(ROOMS, id="rooms")]
+
+
+@tool(response_format="content_and_artifact")
+def search_both() -> Any:
+    """Finds a document, and returns the text of another source with it."""
+    return f"{ROOMS}\n\nFrom the web: {FACT}", [Document(ROOMS, id="rooms")]
+
+
+@tool(response_format="content_and_artifact")
+def load_books() -> Any:
+    """Finds a document, and returns only the text of another source."""
+    return FACT, [Document(ROOMS, id="rooms")]
+
+
+@tool
+def search_lines() -> str:
+    """Finds two passages."""
+    return f"{FACT}\n{ROOMS}"
+
+
+@tool
+def save() -> str:
+    """Saves something, and tells what stood there before."""
+    return f"Saved. Before: {FACT}"
+
+
+HIDDEN: dict[str, tuple[list[Any], str | None, str]] = {
+    # the tools called, the system message, the user's message
+    "in the system message, beside a clock": ([clock], FACT, QUESTION),
+    "in the system message, beside a word": ([time], FACT, QUESTION),
+    "in the user's message": ([clock], None, f"Context: {FACT}\n{QUESTION}"),
+    "a search that fails, beside a clock": ([broken_search, clock], None, QUESTION),
+    "a search that fails, beside a word": ([broken_search, time], None, QUESTION),
+    "a search without an argument": ([search_web], None, QUESTION),
+    "two passages as lines": ([search_lines], None, QUESTION),
+    "a text beside a document": ([search_books, search_web], None, QUESTION),
+    "lines beside a document": ([search_books, search_lines], None, QUESTION),
+    "in what is saved, beside a document": ([search_books, save], None, QUESTION),
+    "in place of a tool's own document": ([load_books], None, QUESTION),
+    "behind a tool's own document": ([search_both], None, QUESTION),
+}
+
+
+@pytest.mark.parametrize("place", HIDDEN)
+def test_what_an_unseen_search_found_leaves_no_sample_sure(place: str) -> None:
+    tools, system, asked = HIDDEN[place]
+    names = [each.name for each in tools]
+    agent = create_agent(
+        Scripted(messages=iter(asks(*names))), tools, system_prompt=system
+    )
+    with capture() as captured:
+        agent.invoke({"messages": [("user", asked)]})
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    texts = [context.text for context in sample.contexts or ()]
+    assert sample.capture.grade != "exact" or FACT in texts
 
 
 class State(TypedDict, total=False):
