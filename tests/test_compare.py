@@ -106,6 +106,19 @@ def test_a_planted_difference_is_found_and_none_where_there_is_none() -> None:
     assert back["m"].difference == pytest.approx(-(found["m"].difference or 0))
 
 
+def test_lost_polls_leave_open_what_they_could_have_said() -> None:
+    before = run_of(*[0.8] * 40)
+    for value, verdict in ((0.6, "worse"), (1.0, "better")):
+        assert before.compare(run_of(*[value] * 40), margin=0.05)["m"].verdict == (
+            verdict
+        )
+        lost = run_of(*[value] * 40, bounds=(0.6, 1.0))
+        found = before.compare(lost, margin=0.05)
+        assert found["m"].verdict == "cannot tell"
+        assert found.regression() == {"m": "passed"}
+        assert found.regression(strict=True) == {"m": "undecided"}
+
+
 def test_a_regression_gate_after_a_run_that_ended_early() -> None:
     early = Report(
         run_of(*[0.5] * 40).results,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, MetricResult
+from ragmetrics_core.data import Frozen, MetricResult, Scored
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.gates import ROUNDING
 from ragmetrics_core.reporting.groups import GroupBy, group_number
@@ -231,10 +231,15 @@ def value_of(
 
     Args:
         result: What a metric said; None if the sample was not judged.
-        if_failed: The score to take if the sample was not judged or the metric failed.
+        if_failed: The score to take if the sample was not judged or the metric failed,
+            0 or 1. Of a score with lost polls it then is the lowest, or the highest,
+            that these could have led to.
     """
     if result is None or result.status == "failed":
         return if_failed
+    if if_failed is not None and isinstance(result, Scored) and result.bounds:
+        low, high = result.bounds
+        return high if if_failed else low
     return result.value
 
 
@@ -350,6 +355,8 @@ def _verdict(change: MetricChange, margin: float) -> Verdict:
     if low > margin and is_significant:
         return "better"
     band = max(margin, SAME)
-    if change.interval.low >= -band and change.interval.high <= band:
+    lowest = min(low, change.interval.low)
+    highest = max(high, change.interval.high)
+    if lowest >= -band and highest <= band:
         return "same"
     return "cannot tell"
