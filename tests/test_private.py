@@ -136,6 +136,45 @@ def test_litellm_follows_redirects_in_calls_of_others_and_never_in_ours(
     assert not any(httpx.AsyncClient().event_hooks.values())
 
 
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
+@pytest.mark.parametrize(
+    ("called_host", "is_sent"), [("127.0.0.1", True), ("localhost", False)]
+)
+def test_litellm_sends_a_given_key_to_the_given_host_alone(
+    called_host: str,
+    is_sent: bool,
+    loopback_server: Callable[..., LoopbackServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some providers take no address: then LiteLLM calls their own."""
+    import httpx
+    import litellm
+
+    server = loopback_server()
+    called_address = server.base_url.replace("127.0.0.1", called_host)
+
+    async def call(**arguments: Any) -> None:
+        headers = {
+            "Authorization": f"Bearer {arguments['api_key']}",
+            "OpenAI-Organization": "given",
+            "X-Api-Key": "of the environment",
+        }
+        async with httpx.AsyncClient() as client:
+            litellm.in_memory_llm_clients_cache.set_cache("as LiteLLM does", client)
+            await client.post(f"{called_address}/chat/completions", headers=headers)
+        raise ValueError
+
+    monkeypatch.setattr(litellm, "acompletion", call)
+    extra = {"extra_headers": {"OpenAI-Organization": "given"}}
+    raised(
+        LiteLLMModel("mistral/m", api_base=server.base_url, api_key=KEY, extra=extra)
+    )
+    (request,) = server.requests
+    names = {"authorization", "openai-organization", "x-api-key"}
+    sent = names.intersection(request.headers)
+    assert sent == ({"authorization", "openai-organization"} if is_sent else set())
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_traceback_holds_neither_key_nor_text(
     name: str, loopback_server: Callable[..., LoopbackServer]
