@@ -10,6 +10,7 @@ from loopback import tokens as split
 from ragmetrics_core.data.asking import LabelProbability
 from ragmetrics_core.judging.probabilities import label_weights, probability_of_positive
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
+from ragmetrics_core.models.openai_form import choice_of
 
 Alternatives = dict[str, float]
 COVERED = LabelProbability("covered")
@@ -236,3 +237,13 @@ def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> 
         hidden = min(1 - seen, (1 - seen) * floor, seen)
         assert seen >= 0.9 - 1e-9
         assert seen / (seen + hidden) > 0.5
+
+
+def test_a_token_in_another_form_leaves_no_probabilities() -> None:
+    """Half of the tokens would shift what stands at a place of the text."""
+    good = {"token": "1", "logprob": -0.1, "top_logprobs": []}
+    read = [
+        choice_of("11", "stop", logprobs={"content": content}).tokens
+        for content in ([good, good], [good, {"token": "1"}], [good, "1"], [good, None])
+    ]
+    assert [len(tokens) for tokens in read] == [2, 0, 0, 0]
