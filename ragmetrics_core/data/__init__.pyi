@@ -91,10 +91,6 @@ from ragmetrics_core.data.name_matching import (
 )
 from ragmetrics_core.data.name_matching import names_in_words as names_in_words
 from ragmetrics_core.data.name_matching import plain_name as plain_name
-from ragmetrics_core.data.passage_use import MeasuredUse as MeasuredUse
-from ragmetrics_core.data.passage_use import PassageUse as PassageUse
-from ragmetrics_core.data.passage_use import PromptMessage as PromptMessage
-from ragmetrics_core.data.passage_use import UseVerdict as UseVerdict
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked
 from ragmetrics_core.data.replies import Bit as Bit
@@ -126,8 +122,12 @@ from ragmetrics_core.data.sample_parts import EvidenceCall as EvidenceCall
 from ragmetrics_core.data.sample_parts import Fact as Fact
 from ragmetrics_core.data.sample_parts import Grade as Grade
 from ragmetrics_core.data.sample_parts import Ledger as Ledger
+from ragmetrics_core.data.sample_parts import MeasuredUse as MeasuredUse
 from ragmetrics_core.data.sample_parts import PassageNote as PassageNote
+from ragmetrics_core.data.sample_parts import PassageUse as PassageUse
+from ragmetrics_core.data.sample_parts import PromptMessage as PromptMessage
 from ragmetrics_core.data.sample_parts import Turn as Turn
+from ragmetrics_core.data.sample_parts import UseVerdict as UseVerdict
 from ragmetrics_core.data.scalars import number_as_text as number_as_text
 from ragmetrics_core.data.scalars import plain_data as plain_data
 from ragmetrics_core.data.scalars import stopped_estimate as stopped_estimate

@@ -40,12 +40,12 @@ from ragmetrics_core.data.messages import (
     text_of_content,
 )
 from ragmetrics_core.data.name_matching import did_you_mean
-from ragmetrics_core.data.passage_use import MeasuredUse
 from ragmetrics_core.data.sample_parts import (
     CaptureNotes,
     Context,
     Facts,
     Ledger,
+    MeasuredUse,
     OptionalContexts,
     Turn,
     before_this_turn,

@@ -231,7 +231,7 @@ class ScriptedJudge(Judge):
         >>> from ragmetrics_core import ContextUtilization
         >>> from ragmetrics_core.metrics.context_utilization import Useful
         >>> judge = ScriptedJudge({Useful: lambda question: {"useful": "Paris" in question["chunk"]}})
-        >>> ContextUtilization().score(question="?", answer="!", contexts=["Rome", "Paris"], judge=judge).value
+        >>> ContextUtilization().score(question="?", answer="Paris", contexts=["Rome", "Paris"], judge=judge).value
         0.5
     """
 
