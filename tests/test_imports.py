@@ -139,6 +139,40 @@ def test_an_adapter_loads_what_is_used(adapter: str) -> None:
     assert "ragmetrics_core.capture.stages" in in_a_block
 
 
+SOURCES_OF_ADAPTERS = {
+    adapter: sorted(
+        (SOURCE.parents[1] / "integrations" / adapter / "src").rglob("*.py")
+    )
+    for adapter in ("langchain", "llamaindex", "haystack")
+}
+# it may fall and not rise; what is wanted is 40
+MOST_NAMES_OF_THE_CORE = {"langchain": 68, "llamaindex": 64, "haystack": 69}
+
+
+@pytest.mark.parametrize("adapter", SOURCES_OF_ADAPTERS)
+def test_an_adapter_needs_few_names_of_the_core(adapter: str) -> None:
+    names: set[str] = set()
+    for path in SOURCES_OF_ADAPTERS[adapter]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                module = node.module or ""
+                if module.partition(".")[0] == "ragmetrics_core":
+                    names.update(alias.name for alias in node.names)
+    assert 0 < len(names) <= MOST_NAMES_OF_THE_CORE[adapter]
+
+
+@pytest.mark.parametrize("adapter", SOURCES_OF_ADAPTERS)
+def test_what_an_adapter_replaces_stands_in_one_file(adapter: str) -> None:
+    """Outside of the framework's own hooks: methods of classes and objects, and looks at callers."""
+    signs = re.compile(r"_getframe|__setattr__|__subclasses__|\.__init__ = ")
+    files = {
+        path.name
+        for path in SOURCES_OF_ADAPTERS[adapter]
+        if signs.search(path.read_text(encoding="utf-8"))
+    }
+    assert files == {"patches.py"}
+
+
 SCORED_BY_ADAPTERS = {
     LLAMAINDEX: (
         f"from {LLAMAINDEX} import ContextAdherenceEvaluator",

@@ -4,6 +4,7 @@ A step is a node of a graph, a step of a workflow or a function in a chain. What
 given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -89,6 +90,7 @@ def _identity(document: Document) -> tuple[str | None, str, float | None]:
     return document.id, document.text, document.score
 
 
+_WORD = re.compile(r"[\w-]+")
 # an empty list as a tool's text
 _EMPTY = frozenset(("", "[]", "()"))
 
@@ -113,3 +115,33 @@ def name_empty_searches(root: Node) -> None:
         gave_a_list = node.documents is None and (node.text or "").strip() in _EMPTY
         if is_search and gave_a_list and node.ended is not None and not node.error:
             node.documents = ()
+
+
+def note_tools_that_find_tools(root: Node) -> None:
+    """Mark the tools that name the tools which models are offered from then on.
+
+    Example: ``search_tools("weather")`` returned "get_weather", and the next model of its
+    agent is offered this tool as well. What steers an agent brings no evidence. A tool
+    that was itself found later, or that gave documents, finds no tools.
+    """
+    for agent in root.walk():
+        offered: set[str] = set()
+        offered_first: tuple[str, ...] = ()
+        tools: list[Node] = []  # since the last model
+        for call in sorted(agent.children, key=lambda child: child.began):
+            if call.kind == "tool":
+                tools.append(call)
+            elif call.kind == "model":
+                new_tools = set(call.offered_tools) - offered
+                for tool in tools:
+                    words = set(_WORD.findall(tool.text or ""))
+                    finds_tools = bool(new_tools) and new_tools <= words
+                    if (
+                        finds_tools
+                        and tool.name in offered_first
+                        and not tool.documents
+                    ):
+                        tool.is_control = True
+                offered_first = offered_first or call.offered_tools
+                offered.update(call.offered_tools)
+                tools = []

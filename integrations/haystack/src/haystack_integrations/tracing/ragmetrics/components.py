@@ -1,6 +1,5 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -22,6 +21,7 @@ from ragmetrics_core.capture.plain_values import documents_in, texts_in
 from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
+    note_tools_that_find_tools,
     sorts_documents,
 )
 from ragmetrics_core.capture.structures import compact, query_of_tool
@@ -49,6 +49,7 @@ class Calls:
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
+        note_tools_that_find_tools(self.root)
         tools = self._tools_run_by_hand(run.root)
         if tools:
             model, ended = self.root, self.root.ended
@@ -157,9 +158,8 @@ class Calls:
 
         Example: a tool ``search(query="Rome")`` gets the query "Rome", the id of the
         model's request, and the text that the next model was shown. A tool such as
-        ``final_answer`` ends the agent: its text is the answer. One such as
-        ``search_tools`` names the tools that are offered from then on. Neither brings
-        evidence (``is_control``).
+        ``final_answer`` ends the agent: its text is the answer, and it brings no evidence
+        (``is_control``).
 
         Args:
             call: The call; it is changed.
@@ -176,25 +176,10 @@ class Calls:
             call.text = None
         elif documents or _is_empty_search(node):
             call.documents = documents
-        offered: set[str] = set()
-        new_tools: set[str] = set()
-        first: tuple[str, ...] | None = None
-        for span in self.run.nodes:
-            if span.operation != AGENT_LLM or span.agent is not node.agent:
-                continue
-            if span.opened > node.opened:
-                new_tools = set(span.offered_tools) - offered
-                break
-            offered.update(span.offered_tools)
-            first = first or tuple(span.offered_tools)
-        words = set(re.findall(r"[\w-]+", call.text or ""))
-        # what was itself found later finds no tools
-        finds_tools = new_tools <= words and node.name in (first or ())
         agent_output = node.agent.output_by_socket if node.agent is not None else {}
         ends_agent = agent_output.get("exit_reason") == node.name
-        is_steering = ends_agent or (bool(new_tools) and finds_tools)
         # what gave documents is a search, even in the last step
-        call.is_control = is_steering and not documents
+        call.is_control = ends_agent and not documents
 
     def _tools_run_by_hand(self, node: Node) -> list[Call]:
         """The calls of tools that stand in a model's prompt and were recorded nowhere.
