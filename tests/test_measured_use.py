@@ -334,6 +334,35 @@ def test_a_cap_on_calls_leaves_whole_samples() -> None:
     assert len(model.requests) == 10
 
 
+def test_what_is_asked_later_of_a_row_goes_before_the_next_rows() -> None:
+    texts = PASSAGES[:3]
+    samples = [
+        sample_of(texts, [("user", f"Row {number}."), *RENDERINGS["listed"](texts)])
+        for number in range(4)
+    ]
+    # six calls a row, and one without both passages that are not used
+    measured = measure_use(
+        samples,
+        model=reader_of(["amber"]),
+        concurrency=4,
+        limits=Limits(max_calls=14),
+    )
+    uses = [each.use for each in measured if each.use is not None]
+    assert [verdicts_of(use) for use in uses[:2]] == [("amber",)] * 2
+    assert all("max_calls=14" in (use.why_not or "") for use in uses[2:])
+
+
+def test_what_an_earlier_reply_quotes_stays_in_the_prompt() -> None:
+    texts = PASSAGES[:2]
+    earlier = ("assistant", f"As I said: {texts[0]}")
+    prompt = kept_prompt(
+        sample_of(texts, [("user", "Hello?"), earlier, *RENDERINGS["listed"](texts)])
+    )
+    contents = [each.content for each in prompt.without({0, 1})]
+    assert contents[:2] == ["Hello?", earlier[1]]
+    assert not any(text in contents[2] for text in texts)
+
+
 def test_the_calls_are_known_beforehand() -> None:
     samples = [
         sample_of(PASSAGES[:k], RENDERINGS["listed"](PASSAGES[:k])) for k in (1, 3)
