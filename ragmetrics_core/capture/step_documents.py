@@ -125,6 +125,8 @@ def note_tools_that_find_tools(root: Node) -> None:
     that was itself found later, or that gave documents, finds no tools.
     """
     for agent in root.walk():
+        if all(call.kind != "tool" for call in agent.children):
+            continue
         offered: set[str] = set()
         offered_first: tuple[str, ...] = ()
         tools: list[Node] = []  # since the last model

@@ -49,7 +49,8 @@ class Calls:
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
-        note_tools_that_find_tools(self.root)
+        if any(node.operation == AGENT_TOOL for node in run.nodes):
+            note_tools_that_find_tools(self.root)
         tools = self._tools_run_by_hand(run.root)
         if tools:
             model, ended = self.root, self.root.ended

@@ -175,9 +175,10 @@ def _talk(calls: Calls) -> Mapping[str, Any]:
         for name, value in node.input.items():
             if names_a_history(name):
                 talk[name] = value
-        template = tuple(texts_in(node.input.get("template")))
-        if template and shown_last.isdisjoint(texts_in(node.output)):
-            talk["history"] = template
+        if node.input.get("template"):
+            template = tuple(texts_in(node.input["template"]))
+            if template and shown_last.isdisjoint(texts_in(node.output)):
+                talk["history"] = template
     return talk
 
 
