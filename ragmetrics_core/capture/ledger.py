@@ -25,7 +25,7 @@ from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
 
 _SHOWN_BEGINNING = 100  # letters of a tool's text that tell that it was shown
-_LONGEST_HEADING = 48  # letters of a line beside the documents that it shows
+_PIECE = 24  # letters of it that are a document's; a line of twice as many holds such
 
 
 def ledger(
@@ -216,18 +216,18 @@ def _presents_documents(tool: Node, text: str) -> bool:
     forms = [letters_of(form) for each in documents for form in each.texts]
     beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
     # what it says of an empty search is no text either
-    presents = not all(lists) or any(each in letters for each in beginnings)
+    if all(lists) and not any(each in letters for each in beginnings):
+        return False
     around = [tool.query or "", *find_instances(parse_json(tool.query or ""), str)]
     around += [str(dict(each.metadata)) for each in documents]
     around += find_instances([each.metadata for each in documents], str)
-    known = [
-        form for form in (*forms, *map(letters_of, around)) if len(form) >= SHORTEST
-    ]
+    pieces: set[str] = set()
+    for known in (*forms, *map(letters_of, around)):
+        pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
     for line in text.splitlines():
         letters = letters_of(line)
-        is_long = len(letters) > _LONGEST_HEADING and " " in line.strip()
-        if is_long and not any(
-            letters in each or each[:SHORTEST] in letters for each in known
-        ):
+        runs = (letters[at : at + _PIECE] for at in range(len(letters)))
+        is_long = len(letters) > 2 * _PIECE and " " in line.strip()
+        if is_long and pieces.isdisjoint(runs):
             return False
-    return presents
+    return True
