@@ -69,7 +69,7 @@ def test_the_line_over_all_rows(verdicts: list[str], line: str) -> None:
 
 def test_the_first_screen_has_the_line() -> None:
     report = evaluate(
-        [Sample(question="?", answer="!", contexts=["a"], use=use("u"))],
+        [Sample(question="?", answer="Yes.", contexts=["a"], use=use("u"))],
         ContextUtilization(),
         judge="lexical",
         progress=False,
@@ -100,7 +100,7 @@ def test_a_judge_is_set_against_what_was_measured() -> None:
     )
     texts = ["a useful one", "another", "a useful third", "the last"]
     samples = [
-        Sample(question=f"{n}?", answer="!", contexts=texts, use=use(verdicts))
+        Sample(question=f"{n}?", answer="Yes.", contexts=texts, use=use(verdicts))
         for n, verdicts in enumerate(["unun", "unnn", "?nuu"])
     ]
     report = evaluate(samples, ContextUtilization(), judge=judge, progress=False)
@@ -114,7 +114,7 @@ def test_a_judge_is_set_against_what_was_measured() -> None:
 
 def test_a_judge_that_says_the_same_of_all_has_no_kappa() -> None:
     judge = ScriptedJudge({Useful: {"useful": 1}})
-    sample = Sample(question="?", answer="!", contexts=["a", "b"], use=use("uu"))
+    sample = Sample(question="?", answer="Yes.", contexts=["a", "b"], use=use("uu"))
     report = evaluate([sample], ContextUtilization(), judge=judge, progress=False)
     assert [*agreement_lines(report.results)][-1].startswith("  kappa unknown")
 

@@ -350,7 +350,8 @@ class _Measurement:
         )
         self.usage += asked.usage
         if isinstance(asked.reply, NotAnswered):
-            return "unknown", f"{judge.name} cannot tell: {asked.reply.error}"
+            kind = type(asked.reply.error).__name__
+            return "unknown", f"in doubt, and {judge.name} gave no verdict ({kind})"
         self._has_asked_judge = True
         return ("same" if asked.reply.reply.same else "other"), f"by {judge.name}"
 
