@@ -458,7 +458,9 @@ class ChatModelContract:
             assert name in str(error), "the error must name the model"
         assert KEY not in str(error), "the error holds the key"
         assert TEXT not in str(error), "the error holds a text of the request"
-        assert len(server.requests) == 1, "send a request once: the judge repeats it"
+        # On a busy machine a call's time may end before its request is sent.
+        sent = {0, 1} if fault.hang else {1}
+        assert len(server.requests) in sent, "send a request once: the judge repeats it"
 
     def _assert_class(
         self,
