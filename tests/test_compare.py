@@ -453,3 +453,16 @@ def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows() -
             for change in comparison.changes
         }
         assert said == {"m": (40, False), "m [a]": (20, False), "m [b]": (20, True)}
+
+
+def test_runs_that_two_judges_share_are_not_comparable() -> None:
+    """Which of them judged which row, the sets of their names do not tell."""
+    shared = run_of(0.5, 0.5)
+    for place, judge in enumerate(("gpt", "claude")):
+        signature = SIGNATURE.replace("judge:gpt", f"judge:{judge}")
+        result = outcome(0.5, signature=signature)
+        shared = changed_rows(shared, place, results={"m": result})
+    with pytest.raises(
+        InputError, match=r"judge claude and gpt against claude and gpt"
+    ):
+        shared.compare(shared)

@@ -19,9 +19,11 @@ from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import (
     ContextAdherence,
+    ContextUtilization,
     Metric,
     Report,
     Sample,
+    ScriptedJudge,
     ask,
     evaluate,
     metric,
@@ -36,6 +38,7 @@ from ragmetrics_core.data.results import (
     Undefined,
 )
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
+from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -759,3 +762,19 @@ def test_figures_stand_below_what_they_are(judge: str) -> None:
         place = head.index(title)
         assert figures[place - 2 : place] == "  ", lines
         assert figures[place] in ".0123456789", lines
+
+
+def test_a_low_rank_of_useful_texts_alone_is_no_fault() -> None:
+    judge = ScriptedJudge(
+        {Useful: lambda question: {"useful": "lit" in question["chunk"]}}
+    )
+    sample = Sample(
+        question="Who lit it?",
+        answer="Anna.",
+        contexts=["Sea.", "Fog.", "Anna lit it."],
+    )
+    report = evaluate([sample], ContextUtilization(), judge=judge, progress=False)
+    assert report.scores("context_utilization") == [pytest.approx(1 / 3)]
+    (diagnosis,) = report.faults
+    assert (diagnosis.name, diagnosis.kind) == ("no fault found", "fine")
+    assert diagnosis.ranked_low

@@ -253,3 +253,23 @@ def test_an_error_of_an_earlier_version_is_read_as_the_nearest_one() -> None:
     for earlier, nearest in LEFT.items():
         assert ErrorInfo(type=earlier, message="m").type == nearest
         assert issubclass(getattr(errors, nearest), errors.JudgeError)
+
+
+@pytest.mark.parametrize(
+    ("number", "retrieved", "contexts"),
+    [(3, None, None), (3, [{"text": "a"}], None), (3, [], ()), (4, None, ())],
+)
+def test_no_contexts_of_an_old_file_were_not_known_unless_nothing_was_found(
+    number: int,
+    retrieved: list[dict[str, str]] | None,
+    contexts: tuple[()] | None,
+    tmp_path: Path,
+) -> None:
+    sample = {"question": "q", "contexts": [], "retrieved": retrieved}
+    row = {"index": 0, "sample": sample, "results": {}, "problem": ""}
+    lines = [{"ragmetrics_report": number, "run": {}}, row, {"run": {}}]
+    path = tmp_path / "old.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (result,) = Report.from_jsonl(path).results
+    assert result.sample is not None
+    assert result.sample.contexts == contexts

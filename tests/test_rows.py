@@ -809,3 +809,12 @@ def test_a_list_or_object_in_a_text_is_what_it_is_as_data(
     texts += [repr(tuple(value))] if isinstance(value, list) else []
     for text in texts:
         assert outcome({"question": Q, field: text}) == as_data
+
+
+def test_a_conversation_beside_the_question_is_metadata() -> None:
+    """The request in which both stand is not copied, and its conversation is."""
+    request = {"question": "Who lit it?", "conversation_id": "c1"}
+    sample = Sample.from_row({"input": request, "output": "Anna."})
+    assert sample.metadata == {"input.conversation_id": "c1"}
+    named = Sample.from_row({"input": request, "output": "Anna.", "thread_id": "t"})
+    assert named.metadata == {"thread_id": "t"}
