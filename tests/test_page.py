@@ -576,7 +576,7 @@ def test_stages_and_the_worst_rows_stand_above_the_fold(
 def test_figures(browser: Browser, tmp_path: Path) -> None:
     """Bins are closed below."""
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
-    rows = [row(i, value, "q") for i, value in enumerate(scores)]
+    rows = [row(i, value, f"q{i}") for i, value in enumerate(scores)]
     by_model = RUN.model_copy(update={"judges": ("gpt-4o-mini",)})
     page_of(Report(rows, by_model), tmp_path)
     browser.open(tmp_path / "report.html")
