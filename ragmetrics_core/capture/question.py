@@ -165,12 +165,15 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
     if tree.root.kind != "agent":
         return False
     has_ended_well = tree.is_complete and not (tree.error or tree.root.error)
+    # The code of a workflow that asked no model may have indexed files: it answers nobody.
+    may_answer = bool(calls.models) or tree.output is not None
     is_asked = tree.question is not None and (calls.models or not has_ended_well)
     is_unread = not tree.is_complete and tree.flow_documents is not None  # a stream
     is_named = any(
         _value_user_named(field, tree, overrides)[0] for field in ("question", "answer")
     )
-    if not (tree.answers or is_asked or is_unread or is_named):
+    is_answered = may_answer and bool(tree.answers or is_asked)
+    if not (is_answered or is_unread or is_named):
         return False
     only_talks = has_ended_well
     for node in calls.nodes:

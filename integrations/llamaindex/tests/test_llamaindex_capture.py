@@ -4,6 +4,7 @@ What it costs the application.
 """
 
 import asyncio
+import contextlib
 import gc
 import threading
 from collections import Counter
@@ -156,6 +157,30 @@ def test_overrides() -> None:
         asyncio.run(run())
     (context,) = captured.samples[0].known_contexts
     assert context.text == "workflow"
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+@pytest.mark.parametrize("place", ["dirname", "query", "message"])
+def test_a_workflow_that_asks_no_model_answers_nobody(
+    place: str, ends_well: bool
+) -> None:
+    class Indexing(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            if not ends_well:
+                raise ValueError("no such folder")
+            return StopEvent(result="Indexed 12 files.")
+
+    async def run() -> None:
+        with contextlib.suppress(ValueError):
+            await Indexing().run(**{place: "all of it"})
+
+    with capture() as captured:
+        asyncio.run(run())
+    assert not captured.samples
+    with capture(answer_from="result") as named:
+        asyncio.run(run())
+    assert [each.answer for each in named.samples] == ["Indexed 12 files."] * ends_well
 
 
 @pytest.mark.parametrize("path", ["result.response", "response.message.content"])
