@@ -92,6 +92,34 @@ def test_lost_polls_count_as_parts_of_rows_that_were_not_scored() -> None:
     assert (without_lost.outcome, with_lost.outcome) == ("passed", "undecided")
 
 
+def test_lost_polls_widen_a_share_by_the_rows_that_they_could_turn() -> None:
+    sure, lost = (1.0, 1.0, 1.0), (1.0, 0.8, 1.0)
+    run = with_lost_polls(*[sure] * 80, *[lost] * 20)
+    # without the 20 rows above .9 the share is .8; each of them stays above .5
+    assert decide("share(m>0.9)=0.9", run, strict=True).outcome == "undecided"
+    assert decide("share(m>0.5)=0.9", run, strict=True).outcome == "passed"
+    assert decide("share(m>0.9)=0.7", run, strict=True).outcome == "passed"
+
+
+def test_failed_rows_of_one_question_are_one_cluster_of_a_share_too() -> None:
+    rows = []
+    for index in range(400):
+        outcome: Outcome = "failed" if index < 20 else 1.0
+        question = "Who else?" if index < 20 else f"Who {index}?"
+        results = {"m": result_of(outcome)}
+        sample = Sample(question=question, answer="a")
+        rows.append(SampleResult(index=index, sample=sample, results=results))
+    run = Report(rows, RunFacts(metrics={"m": Signature()}))
+    numbers = run.summary()["m"]
+    assert numbers.worst is not None
+    assert numbers.worst.clusters == 381
+    low = numbers.worst.low
+    for name in ("m", "share(m>0.5)"):
+        reached = decide(f"{name}={low - 0.001}", run, strict=True)
+        in_doubt = decide(f"{name}={low + 0.001}", run, strict=True)
+        assert (reached.outcome, in_doubt.outcome) == ("passed", "undecided")
+
+
 @pytest.mark.parametrize(
     ("at_least", "outcome", "strict"),
     [

@@ -312,14 +312,18 @@ class _Rule(NamedTuple):
             intervals = [summary.answered_interval]
         elif self.gate.above is not None:
             numbers = summary[self.gate.metric]
-            are_above = [score > self.gate.above for score in numbers.scores]
+            above = self.gate.above
+            are_above = [score > above for score in numbers.scores]
             value, n_rows = sum(are_above) / numbers.count, numbers.count
             # rows that failed may have scored 0, and they may have scored 1
-            clusters = numbers.clusters and numbers.clusters + (-1,) * numbers.unknown
             intervals = [
-                mean_interval([*are_above, *[if_failed] * numbers.unknown], clusters)
+                mean_interval(
+                    [*are_above, *[if_failed] * numbers.unknown], numbers.clusters
+                )
                 for if_failed in (False, True)
             ]
+            n_open = sum(low <= above < high for low, high in numbers.bounds)
+            lost = n_open / numbers.count
         else:
             noun = "mean"
             numbers = summary[self.gate.metric]

@@ -3,6 +3,7 @@
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 from typing import TypeVar
 
 from pydantic import Field
@@ -104,10 +105,6 @@ class MetricSummary(Frozen):
     best: Interval | None = Field(
         default=None, description="the interval if each of them had scored 1"
     )
-    lost: float = Field(
-        default=0.0,
-        description="how many rows' scores lost polls could make up, e.g. .4 for 2 of 5",
-    )
     undefined: dict[str, int] = Field(
         default={}, description="rows without a meaning for the metric, by code"
     )
@@ -135,7 +132,16 @@ class MetricSummary(Frozen):
         default=(),
         repr=False,
         exclude=True,
-        description="of each score the number of its cluster; () if none share one",
+        description=(
+            "the number of each score's cluster, then of each row of unknown score; () if"
+            " none share one"
+        ),
+    )
+    bounds: tuple[tuple[float, float], ...] = Field(
+        default=(),
+        repr=False,
+        exclude=True,
+        description="of each row that lost polls, the scores that they could lead to",
     )
 
     @property
@@ -171,6 +177,11 @@ class MetricSummary(Frozen):
             f" one, e.g. by --signature {one_line(example)}, in Python by"
             " report.with_signature"
         )
+
+    @property
+    def lost(self) -> float:
+        """How many rows' scores lost polls could make up, e.g. .4 for 2 of 5."""
+        return fsum(high - low for low, high in self.bounds)
 
     @property
     def n_yes(self) -> int:
@@ -389,7 +400,7 @@ class Summary(Frozen):
 class Tally:
     """A summary that grows row by row.
 
-    It keeps sixteen bytes per score, not the results.
+    It keeps sixteen bytes per score and the bounds of rows that lost polls, not the results.
 
     Args:
         metrics: Names of the metrics, in the order to show them.
@@ -570,7 +581,7 @@ class MetricTally:
         first_undefined_reason: Why the first row is undefined; "" if none is.
         n_not_judged: Samples without a result of this metric.
         n_uncertain: Scores that the judge calls uncertain.
-        lost: How far lost polls could have moved the scores, added up.
+        bounds: Of each row that lost polls, the scores that they could lead to.
         n_by_signature: Rows that were judged, by what makes them comparable.
     """
 
@@ -590,7 +601,7 @@ class MetricTally:
         self.first_undefined_reason = ""
         self.n_not_judged = 0
         self.n_uncertain = 0  # scores that the judge itself calls uncertain
-        self.lost = 0.0
+        self.bounds: list[tuple[float, float]] = []
         self.n_by_signature = Counter[str]()
 
     def add_bad_row(self) -> None:
@@ -633,8 +644,8 @@ class MetricTally:
             self.scores.append(result.value)
             self.clusters_of_scored.append(cluster_number)
             self.n_uncertain += result.uncertain
-            low, high = result.bounds or (0.0, 0.0)
-            self.lost += high - low
+            if result.bounds is not None:
+                self.bounds.append(result.bounds)
 
     def summary(self, name: str) -> MetricSummary:
         """Sum up what was counted of the metric.
@@ -645,14 +656,15 @@ class MetricTally:
             name: Name of the metric.
         """
         scores = self.scores
-        sorted_scores, clusters = tuple(sorted(scores)), ()
-        if share_clusters(self.clusters_of_scored):
+        clusters: tuple[int, ...] = ()
+        if share_clusters(self.clusters_of_scored + self.clusters_of_unknown):
             pairs = sorted(zip(scores, self.clusters_of_scored, strict=True))
-            sorted_scores, clusters = zip(*pairs, strict=True)
+            clusters = (*(number for _, number in pairs), *self.clusters_of_unknown)
         return MetricSummary(
             metric=name,
-            scores=sorted_scores,
+            scores=tuple(sorted(scores)),
             clusters=clusters,
+            bounds=tuple(self.bounds),
             count=len(scores),
             uncertain=self.n_uncertain,
             mean=mean(scores),
@@ -664,7 +676,6 @@ class MetricTally:
             unknown=len(self.clusters_of_unknown),  # it has an entry for each such row
             worst=self._interval_if_unknown_scored(0.0),
             best=self._interval_if_unknown_scored(1.0),
-            lost=self.lost,
             undefined=_counts(self.n_undefined_by_code),
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
