@@ -222,7 +222,7 @@ def main() -> None:
         "--longest", type=int, default=4000, help="characters of contexts (4000)"
     )
     parser.add_argument("--parts", type=int, default=5, help="contexts a row (5)")
-    parser.add_argument("--repeats", type=int, default=2, help="of the prompt (2)")
+    parser.add_argument("--repeats", type=int, default=3, help="of the prompt (3)")
     parser.add_argument(
         "--longest-answer", type=int, default=120, help="tokens of an answer (120)"
     )

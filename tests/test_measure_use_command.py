@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured_runs import PASSAGES, RENDERINGS, reply_to, verdicts_of
+from measured_runs import ANSWERS, PASSAGES, RENDERINGS, reply_to, verdicts_of
 
 from ragmetrics_core import ContextUtilization, Report, evaluate
 from ragmetrics_core.cli.main import main
@@ -27,7 +27,7 @@ def kept(name: str, k: int) -> Sample:
         id=name,
         question="What is known?",
         contexts=texts,
-        answer="This.",
+        answer=ANSWERS[frozenset(["amber"])],
         capture=CaptureNotes(grade="exact", prompt=tuple(prompt)),
     )
 
@@ -93,7 +93,7 @@ def test_a_dry_run_counts_and_calls_nothing(
     server = loopback_server(reply=reads_amber)
     assert main(arguments(results, server, "--dry-run")) == 0
     assert server.requests == []
-    assert "calls:             about 11" in capsys.readouterr().out
+    assert "calls:             about 13" in capsys.readouterr().out
 
 
 def test_a_named_model_is_asked_at_the_temperature_of_the_application(
@@ -113,12 +113,12 @@ def test_a_cap_is_said_of_the_rows_that_it_cuts_off(
 ) -> None:
     server = loopback_server(reply=reads_amber)
     out = tmp_path / "measured.jsonl"
-    more = ["--out", str(out), "--max-calls", "7", "--concurrency", "1"]
+    more = ["--out", str(out), "--max-calls", "9", "--concurrency", "1"]
     assert main(arguments(results, server, *more)) == 0
-    assert len(server.requests) == 7
+    assert len(server.requests) == 9
     shown = capsys.readouterr().out
     assert "Measured on 1 row:" in shown
-    assert "row 2 (b): max_calls=7 was reached" in shown
+    assert "row 2 (b): max_calls=9 was reached" in shown
 
 
 def test_a_file_without_prompts_ends_with_1_and_says_why(
@@ -180,7 +180,7 @@ def test_a_recorded_trace_is_measured_by_a_models_name(
             {
                 "openinference.span.kind": "CHAIN",
                 "input.value": question,
-                "output.value": "Anna lit the lantern.",
+                "output.value": ANSWERS[frozenset(["amber"])],
             },
         ),
         (
@@ -204,7 +204,7 @@ def test_a_recorded_trace_is_measured_by_a_models_name(
                 "llm.input_messages.0.message.role": "user",
                 "llm.input_messages.0.message.content": prompt + question,
                 "llm.output_messages.0.message.role": "assistant",
-                "llm.output_messages.0.message.content": "Anna lit the lantern.",
+                "llm.output_messages.0.message.content": ANSWERS[frozenset(["amber"])],
             },
         ),
     ]

@@ -58,7 +58,7 @@ def test_effects_are_set_against_labels_and_rows_are_measured_once(
         options = argparse.Namespace(
             address=server.base_url,
             model="m",
-            repeats=2,
+            repeats=3,
             longest_answer=20,
             rows=4,
             seed=0,
@@ -70,9 +70,9 @@ def test_effects_are_set_against_labels_and_rows_are_measured_once(
         drawn = benchmark.real_model.drawn(tmp_path, options)["useful"]
         benchmark.measure_all(drawn[:2], options, file)
         n_requests = len(server.requests)
-        # answered once, asked thrice without a passage, once without all, twice again,
-        # and once without both that are not used
-        assert n_requests == 2 * (1 + 3 + 1 + 2 + 1)
+        # answered once, asked thrice without a passage, once without all, thrice again,
+        # once more without the one that is used, once without both that are not
+        assert n_requests == 2 * (1 + 3 + 1 + 3 + 1 + 1)
         benchmark.measure_all(drawn, options, file)
         assert len(server.requests) == 2 * n_requests
     judged = benchmark.real_model.read(file)

@@ -92,7 +92,8 @@ class Redaction:
     """Applies the user's function to each sample as it is made.
 
     The ledger and a kept prompt repeat texts of the sample. Where the function changes
-    texts and leaves these as they were, they are taken out.
+    texts and leaves the ledger as it was, its calls are taken out; so is a prompt that is
+    as it was where anything changed.
     """
 
     function: Redact | None
@@ -118,11 +119,6 @@ class Redaction:
                 " the sample is dropped"
             )
             return None
-        changes_texts = any(
-            getattr(redacted, name) != getattr(sample, name) for name in _TEXT_FIELDS
-        )
-        if not changes_texts:
-            return redacted
         return _without_copies_of_texts(redacted, sample)
 
 
@@ -135,11 +131,15 @@ def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
     """
     new_values: dict[str, object] = {}
     ledger = redacted.ledger
-    if ledger is not None and ledger == original.ledger:
+    changes_texts = any(
+        getattr(redacted, name) != getattr(original, name) for name in _TEXT_FIELDS
+    )
+    if changes_texts and ledger is not None and ledger == original.ledger:
         new_values["ledger"] = ledger.model_copy(update={"calls": ()})
     notes = redacted.capture or CaptureNotes()
     notes_before = original.capture or CaptureNotes()
-    if notes.prompt is not None and notes.prompt == notes_before.prompt:
+    is_prompt_as_before = notes.prompt == notes_before.prompt
+    if notes.prompt is not None and is_prompt_as_before and redacted != original:
         new_values["capture"] = notes.model_copy(update={"prompt": None})
     return sample_with(redacted, new_values)
 
@@ -371,7 +371,7 @@ class Captured(Generic[Run]):
         *,
         model: object,
         judge: object = None,
-        repeats: int = 2,
+        repeats: int = 3,
         concurrency: int = 8,
         store: StoreLike = None,
         limits: Limits | None = None,

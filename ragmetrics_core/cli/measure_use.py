@@ -33,7 +33,10 @@ def run(options: argparse.Namespace) -> int:
     model = chosen_judges.judge_from(options.model, options)
     if options.dry_run:
         usage = calls_needed(samples, model=model, repeats=options.repeats)
-        more = "Not counted: questions to the judge, calls without several passages."
+        more = (
+            "Not counted: a second call for each used passage, calls without several,"
+            " questions to the judge."
+        )
         show(*Estimate(len(samples), usage).text("rows").splitlines(), more)
         return 0
     with Display(len(samples), options.progress or False) as display:

@@ -329,7 +329,9 @@ class MeasuredUse(Frozen):
         default=None, description="Why nothing was measured, in words; None: it was."
     )
     answers: tuple[Text, ...] = Field(
-        default=(), repr=False, description="The answers to the whole prompt, repeated."
+        default=(),
+        repr=False,
+        description="The answers to the whole prompt: the run's own, and the repeats.",
     )
     spread: Share | None = Field(
         default=None, description="How far these are from each other at most."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import combinations
@@ -50,20 +51,32 @@ def effect_on(answer: str, whole_answers: Sequence[str]) -> float:
 def change_of(answer: str, whole_answers: Sequence[str]) -> Change:
     """Tell by words whether an answer says the same as those to the whole prompt.
 
-    Example: the answers to the whole prompt are equal. The same words again are the
-    same, an answer that shares fewer than half is another, and all between is in doubt.
+    Example: the answers to the whole prompt are equal. The same words and signs again
+    are the same, an answer that shares fewer than half is another, and all between is in
+    doubt. So is one whose words all stand in the other: it may only be longer.
     """
     spread = spread_of(whole_answers)
     distance = effect_on(answer, whole_answers)
-    if spread and distance <= spread:
+    if spread >= _SURELY_ANOTHER or (spread and distance <= spread):
         return "unknown"
-    if distance >= _SURELY_ANOTHER:
-        return "other"
     words = canonical_words(answer)
-    # "A beat B" and "B beat A" have the same words
-    if any(words == canonical_words(whole) for whole in whole_answers):
+    words_of_whole = [canonical_words(whole) for whole in whole_answers]
+    # "A beat B" and "B beat A" have the same words, "x > 3" and "x < 3" too
+    if all(words == each for each in words_of_whole) and all(
+        _signs(answer) == _signs(whole) for whole in whole_answers
+    ):
         return "same"
-    return "in doubt"
+    is_within = any(
+        set(words) <= set(each) or set(each) <= set(words) for each in words_of_whole
+    )
+    return "other" if distance >= _SURELY_ANOTHER and not is_within else "in doubt"
+
+
+def _signs(text: str) -> list[str]:
+    """Return the signs that say something: of sums, currencies and pictures, % and #."""
+    return [
+        sign for sign in text if sign in "%#-" or unicodedata.category(sign)[0] == "S"
+    ]
 
 
 def likeliest_pair(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
-from ragmetrics_core.capture.shown import PromptText, places_shown
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.shown import PromptText, places_shown, shows_some
 from ragmetrics_core.data import PromptMessage, Sample
 
 
@@ -26,12 +28,32 @@ class KeptPrompt:
         messages: The messages, in order.
         spans: By the number of a message, where its passages stand: from where, to
             where, and the number of the passage. They are in order.
-        n_passages: How many passages there are.
+        texts: The passages.
     """
 
     messages: tuple[PromptMessage, ...]
     spans: dict[int, list[tuple[int, int, int]]]
-    n_passages: int
+    texts: tuple[str, ...]
+
+    @property
+    def n_passages(self) -> int:
+        """How many passages there are."""
+        return len(self.texts)
+
+    @cached_property
+    def shown_elsewhere(self) -> frozenset[int]:
+        """The passages of which words stay in the prompt that is without all of them.
+
+        Example: an earlier reply of the model quotes the beginning of passage 0.
+        """
+        rest = [
+            letters_of(each.content) for each in self.without(range(self.n_passages))
+        ]
+        return frozenset(
+            passage
+            for passage, letters in enumerate(map(letters_of, self.texts))
+            if any(shows_some(message, letters) for message in rest)
+        )
 
     def without(self, removed: Collection[int]) -> tuple[PromptMessage, ...]:
         """Return the messages without the texts of some passages, by their numbers.
@@ -105,7 +127,7 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
             spans.setdefault(numbers[number], []).append((start, end, passage))
     for places_of_message in spans.values():
         places_of_message.sort()
-    return KeptPrompt(notes.prompt, spans, len(texts))
+    return KeptPrompt(notes.prompt, spans, tuple(texts))
 
 
 def _with_signs(content: str, start: int, end: int, text: str) -> tuple[int, int]:

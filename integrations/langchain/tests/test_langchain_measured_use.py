@@ -135,6 +135,22 @@ def test_what_redact_hides_is_in_no_kept_prompt(hides_prompt: bool) -> None:
         assert "not kept" in (sample.use.why_not or "")
 
 
+def test_a_prompt_that_redact_left_goes_where_it_changed_anything() -> None:
+    def without_calls(sample: Sample) -> Sample:
+        assert sample.ledger is not None
+        ledger = sample.ledger.model_copy(update={"calls": ()})
+        return sample.model_copy(update={"ledger": ledger})
+
+    kept = {}
+    for redact in (without_calls, lambda sample: sample):
+        with capture(keep_prompts=True, redact=redact) as captured:
+            app("numbered", 3, reader("amber")).invoke(QUESTION)
+        (sample,) = captured.samples
+        assert sample.capture is not None
+        kept[redact] = sample.capture.prompt is not None
+    assert list(kept.values()) == [False, True]
+
+
 def test_an_agents_tools_are_not_called_again() -> None:
     """The answering call alone is repeated; what tools returned stands in its prompt."""
     model = reader("birch")
