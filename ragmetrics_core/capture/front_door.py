@@ -111,7 +111,9 @@ class FrontDoor(Generic[Run]):
                 ``problems`` counts it. The list of searches and tool calls in
                 ``Sample.ledger`` repeats texts of the sample: hide them there, too. If
                 the function changes other texts and leaves the ledger as it was, the
-                calls are removed from the ledger, and a prompt that is kept likewise.
+                calls are removed from the ledger. A kept prompt that it leaves as it was
+                is removed if it changes anything; text that stands in no field of the
+                sample, such as a system message, it must hide in the prompt itself.
             keep_prompts: Whether ``Sample.capture.prompt`` keeps the prompt that the
                 answer was written from, for ``measure_use``.
 
