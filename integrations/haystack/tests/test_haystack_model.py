@@ -12,7 +12,7 @@ from haystack.components.generators.chat import (
     MockChatGenerator,
     OpenAIChatGenerator,
 )
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, StreamingChunk
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 from loopback import Fault, LoopbackServer
@@ -176,6 +176,33 @@ def test_a_generator_with_nothing_but_run() -> None:
 def test_no_reply_is_an_error(output: Any) -> None:
     with pytest.raises(errors.TransientJudgeError):
         complete(HaystackModel(Plain(output)))
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_what_streams_to_the_application_shows_it_no_reply_of_a_judge(
+    depth: int, judge_async: bool
+) -> None:
+    streamed: list[str] = []
+
+    def show(chunk: StreamingChunk) -> None:
+        streamed.append(chunk.content)
+
+    inner = MockChatGenerator("yes", streaming_callback=show)
+    generator: Any = inner
+    for _ in range(depth):
+        generator = FallbackChatGenerator([generator, MockChatGenerator("no")])
+    model = HaystackModel(generator, judge_async=judge_async)
+    assert complete(model).choices[0].text == "yes"
+    assert streamed == []
+    assert inner.streaming_callback is show
+    generator.run([ChatMessage.from_user("u")])
+    assert "".join(streamed) == "yes", "the application streams as before"
+
+
+def test_a_generator_that_streams_to_nobody_is_called_itself() -> None:
+    generator = FallbackChatGenerator([MockChatGenerator("yes")])
+    assert HaystackModel(generator).chat_generator is generator
 
 
 def test_names() -> None:

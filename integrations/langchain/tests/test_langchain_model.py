@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import (
+    ConfigurableField,
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_fakes import Speaker
 from langchain_ragmetrics import LangChainModel
 from langchain_ragmetrics.model import as_judge
@@ -328,3 +339,90 @@ def test_a_decision_model_is_refused_with_the_name_that_asks_it() -> None:
     for model in (Classifier(), Classifier().with_config(tags=["mine"])):
         with pytest.raises(errors.SettingError, match="systemone/MODEL"):
             as_judge(model)
+
+
+class Noted(BaseCallbackHandler):
+    """Counts the calls of models that it is told of."""
+
+    def __init__(self) -> None:
+        self.n_calls = 0
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.n_calls += 1
+
+
+T = ConfigurableField(id="t")
+WRAPPERS: dict[str, Callable[[Any], Runnable[Any, Any]]] = {
+    "bare": lambda model: model,
+    "bound": lambda model: model.bind(stop=["x"]),
+    "with retry": lambda model: model.with_retry(),
+    "a first that works": lambda model: model.with_fallbacks([Provider()]),
+    "a fallback": lambda model: Provider(replies=ValueError("no")).with_fallbacks(
+        [model]
+    ),
+    "fields": lambda model: model.configurable_fields(temperature=T),
+    "alternatives": lambda model: model.configurable_alternatives(T, other=Provider()),
+    "an alternative": lambda model: (
+        Provider()
+        .configurable_alternatives(T, other=model)
+        .with_config(configurable={"t": "other"})
+    ),
+    "a sequence": lambda model: (
+        RunnablePassthrough() | model | RunnablePassthrough() | RunnablePassthrough()
+    ),
+    "parallel": lambda model: RunnableParallel(said=model) | itemgetter("said"),
+    "a branch": lambda model: RunnableBranch((bool, model), Provider()),
+    "to any depth": lambda model: (
+        model.with_retry().with_fallbacks([Provider()]).with_config(tags=["a"])
+    ),
+}
+
+
+@pytest.mark.parametrize("through", WRAPPERS)
+def test_callbacks_and_caches_do_not_see_the_judge(through: str) -> None:
+    noted = Noted()
+    kept = InMemoryCache()
+    model = Provider(callbacks=[noted], cache=kept)
+    runnable = WRAPPERS[through](model)
+    judge = LangChainModel(runnable)
+    texts = [complete(judge).choices[0].text for _ in range(2)]
+    assert texts == [YES, YES]
+    assert len(model.seen) == 2, "a reply from a cache tells nothing of a second call"
+    assert noted.n_calls == 0
+    assert not kept._cache
+    assert (model.callbacks, model.cache) == ([noted], kept)
+    runnable.invoke("Who?")
+    assert noted.n_calls == 1, "the application sees its own calls as before"
+    assert len(kept._cache) == 1
+
+
+@pytest.mark.parametrize("through", ["fields", "alternatives"])
+def test_callbacks_in_the_config_of_a_configurable_do_not_see_the_judge(
+    through: str,
+) -> None:
+    noted = Noted()
+    runnable = WRAPPERS[through](Provider()).with_config(callbacks=[noted])
+    assert complete(runnable).choices[0].text == YES
+    assert noted.n_calls == 0
+
+
+def test_the_cache_of_all_of_langchain_does_not_answer_a_judge() -> None:
+    everywhere = InMemoryCache()
+    model = Provider()
+    set_llm_cache(everywhere)
+    try:
+        for _ in range(2):
+            complete(model)
+            complete(model, n=2)
+    finally:
+        set_llm_cache(None)
+    assert len(model.seen) == 4
+    assert not everywhere._cache
+
+
+def test_a_reply_from_a_cache_has_no_tokens() -> None:
+    """What LangChain's cache gives has a cost of 0 and no more where the model says no usage."""
+    usage: Any = {"total_cost": 0}
+    cached = AIMessage.model_construct(content=YES, usage_metadata=usage)
+    reply = complete(RunnableLambda(lambda said: cached))
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (0, 0)

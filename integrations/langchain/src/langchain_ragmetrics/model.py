@@ -1,5 +1,6 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
+import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,10 +16,11 @@ from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
     RunnableConfig,
-    RunnableSequence,
 )
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
 from langsmith import tracing_context
+from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core.capture.structures import compact
@@ -50,8 +52,10 @@ class LangChainModel(FrameworkModel):
     """A chat model or runnable of LangChain as a judge's model.
 
     A runnable takes messages and gives a message or text. The model is called in a
-    thread of its own and in an empty context: neither your callbacks nor your tracing
-    see the judge. A thread that hangs delays nothing.
+    thread of its own and in an empty context, as a copy without its callbacks and
+    without LangChain's cache: neither your callbacks nor your tracing see the judge.
+    Only a model inside a function or a graph keeps its own, which cannot be copied. A
+    thread that hangs delays nothing.
 
     Args:
         model: The model. Settings that it carries (temperature, key, …) stay; a judge
@@ -96,7 +100,7 @@ class LangChainModel(FrameworkModel):
             judge_async,
             cache_key,
         )
-        self._model = _without_callbacks(model)
+        self._model = _unwatched(model)
 
     def _form(self) -> object:
         """As LangChain writes it to a file.
@@ -206,9 +210,10 @@ class LangChainModel(FrameworkModel):
         facts_of_call = llm_output or {}
         usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
         for message in messages:
-            if message.usage_metadata is not None:
-                usage["prompt_tokens"] += message.usage_metadata["input_tokens"]
-                usage["completion_tokens"] += message.usage_metadata["output_tokens"]
+            # what comes from a cache may have a cost alone
+            tokens: Mapping[str, Any] = message.usage_metadata or {}
+            usage["prompt_tokens"] += tokens.get("input_tokens", 0)
+            usage["completion_tokens"] += tokens.get("output_tokens", 0)
         # each of several messages may have only a part of the tokens
         if len(replies) > 1:
             usage_of_call = facts_of_call.get("token_usage")
@@ -298,25 +303,42 @@ def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
     return LangChainModel(judge)
 
 
-def _without_callbacks(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Return a model without the callbacks and listeners that it carries itself.
+def _unwatched(part: Any) -> Any:
+    """Copy a runnable without its callbacks, listeners and cache, to any depth.
 
-    Example: of ``ChatOpenAI(callbacks=[tracer])`` a copy that tells no tracer.
+    A reply from a cache tells nothing of a second call. Example: of
+    ``ChatOpenAI(callbacks=[tracer]).with_fallbacks([other])`` a copy that tells no
+    tracer, keeps no reply, and holds such a copy of ``other``.
+
+    Args:
+        part: A runnable, or what one holds in a field: anything, also a list, tuple or
+            dictionary of runnables. Where there is nothing to leave out, the same
+            object is returned.
     """
-    if isinstance(model, BaseLanguageModel) and model.callbacks:
-        return model.model_copy(update={"callbacks": None})
-    if isinstance(model, RunnableBindingBase):
-        config = {k: v for k, v in model.config.items() if k != "callbacks"}
-        quiet = {
-            "bound": _without_callbacks(model.bound),
-            "config": config,
-            "config_factories": [],
-        }
-        return model.model_copy(update=quiet)
-    if isinstance(model, RunnableSequence):
-        steps = map(_without_callbacks, model.steps)
-        return RunnableSequence(*steps, name=model.name)
-    return model
+    if isinstance(part, list | tuple):
+        items = [_unwatched(each) for each in part]
+        same = all(map(operator.is_, items, part))
+        return part if same else items
+    is_model = isinstance(part, Runnable) and isinstance(part, BaseModel)
+    if not (is_model or isinstance(part, dict)):
+        return part
+    changes: dict[str, Any] = {}
+    for name, value in (part if isinstance(part, dict) else vars(part)).items():
+        unwatched = _unwatched(value)
+        if unwatched is not value:
+            changes[name] = unwatched
+    if isinstance(part, dict):
+        return {**part, **changes} if changes else part
+    if getattr(part, "callbacks", None):
+        changes["callbacks"] = None
+    if isinstance(part, BaseLanguageModel):
+        changes["cache"] = False
+    if isinstance(part, RunnableBindingBase | DynamicRunnable) and part.config:
+        config = {k: v for k, v in part.config.items() if k != "callbacks"}
+        changes["config"] = config
+    if isinstance(part, RunnableBindingBase):
+        changes["config_factories"] = []
+    return part.model_copy(update=changes) if changes else part
 
 
 def _is_decision_model(model: Runnable[Any, Any]) -> bool:

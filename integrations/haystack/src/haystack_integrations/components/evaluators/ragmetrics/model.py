@@ -2,14 +2,16 @@
 
 import inspect
 import json
+import operator
 import re
 import sys
 from collections.abc import Mapping
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Any
 
 from haystack.components.generators.chat.types import ChatGenerator
+from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
@@ -30,7 +32,8 @@ class HaystackModel(FrameworkModel):
     Use it as ``evaluate(…, judge=HaystackModel(generator))``.
 
     Args:
-        chat_generator: The generator.
+        chat_generator: The generator. Where it streams, a copy without its
+            ``streaming_callback`` is called, so that the application sees no reply.
         name: Name in results; None takes the generator's ``model``, else its class.
         capabilities: What the model can do, if you know; otherwise see
             ``capabilities()``.
@@ -61,7 +64,7 @@ class HaystackModel(FrameworkModel):
         Without ``name``, ``OpenAIChatGenerator(model="gpt-5")`` is called "gpt-5", and
         a generator without a model's name by its class.
         """
-        self.chat_generator = chat_generator
+        self.chat_generator: ChatGenerator = _unwatched(chat_generator)
         run_parameters = inspect.signature(chat_generator.run).parameters
         # whether a call can set a temperature and the like
         self._takes_settings = "generation_kwargs" in run_parameters
@@ -166,6 +169,33 @@ class HaystackModel(FrameworkModel):
             usage=first_meta.get("usage"),
             models=[first_meta.get("model")],
         )
+
+
+def _unwatched(part: Any) -> Any:
+    """Copy a generator without its streaming callback, with those that it holds.
+
+    Example: of ``FallbackChatGenerator([generator])`` a copy that holds a copy of
+    ``generator``, which streams to nobody.
+
+    Args:
+        part: A generator, or what one holds in an attribute: anything, also a list of
+            generators. Where nothing streams, the same object is returned.
+    """
+    if isinstance(part, list):
+        items = [_unwatched(each) for each in part]
+        return part if all(map(operator.is_, items, part)) else items
+    if not isinstance(part, Component):
+        return part
+    changes: dict[str, Any] = {}
+    for name, value in vars(part).items():
+        unwatched = None if name == "streaming_callback" else _unwatched(value)
+        if unwatched is not value:
+            changes[name] = unwatched
+    if not changes:
+        return part
+    copied = copy(part)
+    vars(copied).update(changes)
+    return copied
 
 
 def _is_openai(generator: object) -> bool:
