@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import ModuleType
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.base_handler import BaseCallbackHandler
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, CompletionResponse
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.evaluation.ragmetrics import capture
+from llama_index.evaluation.ragmetrics.model import LlamaIndexModel
 from measured_runs import (
     PASSAGES,
     PLANTED,
@@ -19,6 +22,9 @@ from measured_runs import (
     reply_to,
     verdicts_of,
 )
+from pydantic import BaseModel
+
+from ragmetrics_core.models.chat import ChatRequest, Message
 
 
 class Engine(CustomQueryEngine):
@@ -90,3 +96,23 @@ def test_the_callbacks_of_the_llm_do_not_see_the_repeats(kit: ModuleType) -> Non
     assert sample.use is not None
     assert verdicts_of(sample.use) == ("amber",)
     assert noted.n_events == n_events
+
+
+def test_nor_do_those_of_an_llm_that_the_llm_holds(kit: ModuleType) -> None:
+    class Reply(BaseModel):
+        said: str
+
+    class Inner(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # of a fixture
+        @llm_completion_callback()
+        def complete(self, *_: Any, **__: Any) -> CompletionResponse:
+            return CompletionResponse(text='{"said": "Anna"}')
+
+    noted = Noted()
+    inner = Inner(callback_manager=CallbackManager([noted]))
+    llm = inner.as_structured_llm(Reply)
+    request = ChatRequest((Message("user", "Who?"),))
+    reply = asyncio.run(LlamaIndexModel(llm).complete(request))
+    assert reply.choices[0].text == '{"said":"Anna"}'
+    assert noted.n_events == 0
+    llm.chat([ChatMessage(role="user", content="Who?")])
+    assert noted.n_events > 0, "the application's own calls are seen as before"

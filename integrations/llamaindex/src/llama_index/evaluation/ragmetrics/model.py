@@ -45,8 +45,9 @@ _CHANGE_NO_REPLY = frozenset({"callback_manager", "rate_limiter"})
 class LlamaIndexModel(FrameworkModel):
     """A LlamaIndex LLM as a judge's model.
 
-    It is called through its sync API in a thread, where the framework's tracing does
-    not see it.
+    It is called through its sync API in a thread, where neither its callbacks nor an
+    instrumentation by OpenTelemetry see it. Handlers that an application itself puts on
+    LlamaIndex's dispatcher do: they are the whole process's.
 
     A function-calling LLM replies through a function with the reply's JSON schema, any
     other in JSON as the prompt describes it. Temperature and log-probabilities are used
@@ -152,12 +153,7 @@ class LlamaIndexModel(FrameworkModel):
             contents_when_copied, copy = copies[key]
             if contents_when_copied == contents:
                 return copy
-        # also without the handler that is set for all of LlamaIndex
-        no_callbacks = CallbackManager()
-        no_callbacks.set_handlers([])
-        copy = self.llm.model_copy(
-            update={**new_values, "callback_manager": no_callbacks}
-        )
+        copy = _unwatched(self.llm, new_values)
         copies[key] = (contents, copy)
         return copy
 
@@ -173,6 +169,25 @@ class LlamaIndexModel(FrameworkModel):
             settings["max_tokens"] = max(own_limit, request.max_tokens)
         fields = type(self.llm).model_fields
         return {name: value for name, value in settings.items() if name in fields}
+
+
+def _unwatched(llm: LLM, new_values: Mapping[str, Any]) -> LLM:
+    """Copy an LLM without its callbacks, with the LLMs that it holds.
+
+    Example: of ``llm.as_structured_llm(Reply)`` a copy that holds a copy of ``llm``.
+
+    Args:
+        llm: The LLM.
+        new_values: Values of its own fields for the copy.
+    """
+    # also without the handler that is set for all of LlamaIndex
+    no_callbacks = CallbackManager()
+    no_callbacks.set_handlers([])
+    changes = {**new_values, "callback_manager": no_callbacks}
+    for name, value in vars(llm).items():
+        if isinstance(value, LLM):
+            changes[name] = _unwatched(value, {})
+    return llm.model_copy(update=changes)
 
 
 def _addresses_of_clients(llm: LLM) -> set[str]:
