@@ -21,9 +21,10 @@ from ragmetrics_core.data.results import (
     Signature,
     Undefined,
 )
+from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.registry import METRICS
-from ragmetrics_core.reporting.gates import ROUNDING, decide, parse_gate, three_way
+from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing import assert_score
 from ragmetrics_core.testing.assertions import UndecidedWarning

@@ -548,6 +548,22 @@ def test_one_result() -> None:
         assert_score(Scored(metric="m", value=0.7, reason=""), at_least=80)
 
 
+def test_a_result_that_lost_polls_decide_is_undecided() -> None:
+    lost = Scored(metric="m", value=0.75, reason="", bounds=(0.6, 0.8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_score(lost, at_least=0.6)
+        assert_score(lost, at_least=0.7, undecided="pass")
+    with pytest.warns(UndecidedWarning, match=r"may or may not reach 0\.7"):
+        assert_score(lost, at_least=0.7)
+    with pytest.raises(AssertionError, match=r"may or may not reach 0\.78"):
+        assert_score(lost, at_least=0.78, undecided="fail")
+    with pytest.raises(AssertionError, match=r"m is 0\.7500, less than 0\.81"):
+        assert_score(lost, at_least=0.81, undecided="pass")
+    thirds = Scored(metric="m", value=(0.6 + 1.0 + 0.8) / 3, threshold=0.8, reason="")
+    assert thirds.passed is True
+
+
 @pytest.mark.parametrize("undecided", ["warn", "fail", "pass"])
 @pytest.mark.parametrize("metric", [None, "m"])
 def test_a_report_without_a_score_never_passes(undecided: Any, metric: Any) -> None:

@@ -14,6 +14,7 @@ from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.metric_evidence import AnyEvidence
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.scalars import ROUNDING
 
 
 class Signature(Frozen):
@@ -240,11 +241,14 @@ class Scored(_Result):
 
         None without one, and where lost polls could decide it.
         """
-        if self.threshold is None:
-            return None
+        return None if self.threshold is None else self.reaches(self.threshold)
+
+    def reaches(self, threshold: float) -> bool | None:
+        """Whether the score is at least a threshold; None where lost polls decide it."""
+        threshold -= ROUNDING
         low, high = self.bounds or (self.value, self.value)
-        reaches = low >= self.threshold
-        return reaches if reaches == (high >= self.threshold) else None
+        is_reached = low >= threshold
+        return is_reached if is_reached == (high >= threshold) else None
 
     def __float__(self) -> float:
         """Return the score: ``float(result)``."""

@@ -80,6 +80,9 @@ def is_word_for_nothing(text: str) -> bool:
     return word.casefold() in _WORDS_FOR_NOTHING
 
 
+ROUNDING = 1e-9
+"""Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
+
 ONE_HALF = 0.5
 """The highest probability or share that is a no."""
 

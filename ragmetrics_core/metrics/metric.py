@@ -48,7 +48,7 @@ from ragmetrics_core.data.results import (
     Undefined,
     without_score,
 )
-from ragmetrics_core.data.scalars import plain_data
+from ragmetrics_core.data.scalars import ROUNDING, plain_data
 from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ Function = Callable[
 
 _FieldGroups = tuple[tuple[str, ...], ...]
 
-# what floating-point arithmetic may add to a score
-_ROUNDING = 1e-9
 _HIDDEN_PLAN = (
     "{} returned a generator, and is no generator function, so that nobody knew that it"
     " asks a judge: put 'yield from' before what it returns, or functools.wraps on its"
@@ -317,7 +315,7 @@ class Metric(SilentData, Settings, ABC):
             evidence: What it rests on.
             bounds: What it could be with the polls that were lost; None if none was.
         """
-        if not -_ROUNDING <= value <= 1 + _ROUNDING:  # NaN is not either
+        if not -ROUNDING <= value <= 1 + ROUNDING:  # NaN is not either
             message = (
                 f"{self.name} came to {value}, which is no score in [0, 1]; correct the"
                 " metric or its judge"

@@ -27,8 +27,9 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
+from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.diagnosis import STAGES, Stage, diagnose
-from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING
+from ragmetrics_core.reporting.gates import MIN_SCORED
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought
 from ragmetrics_core.reporting.metric_change import (
     VERDICTS,

@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     find_metric,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.run_facts import Decision, Outcome
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.statistics.means import mean_interval
@@ -34,9 +35,6 @@ MIN_SCORED = 0.95
 
 MIN_ANSWERED = 0.5
 """Share of the answers that must not decline for a gate to be decided."""
-
-ROUNDING = 1e-9
-"""Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
 
 ANSWERED = "answered"
 """The name of the gate on the share of answers that do not decline."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ragmetrics_core.data import Frozen, MetricResult, Scored
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.reporting.gates import ROUNDING
+from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.groups import GroupBy, group_number
 from ragmetrics_core.reporting.pairing import Pair, Part
 from ragmetrics_core.statistics import paired

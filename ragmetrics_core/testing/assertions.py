@@ -12,7 +12,7 @@ from ragmetrics_core.reporting.run_facts import Decision
 
 
 class UndecidedWarning(UserWarning):
-    """Too few samples, or too few with a score, to say whether a mean is reached."""
+    """Too few samples, scores or polls to say whether a score is reached."""
 
 
 def assert_score(
@@ -25,7 +25,8 @@ def assert_score(
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
 
-    A result must be scored and reach the threshold.
+    A result must be scored and reach the threshold. It is undecided where lost polls
+    decide.
 
     Of a report the mean decides. It is undecided where too few rows have a score, or too
     few answers say anything.
@@ -34,7 +35,7 @@ def assert_score(
         measured: One result, or a report.
         at_least: The lowest score that is good enough, in [0, 1].
         metric: Of a report, which metric; None for all that it has.
-        undecided: What an undecided report means: a warning (``UndecidedWarning``), a
+        undecided: What an undecided score means: a warning (``UndecidedWarning``), a
             failure or nothing.
         min_scored: Share of the rows that must be scored; a report with fewer is
             undecided.
@@ -52,23 +53,13 @@ def assert_score(
     """
     if not 0 <= at_least <= 1:
         raise SettingError(f"at_least lies in [0, 1], got {at_least}")
-    if isinstance(measured, (Scored, Undefined, Failed)):
-        _assert_result(measured, at_least)
-        return
-    if not isinstance(measured, Report):
+    if isinstance(measured, Report):
+        failures, doubts = _of_report(measured, at_least, metric, min_scored)
+    elif isinstance(measured, (Scored, Undefined, Failed)):
+        failures, doubts = _of_result(measured, at_least)
+    else:
         raise SettingError("give a result or a report: assert_score(evaluate(rows), …)")
-    names = list(measured.metrics)
-    if metric is not None:
-        names = [metric if isinstance(metric, str) else metric.name]
-    if not names:
-        raise SettingError("the report has no metric to assert anything of")
-    gates = [Gate(metric=name, at_least=at_least) for name in names]
-    summary = measured.summary()
-    decisions = [decide(gate, summary, min_scored=min_scored) for gate in gates]
-    failures = _sentences_of(decisions, "failed")
-    doubts = _sentences_of(decisions, "undecided")
-    is_nothing_scored = not any(summary[name].count for name in names)
-    if undecided == "fail" or is_nothing_scored:
+    if undecided == "fail":
         failures += doubts
     if failures:
         raise AssertionError("\n".join(failures))
@@ -77,16 +68,39 @@ def assert_score(
             warnings.warn(sentence, UndecidedWarning, stacklevel=2)
 
 
+def _of_report(
+    report: Report, at_least: float, metric: Metric | str | None, min_scored: float
+) -> tuple[list[str], list[str]]:
+    """Return what fails, and what is undecided; without any score all fails."""
+    names = list(report.metrics)
+    if metric is not None:
+        names = [metric if isinstance(metric, str) else metric.name]
+    if not names:
+        raise SettingError("the report has no metric to assert anything of")
+    gates = [Gate(metric=name, at_least=at_least) for name in names]
+    summary = report.summary()
+    decisions = [decide(gate, summary, min_scored=min_scored) for gate in gates]
+    failures = _sentences_of(decisions, "failed")
+    doubts = _sentences_of(decisions, "undecided")
+    is_nothing_scored = not any(summary[name].count for name in names)
+    return (failures + doubts, []) if is_nothing_scored else (failures, doubts)
+
+
+def _of_result(
+    result: Scored | Undefined | Failed, at_least: float
+) -> tuple[list[str], list[str]]:
+    """Return what fails, and what is undecided: where lost polls decide it."""
+    if not isinstance(result, Scored):
+        return [f"{result.metric} is {result.status}: {result.reason}"], []
+    is_reached = result.reaches(at_least)
+    scored = f"{result.metric} is {result.value:.4f}"
+    if is_reached is None:
+        doubt = f"{scored}; with the polls that were lost it may or may not reach"
+        return [], [f"{doubt} {at_least:g}: {result.reason}"]
+    failure = f"{scored}, less than {at_least:g}: {result.reason}"
+    return ([] if is_reached else [failure]), []
+
+
 def _sentences_of(decisions: Sequence[Decision], outcome: str) -> list[str]:
     """Return the sentences of the decisions with this outcome."""
     return [decision.sentence for decision in decisions if decision.outcome == outcome]
-
-
-def _assert_result(result: Scored | Undefined | Failed, at_least: float) -> None:
-    if result.value is None:
-        raise AssertionError(f"{result.metric} is {result.status}: {result.reason}")
-    if result.value < at_least - 1e-9:
-        raise AssertionError(
-            f"{result.metric} is {result.value:.4f}, less than {at_least:g}:"
-            f" {result.reason}"
-        )

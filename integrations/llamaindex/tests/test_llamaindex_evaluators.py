@@ -27,6 +27,7 @@ from llama_index.evaluation.ragmetrics import (
 from llama_index.evaluation.ragmetrics.evaluators import (
     MetricEvaluator,
     RagMetricsResult,
+    native,
 )
 from pydantic import BaseModel
 from said import poll, polls, rating, useful
@@ -34,9 +35,11 @@ from said import poll, polls, rating, useful
 from ragmetrics_core import (
     ContextAdherence,
     LexicalJudge,
+    Sample,
     ScriptedJudge,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
+from ragmetrics_core.data.results import Scored
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
@@ -103,6 +106,21 @@ def test_evaluate() -> None:
         is False
     )
     assert RagMetricsResult.model_validate_json(result.model_dump_json()) == result
+
+
+@pytest.mark.parametrize(
+    ("threshold", "passing"), [(0.6, True), (0.7, None), (0.9, False)]
+)
+def test_a_score_that_lost_polls_decide_neither_passes_nor_fails(
+    threshold: float, passing: bool | None
+) -> None:
+    lost = Scored(metric="m", value=0.75, reason="", bounds=(0.6, 0.8))
+    result = native(lost, Sample(answer="Paris"), threshold=threshold)
+    assert (result.score, result.passing, result.invalid_result) == (
+        0.75,
+        passing,
+        False,
+    )
 
 
 def test_a_response_in_the_place_of_its_text_says_where_it_goes(

@@ -28,7 +28,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.capture.captured import sample_with
 from ragmetrics_core.data.errors import RagMetricsError, SettingError
-from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data.results import MetricResult, Scored
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models.judge_work import as_judge_work
 
@@ -278,18 +278,21 @@ def native(
     """
     metric_result = None
     score = None
+    passing = None  # also where lost polls decide it
     if isinstance(outcome, str):
         feedback = outcome
     else:
         metric_result = outcome
         score = outcome.value
+        if isinstance(outcome, Scored):
+            passing = outcome.reaches(threshold)
         feedback = outcome.reason
     return RagMetricsResult(
         query=sample.question,
         contexts=[context.text for context in sample.known_contexts],
         response=sample.answer,
         score=score,
-        passing=None if score is None else score >= threshold,
+        passing=passing,
         feedback=feedback,
         invalid_result=score is None,
         invalid_reason=feedback if score is None else None,
