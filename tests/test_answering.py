@@ -108,7 +108,7 @@ def samples() -> list[Sample]:
             contexts=[f"c{place}"],
             answer=f"a{place}",
             reference=() if recall is None else "r",
-            metadata={},
+            metadata={"group": group},
         )
         for place, (_, _, recall, group, _) in enumerate(ROWS)
     ]
@@ -243,15 +243,21 @@ def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> 
     assert str(lines[1]) in report.answering()._repr_html_()
 
 
+@pytest.mark.parametrize("cluster", ["auto", "group"])
 def test_page_and_terminal_show_the_cases(
-    report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    report: Report,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    cluster: str,
 ) -> None:
     path = tmp_path / "results.jsonl"
     report.to_jsonl(path)
     page = tmp_path / "report.html"
-    assert main(["report", str(path), "--report", str(page), "--explain"]) == 0
+    command = ["report", str(path), "--report", str(page), "--explain"]
+    assert main([*command, "--cluster", cluster]) == 0
     on_terminal, on_page = capsys.readouterr().out, unescape(page.read_text("utf-8"))
-    answering = report.answering()
+    answering = report.answering(cluster=cluster)
+    assert ("cluster" in str(answering)) == (cluster == "group")
     assert str(answering) in on_terminal
     for sentence in answering.sentences:
         assert sentence in on_page
@@ -869,7 +875,7 @@ def test_signatures_name_the_settings_that_change_cases() -> None:
     assert AnswerRelevance().signature.settings == {}
 
 
-@pytest.mark.parametrize("answer", ["...", "\N{THUMBS UP SIGN}", "?!"])
+@pytest.mark.parametrize("answer", ["?...", "\N{THUMBS UP SIGN}", "?!"])
 def test_nothing_is_useful_to_an_answer_without_a_word(answer: str) -> None:
     """By the embedded judge, also where a chunk is what the question asks for."""
     result = ContextUtilization().score(

@@ -38,7 +38,11 @@ from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
-from ragmetrics_core.models.judge_work import as_judge_work, judge_context
+from ragmetrics_core.models.judge_work import (
+    as_judge_work,
+    is_judge_work,
+    judge_context,
+)
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.testing import AdapterContract
@@ -291,6 +295,14 @@ def test_a_judge_at_work_is_not_captured():
     assert [sample.contexts for sample in captured.samples] == [
         GOLDEN_TURNS[1].contexts
     ]
+
+
+def test_a_judge_works_beside_an_opentelemetry_without_a_key_for_looking_away(
+    monkeypatch,
+):
+    context = pytest.importorskip("opentelemetry.context")
+    monkeypatch.delattr(context, "_SUPPRESS_INSTRUMENTATION_KEY")
+    assert judge_context().run(is_judge_work)
 
 
 def test_redact_that_gives_no_sample_drops_it_with_a_word():

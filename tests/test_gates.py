@@ -424,7 +424,7 @@ def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer: str) -> N
         assert decide(gate, after).outcome != "passed", text
 
 
-@pytest.mark.parametrize("blank", [" ", "-", "...", "…", "—?"])
+@pytest.mark.parametrize("blank", [" ", "-", "...", "…", "— ."])
 def test_a_blank_answer_is_no_answer(blank: str) -> None:
     """Thirty of forty answers say nothing, as after a timeout."""
     good = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
@@ -440,6 +440,19 @@ def test_a_blank_answer_is_no_answer(blank: str) -> None:
         samples[10:], METRIC_NAMES, judge=RightJudge().judge(), progress=False
     )
     assert unanswered.summary().answered_share == 0.0
+
+
+@pytest.mark.parametrize("sign", ["#", "//", "[]", "*", "_", "?", "\ue000"])
+def test_an_answer_of_signs_is_an_answer(sign: str) -> None:
+    row = {
+        "question": "Which sign begins a comment?",
+        "contexts": [f"A comment begins with {sign}"],
+        "answer": sign,
+    }
+    (result,) = evaluate([row], ["adherence"], judge="lexical", progress=False).results
+    scored = result.results["context_adherence"]
+    assert isinstance(scored, Scored)
+    assert scored.value > 0.5
 
 
 def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:

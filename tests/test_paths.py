@@ -110,7 +110,6 @@ REFUSED = {
     f"{EVALUATE} hardlink.jsonl": "hardlink.jsonl is a file that is named twice",
     "dataset score rows.jsonl symlink.jsonl": "symlink.jsonl is a file that is named",
     f"{EVALUATE} --out docs": "--out docs is a folder; name a file",
-    f"{EVALUATE} --out -": "--out - names no file; take /dev/stdout",
     f"{EVALUATE} --report rows.jsonl/page.html": "cannot be written: ",
     f"{COMPARE} --report docs": "is a folder",
 }
@@ -124,6 +123,26 @@ def test_files_that_cannot_be_are_refused(
     assert run(words) == 2
     assert REFUSED[words] in capsys.readouterr().err
     assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (f"{EVALUATE} --no-store --out", "a file, such as /dev/stdout"),
+        (f"{EVALUATE} --no-files --store", "a file"),
+        ("store show --store", "a file"),
+    ],
+)
+def test_a_dash_is_no_file_unless_its_folder_is_named(
+    files: Held, capsys: pytest.CaptureFixture[str], words: str, needed: str
+) -> None:
+    before = files()
+    with pytest.raises(SystemExit) as ended:
+        run(f"{words} -")
+    assert ended.value.code == 2
+    assert f": needs {needed}; got '-'" in capsys.readouterr().err
+    assert files() == before
+    assert run(f"{words} ./-") == 0
 
 
 def test_a_store_that_is_an_input_is_left_alone(

@@ -369,6 +369,28 @@ def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies() -> Non
     assert widths[1] >= widths[0] - 2
 
 
+def test_the_first_screen_is_no_surer_than_the_clusters_that_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of six users have all of the faults, ten each."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            **row,
+            "retrieved": [{"id": "a", "text": "Anna lit it."}],
+            "expected_ids": ["b" if place < 20 else "a"],
+            "user": place // 10,
+        }
+        for place, row in enumerate(lamps(60))
+    ]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    make = "evaluate rows.jsonl --metrics retrieval_ranking --no-store --out out.jsonl"
+    for command in (make, "report out.jsonl"):
+        for cluster, expected in (("user", "3–77 %"), ("none", "23–46 %")):
+            assert main([*command.split(), "--cluster", cluster]) == 0
+            assert f"Among new ones expect {expected}" in capsys.readouterr().out
+
+
 def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> None:
     texts = lamps()
     for row, number in zip(texts, range(30), strict=True):

@@ -88,7 +88,7 @@ class _Measured:
         cluster = plan.options.cluster
         names = [metric.name for metric in plan.metrics]
         self.score_tally = Tally(names, cluster=cluster, slices=plan.slices)
-        self.glance_tally = GlanceTally()  # for the first screen
+        self.glance_tally = GlanceTally(cluster)  # for the first screen
         self.kept_results: list[SampleResult] | None = None
         if plan.options.report:
             self.kept_results = []

@@ -228,10 +228,15 @@ def _reader(
     return read
 
 
+def _path(text: str) -> Path | None:
+    """Return the path of a file; None for "-", which other programs take for none."""
+    return None if text == "-" else Path(text)
+
+
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "input": Path,
-    "output": Path,
-    "store": Path,
+    "output": _reader(_path, lambda _: True, "a file, such as /dev/stdout"),
+    "store": _reader(_path, lambda _: True, "a file"),
     "number": _reader(float, lambda _: True, "a number"),
     "integer": _reader(int, lambda _: True, "a whole number"),
     "whole": _reader(int, lambda number: number >= 1, "a whole number of at least 1"),

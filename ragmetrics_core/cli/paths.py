@@ -65,8 +65,6 @@ def check_paths(options: argparse.Namespace) -> None:
             use_by_key |= dict.fromkeys(_keys(path), _option(name))
             if path.is_dir():
                 raise InputError(f"{_option(name)} {path} is a folder; name a file")
-            if path == Path("-"):
-                raise InputError(f"{_option(name)} - names no file; take /dev/stdout")
             check_leads_nowhere_else(path, f"{_option(name)} {path}")
     _refuse_to_overwrite(options)
     if getattr(options, "dry_run", False):

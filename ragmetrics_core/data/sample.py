@@ -51,8 +51,8 @@ from ragmetrics_core.data.sample_parts import (
     before_this_turn,
 )
 from ragmetrics_core.data.scalars import (
+    is_placeholder,
     is_present,
-    is_punctuation,
     number_as_text,
     plain_data,
 )
@@ -262,7 +262,7 @@ class Sample(Frozen):
                     value += call.items
             return all(item.blank for item in value)
         if field == "answer" and value:  # "-" and "..." answer nothing
-            return all(is_punctuation(character) for character in value)
+            return is_placeholder(value)
         return not value
 
     def __str__(self) -> str:

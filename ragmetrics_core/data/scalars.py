@@ -66,9 +66,14 @@ def is_blank(text: str) -> bool:
     return True
 
 
-def is_punctuation(character: str) -> bool:
-    """Tell whether a character says nothing by itself: a dot or a blank, no "=" or "✓"."""
-    return category(character)[0] in "PZC"
+def is_placeholder(text: str) -> bool:
+    """Tell whether a text stands for none: it has only blanks, dashes and dots.
+
+    Other signs may be what was asked for: "#" begins a comment.
+    """
+    return all(
+        sign in ".…" or category(sign) == "Pd" or is_blank(sign) for sign in text
+    )
 
 
 def is_word_for_nothing(text: str) -> bool:

@@ -22,10 +22,7 @@ _SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
     " or none at all"
 )
-_SAME_CONTENT = (
-    "the question, contexts and answer of an earlier one; intervals count the rows of"
-    " one question as one"
-)
+_SAME_CONTENT = "the question, contexts and answer of an earlier one"
 
 logger = logging.getLogger("ragmetrics_core")
 

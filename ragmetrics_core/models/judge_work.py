@@ -34,7 +34,8 @@ def judge_context() -> Context:
     context.run(_active.set, True)
     opentelemetry = sys.modules.get("opentelemetry.context")
     if opentelemetry is not None:
-        key = opentelemetry._SUPPRESS_INSTRUMENTATION_KEY  # noqa: SLF001  # what all read
+        # what all read; 1.4 has none
+        key = getattr(opentelemetry, "_SUPPRESS_INSTRUMENTATION_KEY", "")
         looking_away = opentelemetry.set_value(key, True, opentelemetry.Context())
         context.run(opentelemetry.attach, looking_away)
     return context

@@ -23,7 +23,7 @@ from ragmetrics_core.data.metric_evidence import (
     AnsweringCase,
     Sufficed,
 )
-from ragmetrics_core.reporting.groups import group_number
+from ragmetrics_core.reporting.groups import GroupBy, group_number
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
     Interval,
@@ -131,7 +131,9 @@ class Answering(Frozen):
         return element("pre", [str(self)])
 
 
-def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
+def count_answering(
+    results: Iterable[SampleResult], metric: str, cluster: GroupBy = "auto"
+) -> Answering:
     """Count the cases of answering over the rows of a report.
 
     The case of a row says whether its contexts were enough, and whether the application
@@ -141,6 +143,7 @@ def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
     Args:
         results: The rows.
         metric: Full name of the metric of sufficiency.
+        cluster: Which samples belong together.
 
     Raises:
         SettingError: If a result of the metric says nothing of sufficiency.
@@ -152,7 +155,7 @@ def count_answering(results: Iterable[SampleResult], metric: str) -> Answering:
     n_rows = 0
     for row in results:
         n_rows += 1
-        cluster_number = group_number(row.sample, "auto")
+        cluster_number = group_number(row.sample, cluster)
         result = row.results.get(metric)
         if not isinstance(result, Scored):
             continue
@@ -193,7 +196,7 @@ def answerings_of(results: Sequence[SampleResult], summary: Summary) -> list[Ans
         if isinstance(result.evidence, Sufficed)
     }
     return [
-        count_answering(results, numbers.metric)
+        count_answering(results, numbers.metric, summary.cluster)
         for numbers in summary.metrics
         if numbers.metric in names
     ]

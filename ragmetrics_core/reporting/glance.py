@@ -32,7 +32,7 @@ from ragmetrics_core.reporting.diagnosis import (
     diagnose,
     is_foreign,
 )
-from ragmetrics_core.reporting.groups import group_number
+from ragmetrics_core.reporting.groups import GroupBy, group_number
 from ragmetrics_core.reporting.run_facts import (
     Decision,
     Outcome,
@@ -224,9 +224,14 @@ class _Group:
 
 
 class GlanceTally:
-    """Counts what became of rows that come one by one; keeps the worst of each fault."""
+    """Counts what became of rows that come one by one; keeps the worst of each fault.
 
-    def __init__(self) -> None:
+    Args:
+        cluster: Which samples belong together.
+    """
+
+    def __init__(self, cluster: GroupBy = "auto") -> None:
+        self._cluster = cluster
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
         # the clusters of the rows with a fault, of those that may have one, of the others
         self._clusters: dict[Kind, array[int]] = {
@@ -248,7 +253,7 @@ class GlanceTally:
         key = (diagnosis.name, diagnosis.stage)
         group = self._groups.setdefault(key, _Group(diagnosis))
         group.n_rows += 1
-        self._clusters[diagnosis.kind].append(group_number(row.sample, "auto"))
+        self._clusters[diagnosis.kind].append(group_number(row.sample, self._cluster))
         self._n_ranked_low += diagnosis.ranked_low
         self._problem = self._problem or row.problem
         if row.sample is None:
@@ -606,7 +611,7 @@ def glance_of(
     notes: Sequence[str] = (),
 ) -> Glance:
     """What people see first of these rows; see ``GlanceTally``."""
-    tally = GlanceTally()
+    tally = GlanceTally(summary.cluster)
     for row in rows:
         tally.add(row)
     return tally.glance(summary, run, decisions, notes)

@@ -208,11 +208,14 @@ class Report:
         """
         return tuple(map(diagnose, self.results))
 
-    def answering(self, metric: str = "context_sufficiency") -> Answering:
+    def answering(
+        self, metric: str = "context_sufficiency", *, cluster: GroupBy = "auto"
+    ) -> Answering:
         """Count what the application did where its contexts were enough and where not.
 
         Args:
             metric: Name of a ``ContextSufficiency`` of the run.
+            cluster: Which samples belong together, as in ``summary``.
 
         Returns:
             The four cases, the uncertain beside them, and two shares with intervals;
@@ -222,7 +225,7 @@ class Report:
             SettingError: If the metric was not measured, or says nothing of
                 sufficiency.
         """
-        return count_answering(self.results, self._full_name(metric))
+        return count_answering(self.results, self._full_name(metric), cluster)
 
     def what_if(self, metric: str = "context_utilization") -> WhatIf:
         """Work out what fewer chunks, or a perfect order, would have scored.

@@ -256,6 +256,9 @@ class Summary(Frozen):
     """A whole run in numbers. ``rows`` = ``judged`` + ``not_judged`` + ``bad_rows``."""
 
     rows: int = Field(default=0, description="rows of the input")
+    cluster: GroupBy = Field(
+        default="auto", description="which samples belong together in intervals"
+    )
     judged: int = Field(default=0, description="samples with at least one result")
     not_judged: int = Field(
         default=0,
@@ -547,6 +550,7 @@ class Tally:
             answered_interval = None
         return Summary(
             **row_counts,  # such as rows=9, judged=7, bad_rows=1
+            cluster=self._cluster,
             grades=_counts(self.grades),
             doubts=tuple(
                 sorted(
