@@ -138,7 +138,8 @@ def test_gates(
 def test_a_gate_does_not_pass_rows_that_nobody_judged(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
-    rows(*[GOOD] * 3, *[{**GOOD, "contexts": None}] * 97)
+    judged = [{**GOOD, "question": f"Who lit lamp {n}?"} for n in range(3)]
+    rows(*judged, *[{**GOOD, "contexts": None}] * 97)
     command = (
         f"evaluate rows.jsonl --metrics adherence --fail-under adherence=0.1 {mode}"
     )

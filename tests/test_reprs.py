@@ -41,7 +41,7 @@ _SHOWN = """
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
     Advice.title Advice.stage Advice.remedy
     Rule.stage Rule.title Rule.reasoning Rule.remedy Rule.holds
-    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
+    Input.sha256 Decision.sentence Summary.stopped Summary.cluster Summary.signs Summary.caption Summary.grades
     MetricSummary.undefined MetricSummary.failed MetricChange.slice MetricChange.outcomes
     Comparison.added Comparison.differing Comparison.lacking Comparison.titles
     Comparison.stopped DiscreteSettings.retriever
