@@ -406,6 +406,15 @@ def test_callbacks_in_the_config_of_a_configurable_do_not_see_the_judge(
     assert noted.n_calls == 0
 
 
+def test_listeners_do_not_see_the_judge() -> None:
+    started: list[object] = []
+    runnable = Provider().with_listeners(on_start=started.append)
+    assert complete(runnable).choices[0].text == YES
+    assert started == []
+    runnable.invoke("Who?")
+    assert len(started) == 1, "the application's own calls are heard as before"
+
+
 def test_the_cache_of_all_of_langchain_does_not_answer_a_judge() -> None:
     everywhere = InMemoryCache()
     model = Provider()
