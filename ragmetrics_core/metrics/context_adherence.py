@@ -110,7 +110,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "14"
+    version: ClassVar[str] = "15"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

@@ -129,7 +129,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "9"
+    version: ClassVar[str] = "10"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

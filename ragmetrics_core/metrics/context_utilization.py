@@ -93,7 +93,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "13"
+    version: ClassVar[str] = "14"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),

@@ -83,7 +83,7 @@ class Criterion(Metric):
         1.0
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
 
     sentence: str = Field(min_length=1, description="What must hold of a turn.")
     reads: tuple[Literal["question", "answer", "contexts", "reference"], ...] = Field(
