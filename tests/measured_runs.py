@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from ragmetrics_core.capture import Captured
-from ragmetrics_core.data import MeasuredUse
+from ragmetrics_core.data import MeasuredUse, PassageNote
 
 QUESTION = "What is known?"
 
@@ -60,6 +60,16 @@ RENDERINGS: dict[str, Callable[[list[str]], list[tuple[str, str]]]] = {
         ("user", "What is known?"),
     ],
 }
+
+
+def one_search(
+    places: Iterable[int | None], name: str = "search"
+) -> tuple[PassageNote, ...]:
+    """Notes of a search, by rank: the place of the context that shows each passage."""
+    return tuple(
+        PassageNote(retriever=name, rank=rank, context=place)
+        for rank, place in enumerate(places, 1)
+    )
 
 
 def reply_to(prompt: str, read: Collection[str]) -> str:

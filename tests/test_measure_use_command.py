@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured_runs import ANSWERS, PASSAGES, RENDERINGS, reply_to, verdicts_of
+from measured_runs import (
+    ANSWERS,
+    PASSAGES,
+    RENDERINGS,
+    one_search,
+    reply_to,
+    verdicts_of,
+)
 
 from ragmetrics_core import ContextUtilization, Report, evaluate
 from ragmetrics_core.cli.main import main
@@ -28,7 +35,9 @@ def kept(name: str, k: int) -> Sample:
         question="What is known?",
         contexts=texts,
         answer=ANSWERS[frozenset(["amber"])],
-        capture=CaptureNotes(grade="exact", prompt=tuple(prompt)),
+        capture=CaptureNotes(
+            grade="exact", prompt=tuple(prompt), passages=one_search(range(k))
+        ),
     )
 
 
@@ -93,7 +102,12 @@ def test_a_dry_run_counts_and_calls_nothing(
     server = loopback_server(reply=reads_amber)
     assert main(arguments(results, server, "--dry-run")) == 0
     assert server.requests == []
-    assert "calls:             about 13" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "calls:             about 13" in shown
+    assert "replies as long as the answers" in shown
+    # what an evaluation leaves out is nothing of measuring
+    assert "low scores" not in shown
+    assert "asked twice" not in shown
 
 
 def test_a_named_model_is_asked_at_the_temperature_of_the_application(

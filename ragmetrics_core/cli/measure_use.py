@@ -17,6 +17,13 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.use_in_words import agreement_lines, use_in_one_line
 
+_ASSUMPTIONS = (
+    "About: tokens of 3.5 characters; replies as long as the answers.",
+    "Not counted: a second call for each used passage, calls without several, questions"
+    " to the judge, retries, hidden reasoning.",
+    "Rows that cannot be measured take no call; stored replies are not deducted.",
+)
+
 
 def run(options: argparse.Namespace) -> int:
     """Measure the samples of a results file, or of traces, and write them with it.
@@ -33,11 +40,8 @@ def run(options: argparse.Namespace) -> int:
     model = chosen_judges.judge_from(options.model, options)
     if options.dry_run:
         usage = calls_needed(samples, model=model, repeats=options.repeats)
-        more = (
-            "Not counted: a second call for each used passage, calls without several,"
-            " questions to the judge."
-        )
-        show(*Estimate(len(samples), usage).text("rows").splitlines(), more)
+        estimate = Estimate(len(samples), usage, assumptions=_ASSUMPTIONS)
+        show(*estimate.text("rows").splitlines())
         return 0
     with Display(len(samples), options.progress or False) as display:
 

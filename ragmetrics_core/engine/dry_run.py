@@ -217,6 +217,7 @@ class Estimate:
             several models the highest.
         own_judges: Names of judges of a user's own. Each question to them counts as a
             call; nobody knows its tokens and its price.
+        assumptions: What the estimate rests on, and what it leaves out, in words.
     """
 
     samples: int = 0
@@ -226,6 +227,7 @@ class Estimate:
     failing: dict[str, Failing] = field(default_factory=dict, compare=False)
     batch_share: float = 1.0
     own_judges: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
 
     def text(self, unit: str = "samples") -> str:
         """Return the estimate in lines for people, with its assumptions.
@@ -265,7 +267,7 @@ class Estimate:
                 f" {failure.reason}"
             )
         if usage.prompt_tokens:
-            lines += _ASSUMPTIONS
+            lines += self.assumptions
         return "\n".join(lines)
 
 

@@ -272,11 +272,11 @@ def _use_data(
     Returns:
         ``passages``: for each the sentences of the answer without it, each with whether
         the answer with all lacks it; null where there is none. ``claims``: each claim
-        that the judge calls unsupported, with the passages, from 1, that it left the
-        answer with; [] for one that came from the model itself.
+        that the judge calls unsupported and whose origin can be told, with the passages,
+        from 1, that it left the answer with; [] for one that came from the model itself.
     """
-    use = None if sample is None else sample.use
-    if use is None or use.why_not is not None:
+    use = sample and sample.use
+    if not sample or not use or use.why_not is not None:
         return None
     known: set[tuple[str, ...]] = set()
     for answer in use.answers:
@@ -290,9 +290,10 @@ def _use_data(
         passages.append(
             [(words, canonical_words(words) not in known) for words in sentences]
         )
+    question = sample.standalone_question or sample.question or ""
     claims = []
     for claim in (_evidence_of_adherence(fields) or {}).get("unsupported") or []:
-        behind = passages_behind(claim, use)
+        behind = passages_behind(claim, use, question)
         if behind is not None:
             claims.append([claim, [place + 1 for place in behind]])
     return {"passages": passages, "claims": claims}

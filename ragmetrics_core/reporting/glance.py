@@ -259,8 +259,7 @@ class GlanceTally:
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
-        if row.sample.use is not None:
-            self._use.add(row.sample.use)
+        self._use.add(row.sample)
         self._n_foreign += is_foreign(row)
         is_captured = row.sample.capture is not None and row.sample.capture.grade
         if diagnosis is NO_ANSWER and not is_captured:

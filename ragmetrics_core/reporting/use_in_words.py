@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ragmetrics_core.data import JudgedChunks, MeasuredUse, SampleResult
+from ragmetrics_core.data import JudgedChunks, MeasuredUse, Sample, SampleResult
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.lexical.text import canonical_words, content_terms
 from ragmetrics_core.statistics.rater_agreement import bootstrap, kappa
 
 _KEPT_ENOUGH = 0.95
@@ -25,14 +26,18 @@ class UseTally:
         self.n_rows = 0
         self._n_not_measured = 0
         self._n_passages = 0
-        self._n_changing = 0.0
+        self._n_changing = 0
         self._n_unknown = 0
-        self._most = 0  # passages of a row
-        # how many of the first passages a row needs for its answer
+        # rows by the k that their answers need, surely and at most
         self._needed: Counter[int] = Counter()
+        self._needed_at_most: Counter[int] = Counter()
+        self._largest_k = 0
 
-    def add(self, use: MeasuredUse) -> None:
-        """Count one row."""
+    def add(self, sample: Sample) -> None:
+        """Count one row; one that nobody measured does not count."""
+        use = sample.use
+        if use is None:
+            return
         if use.why_not is not None:
             self._n_not_measured += 1
             return
@@ -41,20 +46,27 @@ class UseTally:
         self._n_passages += len(verdicts)
         self._n_changing += verdicts.count("used") + len(use.redundant)
         self._n_unknown += verdicts.count("cannot tell")
-        self._most = max(self._most, len(verdicts))
-        # a passage of which nobody can tell may be needed; of a pair one is enough
-        places = [min(pair) for pair in use.redundant]
-        for place, verdict in enumerate(verdicts):
-            if verdict in ("used", "cannot tell"):
-                places.append(place)
-        self._needed[max(places, default=-1) + 1] += 1
+        ranks = _ranks(sample)
+        if ranks is None:
+            return
+        ranks_used = [
+            ranks[place] for place, each in enumerate(verdicts) if each == "used"
+        ]
+        # of a pair one is enough
+        ranks_used += [min(ranks[place] for place in pair) for pair in use.redundant]
+        ranks_unknown = [
+            ranks[place] for place, each in enumerate(verdicts) if each == "cannot tell"
+        ]
+        self._needed[max(ranks_used, default=0)] += 1
+        self._needed_at_most[max(ranks_used + ranks_unknown, default=0)] += 1
+        self._largest_k = max(self._largest_k, len(ranks))
 
     @property
     def sentence(self) -> str:
         """What the rows say together; "" where nothing was measured.
 
         Example: "Measured on 40 rows: 1.8 of 5.0 passages change the answer; k = 3 would
-        have kept 96 % of the answers."
+        have kept 96% of the answers."
         """
         if not self.n_rows:
             return ""
@@ -62,13 +74,8 @@ class UseTally:
         words = (
             f"Measured on {rows}: {self._n_changing / self.n_rows:.1f} of"
             f" {self._n_passages / self.n_rows:.1f} passages change the answer"
+            f"{self._enough}"
         )
-        for k in range(1, self._most):
-            n_kept = sum(n for needed, n in self._needed.items() if needed <= k)
-            if n_kept >= _KEPT_ENOUGH * self.n_rows:
-                share = n_kept / self.n_rows
-                words += f"; k = {k} would have kept {share:.0%} of the answers"
-                break
         if self._n_unknown:
             passages = count_in_words(self._n_unknown, "passage")
             words += f"; of {passages} nobody can tell"
@@ -77,13 +84,54 @@ class UseTally:
             words += f"; {rows} could not be measured"
         return f"{words}."
 
+    @property
+    def _enough(self) -> str:
+        """Which k keeps nearly all answers; "" where that cannot be told.
+
+        It is told of the rows whose contexts are all that one search found.
+        """
+        n_rows = self._needed.total()
+        answers = "of the answers"
+        if n_rows < self.n_rows:
+            answers += f" to {count_in_words(n_rows, 'row')} of one search each"
+
+        def share(needed: Counter[int], k: int) -> float:
+            return sum(n for each, n in needed.items() if each <= k) / n_rows
+
+        for k in range(1, self._largest_k):
+            kept = share(self._needed_at_most, k)
+            if kept >= _KEPT_ENOUGH:
+                least = "at least " if kept < share(self._needed, k) else ""
+                return f"; k = {k} would have kept {least}{kept:.0%} {answers}"
+        k = self._largest_k
+        if k > 1 and share(self._needed, k - 1) < _KEPT_ENOUGH:
+            return f"; every k below {k} would have lost more than 5% {answers}"
+        return ""
+
+
+def _ranks(sample: Sample) -> list[int] | None:
+    """Return the rank that a search gave each context, from 1.
+
+    None if the contexts are not just what one search found: without some of that, others
+    could have come into the prompt, and what these do was not measured.
+    """
+    notes = (sample.capture and sample.capture.passages) or ()
+    ranks = {note.context: note.rank for note in notes}
+    n_contexts = len(sample.context_texts)
+    is_one_search = len({note.retriever for note in notes}) == 1 and [
+        note.rank for note in notes
+    ] == [*range(1, n_contexts + 1)]
+    if not is_one_search or ranks.keys() != set(range(n_contexts)):
+        return None
+    return [ranks[place] or 0 for place in range(n_contexts)]
+
 
 def use_in_one_line(rows: Iterable[SampleResult]) -> str:
     """Return what was measured of all rows in one line; "" where nothing was."""
     tally = UseTally()
     for row in rows:
-        if row.sample is not None and row.sample.use is not None:
-            tally.add(row.sample.use)
+        if row.sample is not None:
+            tally.add(row.sample)
     return tally.sentence
 
 
@@ -135,30 +183,53 @@ def _kappa(pairs_of_rows: Sequence[Pairs]) -> float | None:
     return kappa([pair for pairs in pairs_of_rows for pair in pairs])
 
 
-def passages_behind(claim: str, use: MeasuredUse) -> tuple[int, ...] | None:
+def passages_behind(
+    claim: str, use: MeasuredUse, question: str
+) -> tuple[int, ...] | None:
     """Return the passages, from 0, without which a claim leaves the answer.
 
-    () says that it stays without any passage: it comes from the model itself. None: it
-    cannot be told, as where the repeats differ in it.
+    A claim stays where its whole sentence does, word for word. It leaves where none of
+    its terms stays, those of the question aside. What is between, such as a denial,
+    tells nothing.
+
+    Returns:
+        () for a claim that stays without any passage: it comes from the model itself.
+        None if its origin cannot be told, as where the repeats differ in it.
     """
-    words = _words(claim)
-    if use.why_not is not None or not words:
+    words = canonical_words(claim)
+    terms = set(content_terms(claim)) - set(content_terms(question))
+    answers = [_sentences(answer) for answer in use.answers]
+    holding = {each for each in set().union(*answers) if _is_run(words, each)}
+    if not answers or not all(holding & each for each in answers):
         return None
 
-    def is_said(answer: str | None) -> bool:
-        return answer is not None and words <= _words(answer)
+    def has_left(answer: str) -> bool | None:
+        """Whether the claim is not in an answer; None: it cannot be told."""
+        if holding & _sentences(answer):
+            return False
+        return True if terms and terms.isdisjoint(content_terms(answer)) else None
 
-    if not all(map(is_said, use.answers)):
-        return None
-    behind = tuple(
-        place
+    outcomes = {
+        place: has_left(each.answer or "")
         for place, each in enumerate(use.passages)
-        if each.verdict == "used" and not is_said(each.answer)
+        if each.verdict == "used"
+    }
+    has_left_all = has_left(use.answer_without_any or "")
+    if None in outcomes.values():
+        return None
+    behind = tuple(place for place, left in outcomes.items() if left)
+    if behind:
+        return None if has_left_all is False else behind
+    return () if has_left_all is False and not use.redundant else None
+
+
+def _sentences(answer: str) -> set[tuple[str, ...]]:
+    return set(map(canonical_words, split_sentences(answer)))
+
+
+def _is_run(words: tuple[str, ...], sentence: tuple[str, ...]) -> bool:
+    """Whether words stand in a sentence one behind the other."""
+    starts = range(len(sentence) - len(words) + 1)
+    return bool(words) and any(
+        sentence[start : start + len(words)] == words for start in starts
     )
-    if behind or is_said(use.answer_without_any):
-        return behind
-    return None
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold()))
