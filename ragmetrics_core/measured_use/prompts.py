@@ -91,7 +91,8 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
 
     Raises:
         NotMeasurable: If no prompt was kept, the sample is not exact, has no answer or
-            no context, or a context does not stand in the prompt whole or as one part.
+            no context, or a context does not stand in the prompt whole or as one part:
+            it has no letters, for example, or the text of an earlier one.
     """
     notes = sample.capture
     if notes is None or notes.prompt is None:
@@ -106,6 +107,7 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
     if not sample.contexts:
         raise NotMeasurable("it has no context")
     texts = [context.text for context in sample.contexts]
+    letters = [letters_of(text) for text in texts]
     # what models wrote is no evidence: nothing is sought in it
     numbers = [
         number
@@ -117,10 +119,13 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for passage, places in enumerate(places_shown(texts, messages)):
         if not places:
-            raise NotMeasurable(
-                f"context {passage + 1} does not stand in the answering prompt whole or"
-                " as one part"
-            )
+            why = "does not stand in the answering prompt whole or as one part"
+            if not letters[passage]:
+                why = "has no letters, by which it could be found in the prompt"
+            elif letters[passage] in letters[:passage]:
+                twin = letters.index(letters[passage])
+                why = f"has the same text as context {twin + 1}"
+            raise NotMeasurable(f"context {passage + 1} {why}")
         for number, start, end in places:
             content = messages[number].text
             start, end = _with_signs(content, start, end, texts[passage])
