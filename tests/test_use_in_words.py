@@ -19,9 +19,9 @@ from ragmetrics_core.data import (
     SampleResult,
 )
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.page.sample_rows import passages_behind
 from ragmetrics_core.reporting.use_in_words import (
     agreement_lines,
-    passages_behind,
     use_in_one_line,
 )
 

@@ -12,10 +12,10 @@ from itertools import chain, pairwise
 from typing import Any
 from zlib import compressobj
 
-from ragmetrics_core.data import Sample, SampleResult, replace_surrogates
+from ragmetrics_core.data import MeasuredUse, Sample, SampleResult, replace_surrogates
 from ragmetrics_core.data.display import one_line
 from ragmetrics_core.data.sentences import split_sentences
-from ragmetrics_core.lexical.text import canonical_words
+from ragmetrics_core.lexical.text import canonical_words, content_terms
 from ragmetrics_core.reporting.diagnosis import Diagnosis
 from ragmetrics_core.reporting.glance import row_glance
 from ragmetrics_core.reporting.journey import (
@@ -27,7 +27,6 @@ from ragmetrics_core.reporting.journey import (
 from ragmetrics_core.reporting.jsonl import plain
 from ragmetrics_core.reporting.run_facts import digest_of_texts
 from ragmetrics_core.reporting.tables import is_formula
-from ragmetrics_core.reporting.use_in_words import passages_behind
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
@@ -278,9 +277,7 @@ def _use_data(
     use = sample and sample.use
     if not sample or not use or use.why_not is not None:
         return None
-    known: set[tuple[str, ...]] = set()
-    for answer in use.answers:
-        known.update(map(canonical_words, split_sentences(answer)))
+    known = set().union(*map(_sentences, use.answers))
     passages: list[list[tuple[str, bool]] | None] = []
     for each in use.passages:
         if each.answer is None or each.effect == 0:
@@ -297,6 +294,58 @@ def _use_data(
         if behind is not None:
             claims.append([claim, [place + 1 for place in behind]])
     return {"passages": passages, "claims": claims}
+
+
+def passages_behind(
+    claim: str, use: MeasuredUse, question: str
+) -> tuple[int, ...] | None:
+    """Return the passages, from 0, without which a claim leaves the answer.
+
+    A claim stays where its whole sentence does, word for word. It leaves where none of
+    its terms stays, those of the question aside. What is between, such as a denial,
+    tells nothing.
+
+    Returns:
+        () for a claim that stays without any passage: it comes from the model itself.
+        None if its origin cannot be told, as where the repeats differ in it.
+    """
+    words = canonical_words(claim)
+    terms = set(content_terms(claim)) - set(content_terms(question))
+    answers = [_sentences(answer) for answer in use.answers]
+    holding = {each for each in set().union(*answers) if _is_run(words, each)}
+    if not answers or not all(holding & each for each in answers):
+        return None
+
+    def has_left(answer: str) -> bool | None:
+        """Whether the claim is not in an answer; None: it cannot be told."""
+        if holding & _sentences(answer):
+            return False
+        return True if terms and terms.isdisjoint(content_terms(answer)) else None
+
+    outcomes = {
+        place: has_left(each.answer or "")
+        for place, each in enumerate(use.passages)
+        if each.verdict == "used"
+    }
+    has_left_all = has_left(use.answer_without_any or "")
+    if None in outcomes.values():
+        return None
+    behind = tuple(place for place, left in outcomes.items() if left)
+    if behind:
+        return None if has_left_all is False else behind
+    return () if has_left_all is False and not use.redundant else None
+
+
+def _sentences(answer: str) -> set[tuple[str, ...]]:
+    return set(map(canonical_words, split_sentences(answer)))
+
+
+def _is_run(words: tuple[str, ...], sentence: tuple[str, ...]) -> bool:
+    """Whether words stand in a sentence one behind the other."""
+    starts = range(len(sentence) - len(words) + 1)
+    return bool(words) and any(
+        sentence[start : start + len(words)] == words for start in starts
+    )
 
 
 def _evidence_of_adherence(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ragmetrics_core.data import JudgedChunks, MeasuredUse, Sample, SampleResult
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.data.sentences import split_sentences
-from ragmetrics_core.lexical.text import canonical_words, content_terms
 from ragmetrics_core.statistics.rater_agreement import bootstrap, kappa
 
 _KEPT_ENOUGH = 0.95
@@ -181,55 +179,3 @@ def _pairs(use: MeasuredUse, evidence: JudgedChunks) -> Pairs:
 
 def _kappa(pairs_of_rows: Sequence[Pairs]) -> float | None:
     return kappa([pair for pairs in pairs_of_rows for pair in pairs])
-
-
-def passages_behind(
-    claim: str, use: MeasuredUse, question: str
-) -> tuple[int, ...] | None:
-    """Return the passages, from 0, without which a claim leaves the answer.
-
-    A claim stays where its whole sentence does, word for word. It leaves where none of
-    its terms stays, those of the question aside. What is between, such as a denial,
-    tells nothing.
-
-    Returns:
-        () for a claim that stays without any passage: it comes from the model itself.
-        None if its origin cannot be told, as where the repeats differ in it.
-    """
-    words = canonical_words(claim)
-    terms = set(content_terms(claim)) - set(content_terms(question))
-    answers = [_sentences(answer) for answer in use.answers]
-    holding = {each for each in set().union(*answers) if _is_run(words, each)}
-    if not answers or not all(holding & each for each in answers):
-        return None
-
-    def has_left(answer: str) -> bool | None:
-        """Whether the claim is not in an answer; None: it cannot be told."""
-        if holding & _sentences(answer):
-            return False
-        return True if terms and terms.isdisjoint(content_terms(answer)) else None
-
-    outcomes = {
-        place: has_left(each.answer or "")
-        for place, each in enumerate(use.passages)
-        if each.verdict == "used"
-    }
-    has_left_all = has_left(use.answer_without_any or "")
-    if None in outcomes.values():
-        return None
-    behind = tuple(place for place, left in outcomes.items() if left)
-    if behind:
-        return None if has_left_all is False else behind
-    return () if has_left_all is False and not use.redundant else None
-
-
-def _sentences(answer: str) -> set[tuple[str, ...]]:
-    return set(map(canonical_words, split_sentences(answer)))
-
-
-def _is_run(words: tuple[str, ...], sentence: tuple[str, ...]) -> bool:
-    """Whether words stand in a sentence one behind the other."""
-    starts = range(len(sentence) - len(words) + 1)
-    return bool(words) and any(
-        sentence[start : start + len(words)] == words for start in starts
-    )
