@@ -333,7 +333,8 @@ def passages_behind(
     behind = tuple(place for place, left in outcomes.items() if left)
     if behind:
         return None if has_left_all is False else behind
-    return () if has_left_all is False and not use.redundant else None
+    is_redundant = any(each.verdict == "redundant" for each in use.passages)
+    return () if has_left_all is False and not is_redundant else None
 
 
 def _sentences(answer: str) -> set[tuple[str, ...]]:
