@@ -28,7 +28,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.capture.captured import sample_with
 from ragmetrics_core.data.errors import RagMetricsError, SettingError
-from ragmetrics_core.data.results import MetricResult, Scored
+from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models.judge_work import as_judge_work
 
@@ -284,7 +284,7 @@ def native(
     else:
         metric_result = outcome
         score = outcome.value
-        if isinstance(outcome, Scored):
+        if outcome.status == "scored":
             passing = outcome.reaches(threshold)
         feedback = outcome.reason
     return RagMetricsResult(
