@@ -345,3 +345,18 @@ def test_many_contexts_tell_their_language(language: str, count: int) -> None:
     report = evaluate([row], ["context_adherence"], judge="lexical", progress=False)
     outcome = report[0].results["context_adherence"]
     assert (outcome.status == "scored") is (language == "English")
+
+
+def test_short_english_contexts_without_small_words_are_no_other_language() -> None:
+    contexts = [
+        "The harbour museum opens at ten and closes at six.",
+        "Tickets cost nine euros; children under twelve enter free.",
+        "The museum's cafe serves fish soup on Fridays.",
+    ]
+    row = {
+        "question": "What does a ticket cost, and when does the museum open?",
+        "answer": "A ticket costs nine euros, and the museum opens at ten.",
+        "contexts": contexts,
+    }
+    (result,) = evaluate([row], judge="lexical", progress=False)
+    assert result.results["context_utilization"].status == "scored"

@@ -1277,7 +1277,7 @@ def test_an_opened_row_tells_what_was_measured_of_each_passage(
     measured = SampleResult(index=0, sample=sample, results={low.metric: low})
     page_of(Report([measured, row(1, 0.5, "another")], RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    line = "Measured on 1 row: 2.0 of 4.0 passages change the answer"
+    line = "Measured on 1 row: 2.0 to 3.0 of 4.0 passages change the answer"
     assert line in browser.find("main")[0].text
     browser.find("tr.row button")[browser.titles().index("Who lit it?")].click()
     shown = browser.find("tr.detail")[0].text

@@ -78,13 +78,13 @@ def rows(*verdicts: str) -> list[SampleResult]:
         # a passage of which nobody can tell may be needed
         (
             ["un?"],
-            "Measured on 1 row: 1.0 of 3.0 passages change the answer; of 1 passage"
+            "Measured on 1 row: 1.0 to 2.0 of 3.0 passages change the answer; of 1 passage"
             " nobody can tell.",
         ),
         (
             ["unn", *["unnn"] * 18, "u??n"],
-            "Measured on 20 rows: 1.0 of 4.0 passages change the answer; k = 1 would have"
-            " kept at least 95% of the answers; of 2 passages nobody can tell.",
+            "Measured on 20 rows: 1.0 to 1.1 of 4.0 passages change the answer; k = 1 would"
+            " have kept at least 95% of the answers; of 2 passages nobody can tell.",
         ),
         (
             ["nnu", "un"],

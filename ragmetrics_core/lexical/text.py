@@ -285,8 +285,10 @@ def is_english(text: str) -> bool | None:
     Examples:
         >>> is_english("Die Lampe wurde von Anna angezündet, wie alle wissen, und sie brannte die ganze lange Nacht.")
         False
-        >>> is_english("Anna lit the lamp in 1901, as all of them know."), is_english("Kiel")
-        (True, None)
+        >>> is_english("Anna lit the lamp in 1901, as all of those who saw it from their boats know.")
+        True
+        >>> is_english("Kiel") is None
+        True
     """
     start = text[:_READ_FOR_LANGUAGE]
     n_of_other_script = len(_OTHER_SCRIPT.findall(start))

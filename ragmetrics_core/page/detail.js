@@ -395,7 +395,7 @@ function remedyOf(advice) {
 // The passages that unsupported claims left the answer with.
 function originsOf(use) {
   if (!use || !use.claims.length) return [];
-  const from = (places) => (places.length ? "leaves the answer without #" + places.join(", #") : "no passage: it stays without any, from the model itself");
+  const from = (places) => (places.length ? "leaves the answer without #" + places.join(", #") : "no passage: it stays without any, from the rest of the prompt or the model itself");
   return block("Where unsupported claims come from", element("ul", { class: "text" }, ...use.claims.map(([claim, places]) => element("li", {}, claim + " — " + from(places)))));
 }
 

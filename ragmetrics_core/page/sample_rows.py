@@ -272,7 +272,7 @@ def _use_data(
         ``passages``: for each the sentences of the answer without it, each with whether
         the answer with all lacks it; null where there is none. ``claims``: each claim
         that the judge calls unsupported and whose origin can be told, with the passages,
-        from 1, that it left the answer with; [] for one that came from the model itself.
+        from 1, that it left the answer with; [] for one that came from no passage.
     """
     use = sample and sample.use
     if not sample or not use or use.why_not is not None:
@@ -306,7 +306,8 @@ def passages_behind(
     tells nothing.
 
     Returns:
-        () for a claim that stays without any passage: it comes from the model itself.
+        () for a claim that stays without any passage: it comes from the rest of the
+        prompt or the model itself.
         None if its origin cannot be told, as where the repeats differ in it.
     """
     words = canonical_words(claim)

@@ -69,8 +69,11 @@ class UseTally:
         if not self.n_rows:
             return ""
         rows = count_in_words(self.n_rows, "row")
+        changing = f"{self._n_changing / self.n_rows:.1f}"
+        if self._n_unknown:
+            changing += f" to {(self._n_changing + self._n_unknown) / self.n_rows:.1f}"
         words = (
-            f"Measured on {rows}: {self._n_changing / self.n_rows:.1f} of"
+            f"Measured on {rows}: {changing} of"
             f" {self._n_passages / self.n_rows:.1f} passages change the answer"
             f"{self._enough}"
         )
