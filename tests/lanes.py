@@ -52,6 +52,7 @@ SLOW_MODULES = {
     "tests/test_imports.py": "starts an interpreter for each test, or several",
     "tests/test_killed.py": "kills a run again and again",
     "tests/test_leaving.py": "waits for an endpoint after each way of leaving a run",
+    "tests/test_measured_use_benchmark.py": "its applications are LangChain's",
     "tests/test_nightly.py": "runs a script of many processes for each test",
     "tests/test_published_calls.py": "some models of its tests are LiteLLM's",
     "tests/test_pytest_plugin.py": "runs pytest inside pytest",
