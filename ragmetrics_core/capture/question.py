@@ -172,7 +172,9 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
     is_named = any(
         _value_user_named(field, tree, overrides)[0] for field in ("question", "answer")
     )
-    is_answered = may_answer and bool(tree.answers or is_asked)
+    # A response by itself, without its run, may hold what was found, and no text.
+    has_found = bool(tree.flow_documents) and not tree.root.children
+    is_answered = may_answer and bool(tree.answers or is_asked or has_found)
     if not (is_answered or is_unread or is_named):
         return False
     only_talks = has_ended_well

@@ -30,7 +30,7 @@ from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import ChatMessage, CompletionResponse, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
@@ -157,6 +157,13 @@ def test_overrides() -> None:
         asyncio.run(run())
     (context,) = captured.samples[0].known_contexts
     assert context.text == "workflow"
+
+
+def test_a_response_without_a_text_still_says_what_was_found() -> None:
+    found = NodeWithScore(node=TextNode(text="Anna lit it."), score=0.5)
+    (sample,) = samples_from(Response("", source_nodes=[found]))
+    assert list(sample.context_texts) == ["Anna lit it."]
+    assert sample.answer is None
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
