@@ -21,13 +21,15 @@ from ragmetrics_core import (
     Context,
     ContextUtilization,
     Fact,
+    Report,
     Sample,
     Turn,
     evaluate,
 )
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
+from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.engine.columns_read import ColumnsRead
@@ -133,9 +135,9 @@ NAMED: dict[str, tuple[dict[Any, Any], dict[str, Any], dict[str, Any]]] = {
         {"answer": '{"answer": "x"}'},
     ),
     "an exact name wins": (
-        {"Question": "no", "query": "no", "question": Q, "a.b": A, "a": {"b": "no"}},
+        {"ID": "no", "sample_id": "no", "id": "i7", "a.b": A, "a": {"b": "no"}},
         {"answer": "a.b"},
-        {"question": Q, "answer": A},
+        {"id": "i7", "answer": A},
     ),
     "a named column serves no other field": (
         {"question": Q, "response": R, "output": A},
@@ -424,9 +426,24 @@ def test_a_reply_to_another_question_brings_no_history() -> None:
     assert (sample.question, sample.history) == ("And in May?", ())
 
 
-def test_a_second_answer_in_the_messages_is_asked_about() -> None:
-    with pytest.raises(AmbiguousColumns, match="holds another answer"):
-        Sample.from_row({"question": ANSWERED, "answer": "Bo."})
+def test_a_second_answer_in_the_messages_makes_a_bad_row_and_stops_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stands in this row alone; the columns of the table are right."""
+    rows = [
+        {"question": ANSWERED, "answer": answer, "contexts": ["Anna lit it."]}
+        for answer in ("Bo.", "Anna.")
+    ]
+    with pytest.raises(RowError, match="holds another answer"):
+        Sample.from_row(rows[0])
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    out = tmp_path / "out.jsonl"
+    command = ["evaluate", str(path), "--judge", "lexical", "--metrics", "adherence"]
+    assert main([*command, "--quiet", "--out", str(out)]) == 0
+    assert f"{path}, line 1: the messages of 'question'" in capsys.readouterr().err
+    results = Report.from_jsonl(out).results
+    assert [bool(result.problem) for result in results] == [True, False]
 
 
 # Nothing

@@ -87,9 +87,8 @@ _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 _PLURALS_OF_ANSWER = ("answers", "responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
 _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
-# Fields that two columns may claim. A question has one rank of names: what stands
-# after it holds a whole prompt, a request, or what was searched for.
-_FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
+# Fields that two columns may claim.
+_FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
 # By which signs several texts, facts or ids may be joined to one, and what they are called.
@@ -346,7 +345,7 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
     assistant's last one after it is the answer, where no column holds these.
 
     Raises:
-        AmbiguousColumns: If a column holds another answer.
+        RowError: If a column holds another answer.
     """
     nothing = FoundValue(None, "")
     for holder in ("question", "answer"):
@@ -374,7 +373,7 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
         if not is_filled(answer.value, "answer"):
             found_by_field["answer"] = FoundValue(replies[-1], column)
         elif _content(answer.value) != _content(replies[-1]):
-            raise AmbiguousColumns(
+            raise RowError(
                 f"the messages of {column!r} go on with a reply after the last question,"
                 f" and {answer.column!r} holds another answer; leave one of them out"
             )
