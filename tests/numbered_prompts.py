@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haystack_pipelines import answered_by_pipeline
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -11,10 +9,9 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 from langchain_ragmetrics import capture as capture_langchain
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
-from test_planted_losses import QUESTION, Finds, Found, Nodes
+from planted_pipelines import QUESTION, Finds, Found, Nodes, Says
 
 from ragmetrics_core import Sample
 
@@ -45,25 +42,9 @@ def chain(label: str, answer: str = ANSWER, behind: str = "") -> Sample:
     return sample
 
 
-class Cites(CustomLLM):
-    answer: str = ANSWER
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="scripted", context_window=8192, num_output=256)
-
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        return CompletionResponse(text=self.answer)
-
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> Any:
-        yield self.complete(prompt)
-
-
 def citation_query_engine(answer: str = ANSWER) -> Sample:
     """run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb."""
-    engine = CitationQueryEngine(retriever=Nodes(), llm=Cites(answer=answer))
+    engine = CitationQueryEngine(retriever=Nodes(), llm=Says(answer=answer))
     with capture_llamaindex() as captured:
         engine.query(QUESTION)
     (sample,) = captured.samples

@@ -13,7 +13,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough, RunnableSerializable
 from langchain_ragmetrics import capture as capture_langchain
-from test_planted_losses import QUESTION, Finds, Found
+from planted_pipelines import QUESTION, Finds, Found
 
 from ragmetrics_core import Sample
 

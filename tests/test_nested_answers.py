@@ -14,8 +14,8 @@ from langchain_ragmetrics import capture as capture_langchain
 from llama_index.core.llms import CompletionResponse, MockLLM
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from planted_pipelines import QUESTION, Found, Nodes
 from pydantic import BaseModel
-from test_planted_losses import QUESTION, Found, Nodes
 
 from ragmetrics_core import Sample
 

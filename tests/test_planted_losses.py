@@ -1,19 +1,16 @@
 """Losses planted into pipelines of the real frameworks: the journey names the stage, or says why it cannot.
 
-Each pipeline has the shape of a public one. It finds three passages; the last holds
-what the question needs. Five faults are planted into each. What is expected stands
-first, with facts asked about and without any judge.
+Each pipeline has the shape of a public one. Five faults are planted into each. What is
+expected stands first, with facts asked about and without any judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import pytest
-from haystack import Document as HaystackDocument
-from haystack import Pipeline, component
+from haystack import Pipeline
 from haystack.components.builders import PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.joiners import DocumentJoiner
@@ -24,56 +21,37 @@ from haystack_integrations.components.evaluators import (
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_ragmetrics import capture as capture_langchain
-from llama_index.core import PromptTemplate, get_response_synthesizer
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from langgraph.graph import END, START, StateGraph
 from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from losses import losses
-
-from ragmetrics_core import (
-    ContextUtilization,
-    Report,
-    RetrievalAccuracy,
-    Sample,
-    ScriptedJudge,
-    evaluate,
+from planted_pipelines import (
+    ANSWER,
+    CUT,
+    PROMPT,
+    QUESTION,
+    TEXTS,
+    Expected,
+    Finds,
+    FirstTwo,
+    Found,
+    Nodes,
+    Says,
+    check,
+    in_prompt,
+    journeys,
+    langchain,
+    synthesizer,
 )
-from ragmetrics_core.data import Fact, SampleResult
-from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.fact_matrix import FactInContext
-from ragmetrics_core.reporting.journey import Journey, Loss
+from typing_extensions import TypedDict
 
-QUESTION = "When was the Velm bridge opened?"
-ANSWER = "It was opened in 1874."
-FACT = "opened at last in 1874"
-TEXTS = (
-    "The Velm is a river of the north; it rises in the hills and ends in a wide lake.",
-    "Bridges are built of stone, of iron or of wood, and some of them carry a railway.",
-    "After years of quarrels in the council of the town the Velm bridge was opened at"
-    " last in 1874, by the mayor.",
-)
-CUT = 60  # signs of each passage that a prompt shows where it cuts
+from ragmetrics_core import Sample
+
 FAULTS = ("reranked", "filtered", "cut", "not shown", "not useful")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the journey must name: of facts, of passages without a judge, and by which step."""
-
-    loss: Loss | None  # None where nobody knows what became of the facts
-    without_judge: Loss | None
-    by: str = ""
-    unknown: str = ""  # a stage of which it must say that nothing is known
-    is_hedged: bool = False  # the passages may tell nothing
-
 
 # A plain function of a chain is known by what it was handed and passed on.
 _BY_KEEP = Expected("not_shown", "not_kept", by="keep")
@@ -87,6 +65,11 @@ EXPECTED: dict[tuple[str, str], Expected] = {
     ("chain", "cut"): _CUT,
     ("chain", "not shown"): _OUT,
     ("chain", "not useful"): _NOISE,
+    ("graph", "reranked"): _BY_KEEP,
+    ("graph", "filtered"): _BY_KEEP,
+    ("graph", "cut"): _CUT,
+    ("graph", "not shown"): _OUT,
+    ("graph", "not useful"): _NOISE,
     ("compression", "reranked"): _OUT,
     ("compression", "filtered"): _OUT,
     # what a retriever cuts inside itself is what it returned
@@ -108,30 +91,7 @@ EXPECTED: dict[tuple[str, str], Expected] = {
 }
 
 
-def in_prompt(texts: Sequence[str], fault: str) -> str:
-    """The passages as a pipeline's own function writes them into the prompt."""
-    if fault == "cut":
-        texts = [text[:CUT] for text in texts]
-    if fault == "not shown":
-        texts = texts[:2]
-    return "\n\n".join(texts)
-
-
 # LangChain
-
-
-class Found(BaseRetriever):
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: Any
-    ) -> list[Document]:
-        return [Document(text, id=f"d{place}") for place, text in enumerate(TEXTS)]
-
-
-class FirstTwo(BaseDocumentCompressor):
-    def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Any = None
-    ) -> Sequence[Document]:
-        return documents[:2]
 
 
 class All(BaseDocumentCompressor):
@@ -141,40 +101,57 @@ class All(BaseDocumentCompressor):
         return documents
 
 
-def langchain(find: Any, fault: str) -> list[Sample]:
-    def format_docs(documents: list[Document]) -> str:
-        return in_prompt([one.page_content for one in documents], fault)
-
-    prompt = ChatPromptTemplate.from_template(
-        "Use only:\n{context}\n\nAsked: {question}"
-    )
-    chain = (
-        {"context": find | format_docs, "question": RunnablePassthrough()}
-        | prompt
-        | FakeListChatModel(responses=[ANSWER])
-        | StrOutputParser()
-    )
-    with capture_langchain() as captured:
-        chain.invoke(QUESTION)
-    return list(captured.samples)
-
-
-def chain(fault: str) -> list[Sample]:
+def chain(fault: str, texts: tuple[str, ...] = TEXTS) -> list[Sample]:
     """langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: retriever, format_docs, prompt, model."""
 
     def keep(documents: list[Document]) -> list[Document]:
         return documents[:2] if fault in ("reranked", "filtered") else documents
 
-    return langchain(Found() | RunnableLambda(keep), fault)
+    return langchain(Found(texts=texts) | RunnableLambda(keep), fault)
 
 
-def compression(fault: str) -> list[Sample]:
+class State(TypedDict, total=False):
+    question: str
+    documents: list[Document]
+    kept: list[Document]
+    answer: str
+
+
+def graph(fault: str, texts: tuple[str, ...] = TEXTS) -> list[Sample]:
+    """Its state holds all documents beside those that a node keeps."""
+    model = FakeListChatModel(responses=[ANSWER])
+
+    def search(state: State) -> State:
+        return {"documents": Found(texts=texts).invoke(state["question"])}
+
+    def keep(state: State) -> State:
+        drops = fault in ("reranked", "filtered")
+        return {"kept": state["documents"][:2] if drops else state["documents"]}
+
+    def generate(state: State) -> State:
+        shown = in_prompt([one.page_content for one in state["kept"]], fault)
+        asked = {"context": shown, "question": state["question"]}
+        return {"answer": str(model.invoke(PROMPT.invoke(asked)).content)}
+
+    builder = StateGraph(State)
+    last = START
+    for node in (search, keep, generate):
+        builder.add_node(node.__name__, node)
+        builder.add_edge(last, node.__name__)
+        last = node.__name__
+    builder.add_edge(last, END)
+    with capture_langchain() as captured:
+        builder.compile().invoke({"question": QUESTION})
+    return list(captured.samples)
+
+
+def compression(fault: str, texts: tuple[str, ...] = TEXTS) -> list[Sample]:
     """langchain-ai/rag-from-scratch, rag_from_scratch_15_to_18.ipynb: a reranker inside of a retriever."""
     drops = fault in ("reranked", "filtered")
     compressor = FirstTwo() if drops else All()
     return langchain(
         ContextualCompressionRetriever(
-            base_compressor=compressor, base_retriever=Found()
+            base_compressor=compressor, base_retriever=Found(texts=texts)
         ),
         fault,
     )
@@ -183,51 +160,15 @@ def compression(fault: str) -> list[Sample]:
 # LlamaIndex
 
 
-class Says(CustomLLM):
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="scripted", context_window=8192, num_output=256)
-
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        is_ranking = "Relevance" in prompt or "relevance" in prompt
-        ranked = "Doc: 1, Relevance: 9\nDoc: 2, Relevance: 8"
-        return CompletionResponse(text=ranked if is_ranking else ANSWER)
-
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> Any:
-        yield self.complete(prompt)
-
-
-class Nodes(LlamaRetriever):
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        scores = (0.9, 0.8, 0.3)
-        return [
-            NodeWithScore(
-                node=TextNode(id_=f"d{place}", text=text), score=scores[place]
-            )
-            for place, text in enumerate(TEXTS)
-        ]
-
-
-def query_engine(fault: str) -> list[Sample]:
+def query_engine(fault: str, texts: tuple[str, ...] = TEXTS) -> list[Sample]:
     """run-llama/llama_index, docs/examples/node_postprocessor/LLMReranker-Gatsby.ipynb."""
     postprocessors: list[Any] = []
     if fault == "reranked":
         postprocessors.append(LLMRerank(llm=Says(), top_n=2))
     if fault == "filtered":
         postprocessors.append(SimilarityPostprocessor(similarity_cutoff=0.5))
-
-    def shown(**fields: Any) -> str:
-        return in_prompt(fields["context_str"].split("\n\n"), fault)
-
-    template = PromptTemplate(
-        "Use only:\n{context_str}\n\nAsked: {query_str}",
-        function_mappings={"context_str": shown},
-    )
-    synthesizer = get_response_synthesizer(llm=Says(), text_qa_template=template)
     engine = RetrieverQueryEngine(
-        Nodes(), synthesizer, node_postprocessors=postprocessors
+        Nodes(texts), synthesizer(fault), node_postprocessors=postprocessors
     )
     with capture_llamaindex() as captured:
         engine.query(QUESTION)
@@ -237,28 +178,7 @@ def query_engine(fault: str) -> list[Sample]:
 # Haystack
 
 
-@component
-class Finds:
-    """A retriever of some of the texts."""
-
-    def __init__(self, places: tuple[int, ...]) -> None:
-        self.places = places
-
-    @component.output_types(documents=list[HaystackDocument])
-    def run(self, query: str) -> dict[str, Any]:
-        found = [
-            HaystackDocument(
-                id=f"d{place}",
-                content=TEXTS[place],
-                score=0.9 - place / 4,
-                meta={"year": -place},
-            )
-            for place in self.places
-        ]
-        return {"documents": found}
-
-
-def hybrid(fault: str) -> list[Sample]:
+def hybrid(fault: str, texts: tuple[str, ...] = TEXTS) -> list[Sample]:
     """deepset-ai/haystack-tutorials, tutorials/33_Hybrid_Retrieval.ipynb: two retrievers, a joiner, a ranker."""
     shown = {
         "cut": "{% for d in documents %}{{ d.content[:"
@@ -267,8 +187,8 @@ def hybrid(fault: str) -> list[Sample]:
         "not shown": "{% for d in documents[:2] %}{{ d.content }}\n\n{% endfor %}",
     }.get(fault, "{% for d in documents %}{{ d.content }}\n\n{% endfor %}")
     pipeline = Pipeline()
-    pipeline.add_component("words", Finds((0, 1)))
-    pipeline.add_component("vectors", Finds((1, 2)))
+    pipeline.add_component("words", Finds((0, 1), texts))
+    pipeline.add_component("vectors", Finds((1, 2), texts))
     pipeline.add_component(
         "joiner", DocumentJoiner(top_k=2 if fault == "filtered" else 3)
     )
@@ -294,46 +214,17 @@ def hybrid(fault: str) -> list[Sample]:
     return list(captured.samples)
 
 
-PIPELINES: dict[str, Callable[[str], list[Sample]]] = {
+class Run(Protocol):
+    def __call__(self, fault: str, texts: tuple[str, ...] = TEXTS) -> list[Sample]: ...
+
+
+PIPELINES: dict[str, Run] = {
     "chain": chain,
+    "graph": graph,
     "compression": compression,
     "query engine": query_engine,
     "hybrid": hybrid,
 }
-JUDGE = ScriptedJudge(
-    {
-        Useful: lambda asked: {"useful": FACT in asked["chunk"]},
-        FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]},
-    }
-)
-
-
-def journeys(sample: Sample) -> tuple[Journey, Journey]:
-    """The journey where facts are asked about, and that without a judge."""
-    asked = sample.model_copy(update={"facts": (Fact(text=FACT),)})
-    metrics = [ContextUtilization(), RetrievalAccuracy()]
-    judged = evaluate([asked], metrics=metrics, judge=JUDGE)
-    unjudged = Report([SampleResult(index=0, sample=sample, results={})])
-    return judged.journey(), unjudged.journey()
-
-
-def check(sample: Sample, expected: Expected) -> Journey:
-    """Assert that the journey names the expected loss; return that with facts asked about."""
-    judged, unjudged = journeys(sample)
-    facts = losses(judged)
-    assert facts <= {expected.loss}, judged
-    # of a passage that was cut nobody tells whether the fact is left
-    is_fact_lost = expected.loss == "not_shown"
-    assert facts or judged.facts_unknown or not is_fact_lost
-    of_passages = losses(unjudged, "passages")
-    assert of_passages & {"not_kept", "not_shown", "cut"} <= {expected.without_judge}
-    assert expected.is_hedged or expected.without_judge in {None, *of_passages}
-    kept = unjudged.of("not_kept")
-    droppers = [] if kept is None else list(kept.by)
-    assert droppers == ([expected.by] if expected.by else [])
-    unknown = {stage for stage, _ in judged.unknown}
-    assert not expected.unknown or expected.unknown in unknown
-    return judged
 
 
 def test_every_fault_is_expected_of_every_pipeline() -> None:
@@ -345,6 +236,35 @@ def test_a_planted_loss_is_named_at_its_stage(name: str, fault: str) -> None:
     expected = EXPECTED[name, fault]
     (sample,) = PIPELINES[name](fault)
     check(sample, expected)
+
+
+ADULTS = "The fare from the harbour on line four for adults is"
+RISE = "saw the fare from the harbour rise to nine crowns."
+# the text that a step drops, and one that it hands on, which begins or ends with it
+ALIKE = {
+    "12 and 125": ("stop: Harbour\nfare: 12", "stop: Harbour\nfare: 125"),
+    "12 and 12.50": ("stop: Harbour\nfare: 12", "stop: Harbour\nfare: 12.50"),
+    "four and fourteen": (f"{ADULTS} four", f"{ADULTS} fourteen"),
+    "with a full stop": (f"{ADULTS} 12.", f"{ADULTS} 125."),
+    "2024 and 12024": (f"2024 {RISE}", f"12024 {RISE}"),
+}
+
+
+@pytest.mark.parametrize("run", [chain, graph, query_engine, hybrid])
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_dropped_text_with_which_a_shown_one_begins_or_ends_is_lost(
+    name: str, run: Run
+) -> None:
+    dropped, kept = ALIKE[name]
+    school = "line: 7\nstop: School\nfare: 30"
+    (sample,) = run("filtered", (school, kept, dropped))
+    assert sample.capture is not None
+    texts = [document.text for document in sample.retrieved or ()]
+    notes = dict(zip(texts, sample.capture.passages or (), strict=True))
+    assert [notes[text].kept for text in (school, kept, dropped)] == [True, True, False]
+    assert [notes[text].share for text in (school, kept)] == [1.0, 1.0]
+    assert notes[dropped].share in (0.0, None)
+    assert notes[dropped].dropped_by is not None
 
 
 class FoundNothing(BaseRetriever):

@@ -27,20 +27,27 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture as capture_langchain
 from langgraph.graph import END, START, StateGraph
 from llama_index.core import PromptTemplate, get_response_synthesizer
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
-from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import QueryBundle
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
-from test_planted_losses import CUT, QUESTION, TEXTS, Expected, Finds, check
+from planted_pipelines import (
+    CUT,
+    QUESTION,
+    TEXTS,
+    Expected,
+    Finds,
+    Found,
+    Nodes,
+    Says,
+    check,
+)
 from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
@@ -128,16 +135,6 @@ EXPECTED: dict[str, dict[str, Expected]] = {
 # LangChain
 
 
-class Found(BaseRetriever):
-    n_found: int = 3
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: Any
-    ) -> list[Document]:
-        texts = TEXTS[: self.n_found]
-        return [Document(text, id=f"d{place}") for place, text in enumerate(texts)]
-
-
 PROMPT = ChatPromptTemplate.from_template("Cite.\n\n{context}\n\nAsked: {question}")
 
 
@@ -150,7 +147,7 @@ def graph(plan: Plan) -> list[Sample]:
         generation: Any
 
     def retrieve(state: State) -> dict[str, Any]:
-        found = Found(n_found=plan.n_found)
+        found = Found(texts=TEXTS[: plan.n_found])
         return {"documents": found.invoke(state["question"])}
 
     def grade_documents(state: State) -> dict[str, Any]:
@@ -188,7 +185,7 @@ def fusion(plan: Plan) -> list[Sample]:
     def write(documents: list[Document]) -> str:
         return plan.written([one.page_content for one in documents])
 
-    found = Found(n_found=plan.n_found)
+    found = Found(texts=TEXTS[: plan.n_found])
     queries = RunnableLambda(lambda question: [question, f"{question} Say."])
     chain = (
         {
@@ -215,7 +212,7 @@ def agent(plan: Plan) -> list[Sample]:
     @tool(response_format="content_and_artifact")
     def retrieve_context(query: str) -> tuple[str, list[Document]]:
         """Search."""
-        documents = Found(n_found=plan.n_found).invoke(query)
+        documents = Found(texts=TEXTS[: plan.n_found]).invoke(query)
         texts = [one.page_content for one in documents[: plan.n_kept]]
         return plan.written(texts), documents
 
@@ -228,37 +225,6 @@ def agent(plan: Plan) -> list[Sample]:
 
 
 # LlamaIndex
-
-
-class Says(CustomLLM):
-    answer: str
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="scripted", context_window=8192, num_output=256)
-
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        return CompletionResponse(text=self.answer)
-
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> Any:
-        yield self.complete(prompt)
-
-
-class Nodes(LlamaRetriever):
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        super().__init__()
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        texts = TEXTS[: self.plan.n_found]
-        return [
-            NodeWithScore(
-                node=TextNode(id_=f"d{place}", text=text), score=0.9 - place / 4
-            )
-            for place, text in enumerate(texts)
-        ]
 
 
 def _cutoff(plan: Plan) -> list[Any]:
@@ -285,7 +251,7 @@ def citation_engine(plan: Plan) -> list[Sample]:
     """run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb."""
     llm = Says(answer=plan.answer)
     engine = CitationQueryEngine(
-        retriever=Nodes(plan),
+        retriever=Nodes(TEXTS[: plan.n_found]),
         llm=llm,
         response_synthesizer=get_response_synthesizer(
             llm=llm, text_qa_template=_template(plan)
@@ -301,7 +267,7 @@ def fusion_retriever(plan: Plan) -> list[Sample]:
     """run-llama/llama_index, docs/examples/retrievers/reciprocal_rerank_fusion.ipynb."""
     llm = Says(answer=plan.answer)
     retriever = QueryFusionRetriever(
-        [Nodes(plan), Nodes(plan)],
+        [Nodes(TEXTS[: plan.n_found]), Nodes(TEXTS[: plan.n_found])],
         llm=llm,
         num_queries=1,
         similarity_top_k=plan.n_kept,
@@ -319,7 +285,7 @@ def by_hand(plan: Plan) -> list[Sample]:
     """A service that calls retriever, reranker and model by itself, and writes the prompt."""
 
     async def ask() -> None:
-        found = await Nodes(plan).aretrieve(QUESTION)
+        found = await Nodes(TEXTS[: plan.n_found]).aretrieve(QUESTION)
         (step,) = _cutoff(plan)
         kept = step.postprocess_nodes(found, QueryBundle(QUESTION))
         texts = [one.node.get_content() for one in kept]

@@ -1,6 +1,6 @@
 """Losses planted where two stores give the same ids: no passage vanishes, and the journey names the stage.
 
-Each pipeline asks two stores that count from "0". The first finds two passages, the
+Each pipeline asks two stores that count from "d0". The first finds two passages, the
 second finds the one that the question needs.
 """
 
@@ -25,33 +25,32 @@ from langchain_classic.retrievers import (
 )
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_ragmetrics import capture as capture_langchain
 from langgraph.graph import END, START, StateGraph
-from llama_index.core import PromptTemplate, get_response_synthesizer
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import CustomQueryEngine
-from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
-from test_planted_losses import (
+from planted_pipelines import (
     ANSWER,
     CUT,
+    PROMPT,
     QUESTION,
     TEXTS,
     Expected,
     FirstTwo,
-    Says,
+    Found,
+    Nodes,
     check,
     in_prompt,
+    langchain,
+    synthesizer,
 )
 from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
 
-STORES = (TEXTS[:2], TEXTS[2:])  # each counts from "0"
+STORES = (TEXTS[:2], TEXTS[2:])  # each counts from "d0"
 FAULTS = ("none", "dropped", "cut", "not shown")
 
 _FINE = Expected("not_useful", None)
@@ -85,34 +84,8 @@ EXPECTED: dict[str, dict[str, Expected]] = {
 # LangChain
 
 
-class Store(BaseRetriever):
-    texts: tuple[str, ...]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: Any
-    ) -> list[Document]:
-        return [Document(text, id=str(place)) for place, text in enumerate(self.texts)]
-
-
-PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nAsked: {question}")
-
-
-def _langchain(find: Any, fault: str) -> list[Sample]:
-    def format_docs(documents: list[Document]) -> str:
-        return in_prompt([one.page_content for one in documents], fault)
-
-    chain = (
-        {"context": find | format_docs, "question": RunnablePassthrough()}
-        | PROMPT
-        | FakeListChatModel(responses=[ANSWER])
-    )
-    with capture_langchain() as captured:
-        chain.invoke(QUESTION)
-    return list(captured.samples)
-
-
 def chain(fault: str) -> list[Sample]:
-    first, second = (Store(texts=texts) for texts in STORES)
+    first, second = (Found(texts=texts) for texts in STORES)
 
     def search(question: str) -> list[Document]:
         return first.invoke(question) + second.invoke(question)
@@ -120,17 +93,17 @@ def chain(fault: str) -> list[Sample]:
     def keep(documents: list[Document]) -> list[Document]:
         return documents[:2] if fault == "dropped" else documents
 
-    return _langchain(RunnableLambda(search) | keep, fault)
+    return langchain(RunnableLambda(search) | keep, fault)
 
 
 def compression(fault: str) -> list[Sample]:
-    stores: list[Any] = [Store(texts=texts) for texts in STORES]
+    stores: list[Any] = [Found(texts=texts) for texts in STORES]
     find: Any = EnsembleRetriever(retrievers=stores, weights=[0.9, 0.1])
     if fault == "dropped":
         find = ContextualCompressionRetriever(
             base_compressor=FirstTwo(), base_retriever=find
         )
-    return _langchain(find, fault)
+    return langchain(find, fault)
 
 
 class State(TypedDict, total=False):
@@ -140,7 +113,7 @@ class State(TypedDict, total=False):
 
 
 def graph(fault: str) -> list[Sample]:
-    first, second = (Store(texts=texts) for texts in STORES)
+    first, second = (Found(texts=texts) for texts in STORES)
     model = FakeListChatModel(responses=[ANSWER])
 
     def search(state: State) -> State:
@@ -173,33 +146,9 @@ def graph(fault: str) -> list[Sample]:
 # LlamaIndex
 
 
-class Nodes(LlamaRetriever):
-    def __init__(self, texts: tuple[str, ...], score: float) -> None:
-        super().__init__()
-        self.texts = texts
-        self.score = score
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(node=TextNode(id_=str(place), text=text), score=self.score)
-            for place, text in enumerate(self.texts)
-        ]
-
-
-def _synthesizer(fault: str) -> Any:
-    def shown(**fields: Any) -> str:
-        return in_prompt(fields["context_str"].split("\n\n"), fault)
-
-    template = PromptTemplate(
-        "Use only:\n{context_str}\n\nAsked: {query_str}",
-        function_mappings={"context_str": shown},
-    )
-    return get_response_synthesizer(llm=Says(), text_qa_template=template)
-
-
 def query_engine(fault: str) -> list[Sample]:
     """An engine of the user's own that asks two retrievers; one retriever would drop by id."""
-    retrievers = (Nodes(STORES[0], 0.9), Nodes(STORES[1], 0.3))
+    retrievers = (Nodes(STORES[0], (0.9, 0.9)), Nodes(STORES[1], (0.3,)))
 
     class Engine(CustomQueryEngine):
         def custom_query(self, query_str: str) -> Any:
@@ -207,7 +156,7 @@ def query_engine(fault: str) -> list[Sample]:
             if fault == "dropped":
                 cutoff = SimilarityPostprocessor(similarity_cutoff=0.5)
                 nodes = cutoff.postprocess_nodes(nodes)
-            return _synthesizer(fault).synthesize(query_str, nodes)
+            return synthesizer(fault).synthesize(query_str, nodes)
 
     with capture_llamaindex() as captured:
         Engine().query(QUESTION)
@@ -229,7 +178,7 @@ class AllOf:
         found = []
         for place, text in enumerate(self.texts):
             meta = {"year": -TEXTS.index(text)}
-            found.append(HaystackDocument(id=str(place), content=text, meta=meta))
+            found.append(HaystackDocument(id=f"d{place}", content=text, meta=meta))
         return {"documents": found}
 
 
@@ -303,7 +252,7 @@ def test_a_loss_is_named_although_two_stores_give_one_id(name: str, fault: str) 
 @pytest.mark.parametrize("name", ["chain", "graph", "query engine", "two sockets"])
 def test_what_both_stores_found_is_retrieved_and_shown(name: str) -> None:
     (sample,) = PIPELINES[name]("none")
-    found = [("0", TEXTS[0]), ("1", TEXTS[1]), ("0", TEXTS[2])]
+    found = [("d0", TEXTS[0]), ("d1", TEXTS[1]), ("d0", TEXTS[2])]
     assert [(one.id, one.text) for one in sample.retrieved or ()] == found
     assert [(one.id, one.text) for one in sample.known_contexts] == found
     assert sample.capture is not None

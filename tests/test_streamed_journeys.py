@@ -22,8 +22,7 @@ from langchain_core.runnables import (
     RunnablePassthrough,
 )
 from langchain_ragmetrics import capture
-from test_planted_losses import ANSWER, QUESTION, Found
-from test_planted_losses_of_same_ids import PROMPT
+from planted_pipelines import ANSWER, PROMPT, QUESTION, Found
 
 from ragmetrics_core import Sample
 

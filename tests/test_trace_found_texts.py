@@ -11,6 +11,7 @@ from losses import losses
 from spans_by_hand import GATE, MILL, QUESTION, Told, otlp, span
 
 from ragmetrics_core import Sample, evaluate
+from ragmetrics_core.data.sample_parts import PassageNote
 from ragmetrics_core.traces import samples_from_spans
 
 ANSWER = "I do not know."
@@ -296,3 +297,48 @@ def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -
     assert [context.text for context in sample.known_contexts] == [GATE, MILL]
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
+
+
+def reranker_of(
+    name: str, begins: int, ends: int, given: Sequence[str], returned: Sequence[str]
+) -> Told:
+    documents = {
+        f"reranker.{which}_documents.{n}.document.content": text
+        for which, texts in (("input", given), ("output", returned))
+        for n, text in enumerate(texts)
+    }
+    kind = {"openinference.span.kind": "RERANKER"}
+    return span(name, "chain", begins, ends, **kind, **documents)
+
+
+def notes_of(*rerankers: Told) -> dict[str, PassageNote]:
+    """The note of each passage, by its text, of a search for all and a prompt of the first."""
+    documents = {
+        f"retrieval.documents.{n}.document.content": text
+        for n, text in enumerate(reversed(TEXTS))
+    }
+    sample = sample_of(search_with(**documents), *rerankers, shown=[GATE])
+    assert sample.capture is not None
+    texts = [document.text for document in sample.retrieved or ()]
+    return dict(zip(texts, sample.capture.passages or (), strict=True))
+
+
+@pytest.mark.parametrize("begins", [4, 5])
+def test_a_reranker_that_begins_where_another_ends_is_the_last(begins: int) -> None:
+    notes = notes_of(
+        reranker_of("coarse", 3, 4, [WELL, MILL, GATE], [GATE, MILL]),
+        reranker_of("fine", begins, 6, [GATE, MILL], [GATE]),
+    )
+    assert (notes[GATE].kept, notes[GATE].rank_kept) == (True, 1)
+    assert (notes[MILL].kept, notes[MILL].dropped_by) == (False, "fine")
+    assert (notes[WELL].kept, notes[WELL].dropped_by) == (False, "coarse")
+
+
+@pytest.mark.parametrize("ends", [4, 5])
+def test_two_rerankers_of_one_tick_both_keep_what_they_only_order(ends: int) -> None:
+    notes = notes_of(
+        reranker_of("coarse", 4, 4, [WELL, MILL, GATE], [MILL, WELL, GATE]),
+        reranker_of("fine", 4, ends, [MILL, WELL, GATE], [GATE, MILL, WELL]),
+    )
+    assert [notes[text].kept for text in TEXTS] == [True, True, True]
+    assert [notes[text].rank_kept for text in (GATE, MILL, WELL)] == [1, 2, 3]
