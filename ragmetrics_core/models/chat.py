@@ -3,7 +3,6 @@
 A model takes a chat request, and returns choices (its replies) and their usage.
 """
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,13 +59,6 @@ class ChatRequest:
     needs_logprobs: bool = False
     max_tokens: int | None = None
     newer_limit: bool = False
-
-    def own_schema(self) -> dict[str, Any]:
-        """Return a copy of the schema, for clients that may change it in place.
-
-        Thousands of requests share the original.
-        """
-        return copy.deepcopy(dict(self.schema or {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ kept for the process only, and whoever wants more gives ``cache_key=``.
 """
 
 import asyncio
+import copy
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import key_of
 from ragmetrics_core.models.chat import (
@@ -22,10 +24,11 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
 )
 from ragmetrics_core.models.judge_work import judge_context
+from ragmetrics_core.models.openai_form import chat_reply, request_body
 from ragmetrics_core.models.threads import call_in_thread
 
 Exchange = tuple[
-    Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]
+    Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], dict[str, Any]]
 ]
 
 
@@ -98,18 +101,28 @@ class FrameworkModel(ChatModel):
         API is awaited on this loop. If this coroutine is cancelled, the call is given
         up.
         """
-        # The sync call, the async call, and the reader of what either returns.
-        call, acall, read_reply = self._exchange(request)
+        # a copy: thousands of requests share the schema
+        settings = copy.deepcopy(request_body(request))
+        messages = settings.pop("messages")
+        try:
+            # the sync call, the async call, and the reader of what either returns
+            call, acall, body_of = self._exchange(messages, settings)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            if request.schema is None:
+                raise
+            raise RequestRejected(
+                f"{self.name} cannot be bound to a json_schema"
+            ) from error
 
         # Two kinds of tracers must not see the call: ``_quiet`` hides it from those of
         # the framework, ``judge_context`` from those set in a context variable.
         def call_quietly() -> ChatReply:
             with self._quiet():
-                return read_reply(call())
+                return chat_reply(self.name, body_of(call()), None)
 
         async def await_quietly() -> ChatReply:
             with self._quiet():
-                return read_reply(await acall())
+                return chat_reply(self.name, body_of(await acall()), None)
 
         task: asyncio.Future[ChatReply]
         if self._judge_async:
@@ -139,11 +152,18 @@ class FrameworkModel(ChatModel):
         return nullcontext()
 
     @abstractmethod
-    def _exchange(self, request: ChatRequest) -> Exchange:
+    def _exchange(
+        self, messages: list[dict[str, str]], settings: dict[str, Any]
+    ) -> Exchange:
         """Make a request ready; return how it is sent and how its result is read.
 
         That is the call for a thread, the call for the loop, and the function that
-        makes a reply of what either returns.
+        reads what either returns. Requests and replies have the form of OpenAI's chat
+        endpoint: ``{"choices": [{"message": {"content": "Yes"}}]}`` is a reply.
+
+        Args:
+            messages: Of each its ``role`` (system, user or assistant) and ``content``.
+            settings: The other parameters, such as ``temperature``; it may be changed.
         """
 
     @abstractmethod

@@ -2,9 +2,8 @@
 
 import operator
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,19 +23,12 @@ from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core.capture.structures import compact
-from ragmetrics_core.data import errors
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-)
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.models.chat import Capabilities
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
-LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
+LangChainJudge = JudgeLike | Runnable[Any, Any]
 
 _CONFIG: RunnableConfig = {"callbacks": []}
 _MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
@@ -44,7 +36,8 @@ _MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
 }
-# the fields under which LangChain's models keep the limit of a reply's length
+# the limit of a reply's length: in a request, and as a field of LangChain's models
+_NAMES_OF_LIMIT = ("max_tokens", "max_completion_tokens")
 _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
@@ -116,178 +109,144 @@ class LangChainModel(FrameworkModel):
     def _quiet(self) -> AbstractContextManager[object]:
         return tracing_context(enabled=False)
 
-    def _exchange(self, request: ChatRequest) -> Exchange:
+    def _exchange(
+        self, messages: list[dict[str, str]], settings: dict[str, Any]
+    ) -> Exchange:
         """Make ready how a request is sent to the model and how its output is read.
 
         Example: the message "Who?" of the user calls ``model.invoke([HumanMessage(
         "Who?")])``. There are three ways: several replies at once, a reply in a JSON
-        schema, a reply as text.
-
-        Returns:
-            The call that sends it, its async counterpart, and the function that makes a
-            reply of what either of them returns.
+        schema, a reply as text. A runnable that is no chat model takes no settings.
         """
-        messages: Any = [
-            _MESSAGE_CLASSES[message.role](content=message.content)
-            for message in request.messages
+        shown: Any = [
+            _MESSAGE_CLASSES[message["role"]](content=message["content"])
+            for message in messages
         ]
-        model, settings_of_call = self._with_settings(request)
-        if request.n > 1 and isinstance(model, BaseChatModel):
-            return self._exchange_for_several_replies(model, messages, settings_of_call)
-        structured_model = self._bound_to_schema(request, model)
-        if structured_model is not None:
-            # it takes no settings per call
+        model = self._model
+        if not isinstance(model, BaseChatModel):
             return (
-                partial(structured_model.invoke, messages, _CONFIG),
-                partial(structured_model.ainvoke, messages, _CONFIG),
-                self._read_structured,
+                partial(model.invoke, shown, _CONFIG),
+                partial(model.ainvoke, shown, _CONFIG),
+                _read_output,
             )
-        return (
-            partial(model.invoke, messages, _CONFIG, **settings_of_call),
-            partial(model.ainvoke, messages, _CONFIG, **settings_of_call),
-            self._read_output,
-        )
 
-    def _exchange_for_several_replies(
-        self, model: BaseChatModel, messages: Any, settings_of_call: Mapping[str, Any]
-    ) -> Exchange:
-        """Make ready how a chat model is asked for several replies at once."""
-        # generate() takes the fields of a config as arguments of their own
-        arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
-        return (
-            partial(model.generate, **arguments),
-            partial(model.agenerate, **arguments),
-            self._read_generations,
-        )
-
-    def _read_output(self, output: Any) -> ChatReply:
-        """The reply in what a plain call returned: one message, or a text."""
-        return self._reply([_choice(output)], [output])
-
-    def _read_generations(self, result: LLMResult) -> ChatReply:
-        """The reply in what a call for several replies returned."""
-        replies: list[object] = []
-        for generation in result.generations[0]:
-            if isinstance(generation, ChatGeneration):
-                replies.append(generation.message)
-            else:
-                replies.append(generation.text)
-        return self._reply(map(_choice, replies), replies, result.llm_output)
-
-    def _read_structured(self, output: Any) -> ChatReply:
-        """The reply of a structured model: what was parsed, else the raw text.
-
-        The raw text may be JSON all the same.
-        """
-        raw = None
-        parsed = output
-        if isinstance(output, Mapping):
-            raw = output.get("raw")
-            parsed = output.get("parsed")
-        choice = _choice("" if raw is None else raw)
-        if parsed is not None:
-            choice = Choice(compact(plain(parsed)), choice.finish)
-        return self._reply([choice], [raw])
-
-    def _reply(
-        self,
-        choices: Iterable[Choice],
-        replies: Sequence[object],
-        llm_output: Mapping[str, Any] | None = None,
-    ) -> ChatReply:
-        """Make the reply, with the tokens that it took and the models that gave it.
-
-        Example: a message with ``usage_metadata`` of 12 input and 3 output tokens: the
-        usage is 12 prompt tokens and 3 completion tokens. For several replies the usage
-        of the whole call counts, if LangChain says it.
-
-        Args:
-            choices: The replies of the model, as the core takes them.
-            replies: The same as LangChain gave them: messages, or anything else.
-            llm_output: What LangChain says of the call as a whole; None for nothing.
-        """
-        messages = [reply for reply in replies if isinstance(reply, AIMessage)]
-        facts_of_call = llm_output or {}
-        usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
-        for message in messages:
-            # what comes from a cache may have a cost alone
-            tokens: Mapping[str, Any] = message.usage_metadata or {}
-            usage["prompt_tokens"] += tokens.get("input_tokens", 0)
-            usage["completion_tokens"] += tokens.get("output_tokens", 0)
-        # each of several messages may have only a part of the tokens
-        if len(replies) > 1:
-            usage_of_call = facts_of_call.get("token_usage")
-            if isinstance(usage_of_call, Mapping):
-                usage.update(usage_of_call)
-        models = [message.response_metadata.get("model_name") for message in messages]
-        models.append(facts_of_call.get("model_name"))
-        return reply_of(self.name, choices, usage=usage, models=models)
-
-    def _with_settings(
-        self, request: ChatRequest
-    ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-        """Set a request's settings, such as its temperature, in a copy of the model.
-
-        Example: a model with the field "temperature" is copied with 0.0 in the field;
-        "n" becomes an argument of the call if the model has no field "n". A reply's
-        limit of length is never an argument: without a field for it, it is left out.
-
-        Returns:
-            The model or its copy, and the settings for which it has no field, as
-            arguments of the call. A runnable that is no chat model takes none.
-        """
-        if not isinstance(self._model, BaseChatModel):
-            return self._model, {}
-        fields = type(self._model).model_fields
-        # without the schema, to which the model is bound elsewhere
-        settings = parameters(replace(request, schema=None, max_tokens=None))
-        # the limit under the model's own name, such as "num_predict" of ``ChatOllama``
+        # without the schema, to which the model is bound below
+        schema = settings.get("response_format", {}).get("json_schema")
+        if schema is not None:
+            del settings["response_format"]
+        # the limit under the model's own name, such as "num_predict" of ``ChatOllama``,
+        # and never as an argument of a call
+        fields = type(model).model_fields
+        limits = [settings.pop(name, None) for name in _NAMES_OF_LIMIT]
         limit_fields = [name for name in _LIMIT_FIELDS if name in fields]
-        if request.max_tokens is not None and limit_fields:
-            settings[limit_fields[0]] = request.max_tokens
-        settings_of_model = {}
+        if limit_fields and any(limits):
+            settings[limit_fields[0]] = next(filter(None, limits))
+        # settings for which the model has a field are set in a copy of it
         settings_of_call = {}
+        settings_of_model = {}
         for name, value in settings.items():
             if name in fields:
                 settings_of_model[name] = value
             else:
                 settings_of_call[name] = value
-        model = self._model
         if settings_of_model:
             model = model.model_copy(update=settings_of_model)
-        return model, settings_of_call
 
-    def _bound_to_schema(
-        self, request: ChatRequest, model: Runnable[Any, Any]
-    ) -> Runnable[Any, Any] | None:
-        """Bind the model to the JSON schema of the reply (structured output).
-
-        Example: a reply {"claims": 1, "unsupported": [], "reason": "…"} has a schema with these two
-        fields.
-
-        Returns:
-            The bound model. None if the request has no schema, needs log-probabilities,
-            which structured output does not give, or is no chat model. The prompt alone
-            asks for JSON then.
-
-        Raises:
-            RequestRejected: If the model refuses the schema.
-        """
-        if not isinstance(model, BaseChatModel):
-            return None
-        if request.schema is None or request.top_logprobs:
-            return None
-        # LangChain names the tool or format by these two
-        schema = {"title": "reply", "description": "The reply.", **request.own_schema()}
-        try:
-            return model.with_structured_output(schema, include_raw=True)
-        except (NotImplementedError, TypeError, ValueError) as error:
-            raise errors.RequestRejected(
-                f"{self.name} cannot be bound to a json_schema"
-            ) from error
+        if settings.get("n", 1) > 1:
+            # generate() takes the fields of a config as arguments of their own
+            arguments = {"messages": [shown], **_CONFIG, **settings_of_call}
+            return (
+                partial(model.generate, **arguments),
+                partial(model.agenerate, **arguments),
+                _read_generations,
+            )
+        # structured output gives no log-probabilities: the prompt alone asks for JSON then
+        if schema is not None and "top_logprobs" not in settings:
+            # LangChain names the tool or format by these two
+            named = {"title": "reply", "description": "The reply.", **schema["schema"]}
+            # it takes no settings per call
+            structured = model.with_structured_output(named, include_raw=True)
+            return (
+                partial(structured.invoke, shown, _CONFIG),
+                partial(structured.ainvoke, shown, _CONFIG),
+                _read_structured,
+            )
+        return (
+            partial(model.invoke, shown, _CONFIG, **settings_of_call),
+            partial(model.ainvoke, shown, _CONFIG, **settings_of_call),
+            _read_output,
+        )
 
 
-def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
+def _read_output(output: Any) -> dict[str, Any]:
+    """The reply in what a plain call returned: one message, or a text."""
+    return _reply([_choice(output)], [output])
+
+
+def _read_generations(result: LLMResult) -> dict[str, Any]:
+    """The reply in what a call for several replies returned."""
+    replies: list[object] = []
+    for generation in result.generations[0]:
+        if isinstance(generation, ChatGeneration):
+            replies.append(generation.message)
+        else:
+            replies.append(generation.text)
+    return _reply(list(map(_choice, replies)), replies, result.llm_output)
+
+
+def _read_structured(output: Any) -> dict[str, Any]:
+    """The reply of a structured model: what was parsed, else the raw text.
+
+    The raw text may be JSON all the same.
+    """
+    raw = None
+    parsed = output
+    if isinstance(output, Mapping):
+        raw = output.get("raw")
+        parsed = output.get("parsed")
+    choice = _choice("" if raw is None else raw)
+    if parsed is not None:
+        choice["message"]["content"] = compact(plain(parsed))
+        choice["logprobs"] = None
+    return _reply([choice], [raw])
+
+
+def _reply(
+    choices: list[dict[str, Any]],
+    replies: Sequence[object],
+    llm_output: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Make the reply, with the tokens that it took and the model that gave it.
+
+    Example: a message with ``usage_metadata`` of 12 input and 3 output tokens: the
+    usage is 12 prompt tokens and 3 completion tokens. For several replies the usage
+    of the whole call counts, if LangChain says it.
+
+    Args:
+        choices: The replies of the model, in OpenAI's form.
+        replies: The same as LangChain gave them: messages, or anything else.
+        llm_output: What LangChain says of the call as a whole; None for nothing.
+    """
+    messages = [reply for reply in replies if isinstance(reply, AIMessage)]
+    facts_of_call = llm_output or {}
+    usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
+    for message in messages:
+        # what comes from a cache may have a cost alone
+        tokens: Mapping[str, Any] = message.usage_metadata or {}
+        usage["prompt_tokens"] += tokens.get("input_tokens", 0)
+        usage["completion_tokens"] += tokens.get("output_tokens", 0)
+    # each of several messages may have only a part of the tokens
+    if len(replies) > 1:
+        usage_of_call = facts_of_call.get("token_usage")
+        if isinstance(usage_of_call, Mapping):
+            usage.update(usage_of_call)
+    models = [message.response_metadata.get("model_name") for message in messages]
+    models.append(facts_of_call.get("model_name"))
+    model = next(filter(None, models), None)
+    return {"choices": choices, "usage": usage, "model": model}
+
+
+def as_judge(judge: LangChainJudge) -> JudgeLike:
     """What the core takes for a judge; a runnable of LangChain is wrapped.
 
     Raises:
@@ -296,7 +255,7 @@ def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
     if not isinstance(judge, Runnable):
         return judge
     if _is_decision_model(judge):
-        raise errors.SettingError(
+        raise SettingError(
             "a decision model of LangChain is no judge; name its model instead, as"
             ' judge="systemone/MODEL" or judge="decisions/MODEL"'
         )
@@ -396,7 +355,7 @@ def _name_of(model: Runnable[Any, Any]) -> str:
     return model.get_name()
 
 
-def _choice(reply: object) -> Choice:
+def _choice(reply: object) -> dict[str, Any]:
     """One reply of a model, with why it ended and its log-probabilities.
 
     Example: ``AIMessage("Yes", response_metadata={"finish_reason": "stop"})`` gives the
@@ -405,22 +364,19 @@ def _choice(reply: object) -> Choice:
     """
     if not isinstance(reply, AIMessage):
         message = message_of(reply)
-        return Choice(
-            reply
-            if isinstance(reply, str)
-            else message.text
-            if message is not None
-            else compact(plain(reply))
-        )
+        text = reply
+        if not isinstance(reply, str):
+            text = compact(plain(reply)) if message is None else message.text
+        return {"message": {"content": text}}
     facts = reply.response_metadata
     reason = (
         facts.get("finish_reason")
         or facts.get("stop_reason")
         or facts.get("done_reason")
     )
-    return choice_of(
-        str(reply.text),
-        reason,
-        reply.additional_kwargs.get("refusal"),
-        facts.get("logprobs"),
-    )
+    refusal = reply.additional_kwargs.get("refusal")
+    return {
+        "message": {"content": str(reply.text), "refusal": refusal},
+        "finish_reason": reason,
+        "logprobs": facts.get("logprobs"),
+    }

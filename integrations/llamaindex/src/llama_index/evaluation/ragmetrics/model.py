@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -22,24 +21,19 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.data import follow_path
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.models.cache_keys import is_installed
-from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    TokenAlternatives,
-)
+from ragmetrics_core.models.chat import Capabilities
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 T = TypeVar("T")
-JudgeOrLLM = Judge | ChatModel | LLM | str | None
+JudgeOrLLM = JudgeLike | LLM
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
 # how an LLM is called and watched, not what it replies
 _CHANGE_NO_REPLY = frozenset({"callback_manager", "rate_limiter"})
+# parameters of a request that are no setting of an LLM
+_NOT_SET = ("max_tokens", "max_completion_tokens", "n", "response_format")
 
 
 class LlamaIndexModel(FrameworkModel):
@@ -107,44 +101,61 @@ class LlamaIndexModel(FrameworkModel):
         addresses = _addresses_of_clients(self.llm) - {address_in_form}
         return [form, functions, sorted(addresses)]
 
-    def _exchange(self, request: ChatRequest) -> Exchange:
+    def _exchange(
+        self, messages: list[dict[str, str]], settings: dict[str, Any]
+    ) -> Exchange:
         """Make ready how a request is sent to the LLM and how its reply is read.
 
         Example: a request for JSON calls a function of a function-calling LLM, whose
         arguments are the reply. Any other LLM is sent the messages alone.
-
-        Returns:
-            The call that sends it, its async counterpart, and the function that makes a
-            reply of what either of them returns.
         """
-        llm = self._with_settings(request)
-        messages = [
-            ChatMessage(role=MessageRole(message.role), content=message.content)
-            for message in request.messages
+        llm = self._with_settings(settings)
+        shown = [
+            ChatMessage(role=MessageRole(each["role"]), content=each["content"])
+            for each in messages
         ]
-        read_reply = partial(_reply, llm, request)
-        if _asks_for_function(request) and isinstance(llm, FunctionCallingLLM):
+        weighs_tokens = "top_logprobs" in settings
+        schema = settings.get("response_format", {}).get("json_schema")
+        # a reply whose tokens are to be weighed must be plain text
+        if (
+            schema is not None
+            and not weighs_tokens
+            and isinstance(llm, FunctionCallingLLM)
+        ):
             arguments: dict[str, Any] = {
-                "tools": [_function_of_schema(request.own_schema())],
-                "chat_history": messages,
+                "tools": [_function_of_schema(schema["schema"])],
+                "chat_history": shown,
                 "tool_required": True,
             }
             return (
                 partial(llm.chat_with_tools, **arguments),
                 partial(llm.achat_with_tools, **arguments),
-                read_reply,
+                partial(_reply, calls_function_of=llm),
             )
-        return partial(llm.chat, messages), partial(llm.achat, messages), read_reply
+        read_reply = partial(_reply, weighs_tokens=weighs_tokens)
+        return partial(llm.chat, shown), partial(llm.achat, shown), read_reply
 
-    def _with_settings(self, request: ChatRequest) -> LLM:
-        """Return a copy of the LLM with the settings of a request.
+    def _with_settings(self, settings: Mapping[str, Any]) -> LLM:
+        """Return a copy of the LLM with the settings of a request for which it has a field.
 
         Example: a request with the temperature 0.0 gets a copy, and a second request
         with the temperature 0.0 gets the same one. A copy makes a client, which takes
         longer than a call. So it is kept for further requests of this event loop, until
         the user changes the LLM. Callbacks of the LLM see none of its calls.
+
+        The limit of the reply's length is set only if the LLM has one, and never
+        lowered: 256 and a request of 512 give 512.
         """
-        new_values = self._settings_for(request)
+        fields = type(self.llm).model_fields
+        new_values = {
+            name: value
+            for name, value in settings.items()
+            if name in fields and name not in _NOT_SET
+        }
+        own_limit = getattr(self.llm, "max_tokens", None)
+        limit = settings.get("max_tokens", settings.get("max_completion_tokens"))
+        if isinstance(own_limit, int) and limit is not None and "max_tokens" in fields:
+            new_values["max_tokens"] = max(own_limit, limit)
         # all that the LLM holds, in its fields and its private attributes
         contents = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
         copies = self._copies.setdefault(asyncio.get_running_loop(), {})
@@ -156,19 +167,6 @@ class LlamaIndexModel(FrameworkModel):
         copy = _unwatched(self.llm, new_values)
         copies[key] = (contents, copy)
         return copy
-
-    def _settings_for(self, request: ChatRequest) -> dict[str, Any]:
-        """The settings of a request for which the LLM has a field.
-
-        Example: {"temperature": 0.0}. The limit of the reply's length is set only if
-        the LLM has one, and never lowered: 256 and a request of 512 give 512.
-        """
-        settings = parameters(replace(request, schema=None, n=1, max_tokens=None))
-        own_limit = getattr(self.llm, "max_tokens", None)
-        if isinstance(own_limit, int) and request.max_tokens is not None:
-            settings["max_tokens"] = max(own_limit, request.max_tokens)
-        fields = type(self.llm).model_fields
-        return {name: value for name, value in settings.items() if name in fields}
 
 
 def _unwatched(llm: LLM, new_values: Mapping[str, Any]) -> LLM:
@@ -229,7 +227,7 @@ def capabilities_of(llm: LLM) -> Capabilities:
     )
 
 
-def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
+def as_judge(judge: JudgeOrLLM) -> JudgeLike:
     """A LlamaIndex LLM as a judge; anything else as it is."""
     return LlamaIndexModel(judge) if isinstance(judge, LLM) else judge
 
@@ -238,14 +236,6 @@ def settings_judge() -> LlamaIndexModel | None:
     """The LLM that the user has set in ``Settings``; None if none is set."""
     llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
     return None if llm is None else LlamaIndexModel(llm)
-
-
-def _asks_for_function(request: ChatRequest) -> bool:
-    """Whether the reply is wanted as the call of a function, if the LLM can call any.
-
-    A reply whose tokens are to be weighed must be plain text.
-    """
-    return request.schema is not None and not request.top_logprobs
 
 
 def _function_of_schema(schema: Mapping[str, Any]) -> FunctionTool:
@@ -276,25 +266,30 @@ def _function_of_schema(schema: Mapping[str, Any]) -> FunctionTool:
     )
 
 
-def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
+def _reply(
+    response: ChatResponse,
+    *,
+    calls_function_of: FunctionCallingLLM | None = None,
+    weighs_tokens: bool = False,
+) -> dict[str, Any]:
     """Read what an LLM replied, the tokens that it took, and why it ended.
 
     If the reply is a function's call, the call's arguments as JSON are the text.
     Example: a call ``verdict(holds=True)`` gives the text '{"holds": true}'.
 
     Args:
-        llm: The LLM.
-        request: What was asked.
         response: What the LLM returned.
+        calls_function_of: The LLM that was asked to call a function; None if none was.
+        weighs_tokens: Whether the log-probabilities of the tokens were asked for.
     """
     text = response.message.content or ""
-    if _asks_for_function(request) and isinstance(llm, FunctionCallingLLM):
-        calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    if calls_function_of is not None:
+        calls = calls_function_of.get_tool_calls_from_response(
+            response, error_on_no_tool_call=False
+        )
         if calls:
             text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False)
-    tokens: tuple[TokenAlternatives, ...] = ()
-    if request.top_logprobs:
-        tokens = aligned(text, response.logprobs or ())
+    tokens = aligned(text, response.logprobs or ()) if weighs_tokens else []
     raw = response.raw
     if isinstance(raw, BaseModel):
         raw = raw.model_dump()
@@ -308,16 +303,19 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
         "raw.done_reason",
     )
     refusal = _first_of_kind(str, facts, "raw.choices.0.message.refusal")
-    choice = choice_of(text, finish_reason, refusal)
-    return reply_of(
-        llm.class_name(),
-        [replace(choice, tokens=tokens)],
-        usage={
+    choice = {
+        "message": {"content": text, "refusal": refusal},
+        "finish_reason": finish_reason,
+        "logprobs": {"content": tokens},
+    }
+    return {
+        "choices": [choice],
+        "usage": {
             "prompt_tokens": _n_tokens(facts, "prompt", "input"),
             "completion_tokens": _n_tokens(facts, "completion", "output"),
         },
-        models=[_first_of_kind(str, facts, "raw.model")],
-    )
+        "model": _first_of_kind(str, facts, "raw.model"),
+    }
 
 
 def _n_tokens(facts: object, *names: str) -> int | None:
@@ -335,9 +333,7 @@ def _first_of_kind(kind: type[T], data: object, *paths: str) -> T | None:
     return next((value for value in values if isinstance(value, kind)), None)
 
 
-def aligned(
-    text: str, positions: Sequence[Sequence[LogProb]]
-) -> tuple[TokenAlternatives, ...]:
+def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> list[dict[str, Any]]:
     """Find which token of a reply stands at each position.
 
     LlamaIndex gives the alternatives of each position, and does not say which of them
@@ -350,17 +346,19 @@ def aligned(
         positions: For each position its alternatives.
 
     Returns:
-        The token at each position, with the alternatives; empty if these tokens do not
-        spell the text.
+        The token at each position, with the alternatives, in OpenAI's form; empty if
+        these tokens do not spell the text.
     """
     rest = text
-    tokens: list[TokenAlternatives] = []
+    tokens: list[dict[str, Any]] = []
     for alternatives in positions:
-        listed = tuple((each.token, each.logprob) for each in alternatives)
-        fitting = [each for each in listed if each[0] and rest.startswith(each[0])]
+        fitting = [
+            each for each in alternatives if each.token and rest.startswith(each.token)
+        ]
         if not fitting:
-            return ()
-        token, logprob = max(fitting, key=lambda each: each[1])
-        rest = rest.removeprefix(token)
-        tokens.append(TokenAlternatives(token, logprob, listed))
-    return () if rest else tuple(tokens)
+            return []
+        likeliest = max(fitting, key=lambda each: each.logprob)
+        rest = rest.removeprefix(likeliest.token)
+        listed = [vars(each) for each in alternatives]
+        tokens.append({**vars(likeliest), "top_logprobs": listed})
+    return [] if rest else tokens

@@ -6,8 +6,7 @@ import operator
 import re
 import sys
 from collections.abc import Mapping
-from copy import copy, deepcopy
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 from haystack.components.generators.chat.types import ChatGenerator
@@ -17,9 +16,8 @@ from haystack.dataclasses import ChatMessage
 
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.models.cache_keys import is_installed
-from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest
+from ragmetrics_core.models.chat import Capabilities
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 _CLOSE_SECONDS = 5.0
 # else the user's
@@ -105,32 +103,30 @@ class HaystackModel(FrameworkModel):
             raise ValueError(f"{users_own[0]} is defined outside an installed package")
         return form
 
-    def _exchange(self, request: ChatRequest) -> Exchange:
+    def _exchange(
+        self, messages: list[dict[str, str]], settings: dict[str, Any]
+    ) -> Exchange:
         """Make ready how a request is sent to the generator and how its output is read.
 
         Example: a request with the temperature 0 calls ``generator.run(messages=[…],
         generation_kwargs={"temperature": 0.0})``. A generator that takes no settings
         gets the messages alone.
-
-        Returns:
-            The call that sends it, its async counterpart, and the function that makes a
-            reply of what either of them returns.
         """
-        messages = []
-        for message in request.messages:
-            make_message = _MESSAGE.get(message.role, ChatMessage.from_user)
-            messages.append(make_message(message.content))
-        arguments: dict[str, Any] = {"messages": messages}
-        if self._takes_settings:
-            # other generators than OpenAI's may spell the limit otherwise
-            limit = request.max_tokens if _is_openai(self.chat_generator) else None
-            settings = deepcopy(parameters(replace(request, max_tokens=limit)))
-            if settings:
-                arguments["generation_kwargs"] = settings
+        shown = []
+        for message in messages:
+            make_message = _MESSAGE.get(message["role"], ChatMessage.from_user)
+            shown.append(make_message(message["content"]))
+        arguments: dict[str, Any] = {"messages": shown}
+        if not _is_openai(self.chat_generator):
+            # others may spell the limit otherwise
+            settings.pop("max_tokens", None)
+            settings.pop("max_completion_tokens", None)
+        if self._takes_settings and settings:
+            arguments["generation_kwargs"] = settings
         return (
             lambda: self.chat_generator.run(**arguments),
             lambda: self.chat_generator.run_async(**arguments),  # type: ignore[attr-defined]  # not part of the protocol
-            self._read_output,
+            _read_output,
         )
 
     def close(self) -> None:
@@ -143,32 +139,28 @@ class HaystackModel(FrameworkModel):
         if self._judge_async and hasattr(self.chat_generator, "close_async"):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
 
-    def _read_output(self, output: object) -> ChatReply:
-        """Read the replies in a generator's output, with why each ended.
 
-        Example: ``{"replies": [ChatMessage.from_assistant("Yes")]}`` gives one choice,
-        "Yes". Each reply repeats the usage and the model of the whole call: the first
-        reply's are taken. An output without a list of replies gives no choice.
-        """
-        replies = output.get("replies") if isinstance(output, Mapping) else None
-        if not isinstance(replies, list):
-            replies = []
-        messages = [reply for reply in replies if isinstance(reply, ChatMessage)]
-        first_meta = messages[0].meta if messages else {}
-        choices = []
-        for message in messages:
-            choice = choice_of(
-                message.text,
-                message.meta.get("finish_reason"),
-                logprobs=message.meta.get("logprobs"),
-            )
-            choices.append(choice)
-        return reply_of(
-            self.name,
-            choices,
-            usage=first_meta.get("usage"),
-            models=[first_meta.get("model")],
-        )
+def _read_output(output: object) -> dict[str, Any]:
+    """Read the replies in a generator's output, with why each ended.
+
+    Example: ``{"replies": [ChatMessage.from_assistant("Yes")]}`` gives one choice,
+    "Yes". Each reply repeats the usage and the model of the whole call: the first
+    reply's are taken. An output without a list of replies gives no choice.
+    """
+    replies = output.get("replies") if isinstance(output, Mapping) else None
+    if not isinstance(replies, list):
+        replies = []
+    messages = [reply for reply in replies if isinstance(reply, ChatMessage)]
+    choices = [
+        {
+            "message": {"content": message.text},
+            "finish_reason": message.meta.get("finish_reason"),
+            "logprobs": message.meta.get("logprobs"),
+        }
+        for message in messages
+    ]
+    meta = messages[0].meta if messages else {}
+    return {"choices": choices, "usage": meta.get("usage"), "model": meta.get("model")}
 
 
 def _unwatched(part: Any) -> Any:
