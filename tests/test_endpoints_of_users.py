@@ -464,6 +464,103 @@ def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
     )
 
 
+LONG = "The keeper wrote about the weather and the boats of the island. " * 400
+
+
+def with_count(n_tokens: int | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What a server makes of its replies that counts so many tokens of each prompt."""
+    usage = {} if n_tokens is None else {"prompt_tokens": n_tokens}
+    return lambda body: {**body, "usage": usage}
+
+
+@pytest.mark.parametrize("model_class", [OpenAICompatibleModel, LiteLLMModel])
+def test_a_prompt_that_the_server_cut_silently_gives_no_score(
+    loopback_server: Serve, model_class: Any
+) -> None:
+    # Ollama reads a half of its context length of 4,096 tokens
+    server = loopback_server(
+        lambda _: '{"missing": [], "sufficient": 1}', from_openai=with_count(2050)
+    )
+    model: Any = (
+        OpenAICompatibleModel(server.base_url, "local")
+        if model_class is OpenAICompatibleModel
+        else LiteLLMModel("openai/local", api_base=server.base_url)
+    )
+    report = evaluate(
+        [{**row(), "contexts": [LONG]}],
+        ["context_sufficiency"],
+        judge=model,
+        store=False,
+        progress=False,
+    )
+    (outcome,) = report.results[0].results.values()
+    assert outcome.status == "failed"
+    assert outcome.error.type == "ContextWindowExceeded"
+    assert "read 2,050 tokens of a prompt of 5," in outcome.reason
+    assert "OLLAMA_CONTEXT_LENGTH" in outcome.reason
+    assert outcome.usage.calls == len(server.requests)
+
+
+def test_a_long_text_is_judged_in_windows_that_the_server_reads_whole(
+    loopback_server: Serve,
+) -> None:
+    def reply(body: dict[str, Any]) -> str:
+        """Answer by the end of the prompt, which is all that the server reads."""
+        read = str(body["messages"][-1]["content"])[-8_000:]
+        return json.dumps({"reason": "r", "useful": int("Ida Voss keeps" in read)})
+
+    def count_of_read(body: dict[str, Any]) -> dict[str, Any]:
+        usage = body["usage"]
+        return {
+            **body,
+            "usage": {**usage, "prompt_tokens": min(usage["prompt_tokens"], 2050)},
+        }
+
+    report = evaluate(
+        [{**row(), "contexts": ["Ida Voss keeps the ferry at Marl. " + LONG]}],
+        ["context_utilization"],
+        judge=OpenAICompatibleModel(
+            loopback_server(reply, logprobs=False, from_openai=count_of_read).base_url,
+            "local",
+        ),
+        store=False,
+        progress=False,
+    )
+    (outcome,) = report.results[0].results.values()
+    assert outcome.value == 1.0
+    assert "windows" in outcome.usage.fallbacks
+
+
+@pytest.mark.parametrize(
+    ("text", "n_tokens"),
+    [
+        (LONG, None),
+        (LONG, 0),
+        (LONG, 31),  # all others were in its cache
+        (LONG, 5_100),
+        ("灯塔看守人记录了岛上的天气和船只。" * 500, 4_000),
+        ("total".rjust(90) * 500, 1_500),  # columns of a page
+        (("=" * 200 + "\n") * 300, 1_200),
+        ("1 2 3 4 " * 2_000, 4_100),  # estimated: four characters a token
+    ],
+)
+def test_a_count_that_an_honest_server_may_give_is_believed(
+    loopback_server: Serve, text: str, n_tokens: int | None
+) -> None:
+    server = loopback_server(
+        lambda _: '{"missing": [], "sufficient": 1}', from_openai=with_count(n_tokens)
+    )
+    report = evaluate(
+        [{**row(), "contexts": [text]}],
+        ["context_sufficiency"],
+        judge=OpenAICompatibleModel(server.base_url, "local"),
+        store=False,
+        progress=False,
+    )
+    (outcome,) = report.results[0].results.values()
+    assert outcome.status == "scored"
+
+
 def test_an_endpoint_that_never_says_a_word_ends_the_run(
     loopback_server: Serve,
 ) -> None:

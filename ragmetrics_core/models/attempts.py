@@ -6,6 +6,7 @@ A request is sent until it is answered, or until another attempt makes no sense.
 import asyncio
 import math
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -47,6 +48,15 @@ _LONGEST_WAIT = 60.0
 _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
+# A word, or five letters of a script without spaces: at least one token.
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]{1,5}|[^\s\u3040-\u9fff\uac00-\ud7af]+")
+# Servers that only estimate their tokens take some four characters for one.
+_MOST_CHARACTERS_OF_A_TOKEN = 5
+# Of so many words at least one is a token of its own, also where a tokenizer joins words.
+_LEAST_TOKENS_OF_A_WORD = 0.8
+# A server may leave the tokens of its cache out of its count, as some releases of
+# Ollama do: the rest of a prompt whose instructions it has read before is not more.
+_MOST_TOKENS_BESIDE_CACHE = 1_000
 
 
 @dataclass(slots=True, repr=False)
@@ -344,6 +354,39 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         return reply
     usage = replace(reply.usage, models=models)
     return replace(reply, choices=tuple(choices), usage=usage)
+
+
+def reply_to_whole_prompt(
+    model: str, request: ChatRequest, reply: ChatReply
+) -> ChatReply:
+    """Return a reply; its failures alone if the model was shown a part of the prompt.
+
+    Some servers, such as Ollama, cut what is longer than their context length, and
+    answer as if nothing was missing. Their own count of tokens tells: it is lower than
+    any tokenizer's for so many words. A count that is missing, or only somewhat low,
+    tells nothing. Example: 2,050 tokens for a prompt of 6,000 words is a failure.
+
+    Args:
+        model: The model's name.
+        request: What was asked.
+        reply: The reply to it.
+    """
+    n_tokens = reply.usage.prompt_tokens
+    n_characters = sum(len(message.content) for message in request.messages)
+    most_tokens = n_characters / _MOST_CHARACTERS_OF_A_TOKEN  # by any count
+    if not _MOST_TOKENS_BESIDE_CACHE <= n_tokens < most_tokens:
+        return reply
+    n_words = sum(len(_WORD.findall(message.content)) for message in request.messages)
+    if n_tokens >= min(_LEAST_TOKENS_OF_A_WORD * n_words, most_tokens):
+        return reply
+    error = errors.ContextWindowExceeded(
+        f"{model} read {n_tokens:,} tokens of a prompt of {n_words:,} words, by its own"
+        " count: the server cut it to its context length. Raise that (Ollama:"
+        " OLLAMA_CONTEXT_LENGTH or num_ctx, llama.cpp: -c, vLLM: --max-model-len), or"
+        " use shorter contexts"
+    )
+    failures = (error,) * request.n
+    return replace(reply, choices=(), failures=failures)
 
 
 def _is_reply(reply: object) -> bool:

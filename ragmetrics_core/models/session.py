@@ -22,7 +22,11 @@ from typing import Any, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragmetrics_core.data import Usage, errors
-from ragmetrics_core.models.attempts import Attempts, call_authors_code
+from ragmetrics_core.models.attempts import (
+    Attempts,
+    call_authors_code,
+    reply_to_whole_prompt,
+)
 from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,
@@ -594,6 +598,7 @@ class Session:
                 spending_here().note(reply.usage)
             else:
                 reply = await self._attempts.send(request)  # which notes the cost
+            reply = reply_to_whole_prompt(self.model.name, request, reply)
             if reply.choices:
                 model = next(iter(reply.usage.models), "")
                 origin = _origin(model, len(reply.choices))
