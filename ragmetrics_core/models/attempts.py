@@ -49,7 +49,9 @@ _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
 # A word, or five letters of a script without spaces: at least one token.
-_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]{1,5}|[^\s\u3040-\u9fff\uac00-\ud7af]+")
+_WORD = re.compile(
+    r"[\u3040-\u9fff\uac00-\ud7af]{1,5}|[^\s\u3040-\u9fff\uac00-\ud7af]+"
+)
 # Servers that only estimate their tokens take some four characters for one.
 _MOST_CHARACTERS_OF_A_TOKEN = 5
 # Of so many words at least one is a token of its own, also where a tokenizer joins words.
