@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import ContextAdherence, Sample, evaluate
+from ragmetrics_core import (
+    CitationQuality,
+    ContextAdherence,
+    Sample,
+    Undefined,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
@@ -229,36 +235,89 @@ DEEPEVAL = {
 }
 
 
-def test_contexts_that_may_be_joined_are_asked_about() -> None:
-    for row in (
-        DEEPEVAL,
-        {"expectedOutput": "Anna.", "retrievalContext": "Rain fell.|Anna lit it."},
-        {"contexts": "a | b", "answer": "Anna."},
-        {"contexts": "a || b", "answer": "Anna."},
-    ):
-        with pytest.raises(AmbiguousColumns, match="may be 2 contexts or one") as asked:
-            Sample.from_row(row)
-        assert "--contexts-column" in str(asked.value)
-    assert len(Sample.from_row(DEEPEVAL, contexts="retrieval_context").contexts) == 1
-    for value, count in (
-        (["Rain|fell.", "Anna"], 2),
-        ('["Rain|fell.", "Anna"]', 2),
-        ("Anna lit it.", 1),
-        ("| a | b |\n| 1 | 2 |", 1),
-        ("|x|", 1),
-        ("", 0),
-    ):
-        assert (
-            len(
-                Sample.from_row({**DEEPEVAL, "retrieval_context": value}).known_contexts
-            )
-            == count
+PASSAGES = ("Rain fell on Tuesday", "Anna lit the lamp", "it is red")
+SIGNS = ["|", " | ", "||", ";", "; ", "\n", "\n\n", "\n---\n", "\t", "\r\n"]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_of_contexts_that_may_be_joined_no_passage_is_judged_by_itself(
+    sign: str,
+) -> None:
+    row: dict[str, Any] = {
+        "question": "Who lit it?",
+        "contexts": sign.join(PASSAGES),
+        "answer": "Anna lit the lamp [1].",
+        "expected_contexts": ["Anna lit the lamp"],
+    }
+    by_passage = ["utilization", "ranking", CitationQuality(numbered_from=1)]
+    metrics: Any = [*by_passage, "adherence"]
+    (result,) = evaluate([row], metrics, judge="lexical", progress=False).results
+    *ranked, adherence = result.results.values()
+    for outcome in ranked:
+        assert isinstance(outcome, Undefined)
+        assert outcome.code == "undivided"
+        assert "JSON list; if each cell is one: --contexts-column contexts" in (
+            outcome.reason
         )
+    assert adherence.value is not None
+
+    listed = {**row, "contexts": list(PASSAGES)}
+    of_list = evaluate([listed], metrics, judge="lexical", progress=False)
+    assert of_list.scores("utilization") == [0.5]
+    of_one_text = evaluate(
+        [row], metrics, judge="lexical", progress=False, contexts_column="contexts"
+    )
+    assert of_one_text.scores("utilization") == [1.0]
+    beside_retrieved = evaluate(
+        [{**row, "retrieved": list(PASSAGES)}],
+        ["ranking"],
+        judge="lexical",
+        progress=False,
+    )
+    assert beside_retrieved.scores("ranking") != [None]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "Anna lit it.",
+        "Rain fell on Tuesday; nobody came; it was cold.",
+        "Rain fell;",
+        "\nAnna lit it.\n",
+        "|x|",
+        "",
+        ["Rain|fell.", "Anna;Bo"],
+        '["Rain|fell.", "Anna\\nBo"]',
+        {"text": "Rain fell.\n\nAnna lit it."},
+    ],
+)
+def test_prose_lists_and_documents_raise_no_doubt_about_the_contexts(cell: Any) -> None:
+    assert Sample.from_row({"contexts": cell}).capture is None
+
+
+def test_the_first_screen_says_which_contexts_may_be_joined_and_how_to_write_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.csv"
+    lines = [f'Who lit it?,"{DEEPEVAL["retrieval_context"]}",Anna.' for _ in range(5)]
+    path.write_text("\n".join(["question,contexts,answer", *lines]), "utf-8")
+    out = tmp_path / "out.jsonl"
+    command = ["evaluate", str(path), "--judge", "lexical", "--out", str(out)]
+    gate = ["--fail-under", "utilization=0.5"]
+    assert main([*command, "--quiet", *gate]) == 3
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "5 rows: one text may be several contexts or one; write several" in shown
+    assert "5 whose contexts nobody divided into passages" in shown
+    assert main(["report", str(out), *gate]) == 3
+    named = ["--contexts-column", "contexts"]
+    assert main([*command, "--quiet", *gate, *named]) == 0
 
 
 JOINED = {
     "retrieved": ["Rain fell.|Anna lit it."],
-    "expected_contexts": ["Rain fell.|Anna lit it."],
+    "expected_contexts": [
+        f"Rain fell.{sign}Anna lit it." for sign in ("|", ";", "; ", "\n\n", "\n---\n")
+    ],
     "facts": [
         "Anna lit it|in May",
         "Anna lit it||in May",

@@ -77,6 +77,7 @@ _LIST_BEGINS = re.compile(
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
+_LINES_AND_COLUMNS = re.compile(r"[|\t\n\r]")
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
@@ -257,6 +258,30 @@ def looks_like_list(value: Any) -> bool:
         return False
     begins_as_list = _LIST_BEGINS.match(value) is not None
     return begins_as_list or _is_unquoted_list(value.strip())
+
+
+def may_be_several_texts(cell: Any) -> bool:
+    r"""Tell whether a text may be several, joined by a sign; nobody knows whether it is.
+
+    It has several lines, or parts between ``|``, tabulators or semicolons. In prose a
+    blank and a small letter follow a semicolon.
+
+    Examples:
+        >>> may_be_several_texts("Rain fell.;Anna lit it."), may_be_several_texts("Rain fell.\n\nAnna lit it.")
+        (True, True)
+        >>> may_be_several_texts("Rain fell; nobody came."), may_be_several_texts(["Rain fell.", "Anna lit it."])
+        (False, False)
+    """
+    # a list that cannot be read is refused where it is read
+    is_text = isinstance(cell, str) and isinstance(data_in(cell), str)
+    if not is_text or looks_like_list(cell):
+        return False
+    lines = [line for line in _LINES_AND_COLUMNS.split(cell) if line.strip()]
+    behind_semicolons = [part for part in cell.split(";")[1:] if part.strip()]
+    return len(lines) > 1 or any(
+        not part[0].isspace() or not part.lstrip()[0].islower()
+        for part in behind_semicolons
+    )
 
 
 def _is_unquoted_list(text: str) -> bool:

@@ -21,6 +21,7 @@ from ragmetrics_core.data.cells import (
     follow_path,
     is_filled,
     looks_like_list,
+    may_be_several_texts,
 )
 from ragmetrics_core.data.citations import is_citations, numbering_in
 from ragmetrics_core.data.errors import (
@@ -92,9 +93,8 @@ _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
 # By which signs several texts, facts or ids may be joined to one, and what they are called.
-_FIELDS_OF_TEXTS = ("contexts", "retrieved", "expected_contexts")
+_FIELDS_OF_TEXTS = ("retrieved", "expected_contexts")
 _SIGNS_THAT_JOIN = {
-    **{field: {"|": "|", "||": "||"} for field in _FIELDS_OF_TEXTS},
     "facts": {"|": "|", "||": "||", "\n": "line ends"},
     "expected_ids": {
         **{sign: sign for sign in "|;,"},
@@ -234,10 +234,13 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
                 columns_in_use.add(found.column)
     _add_from_messages(found_by_field)
     for field, found in found_by_field.items():
-        # of a column that the caller named, each cell is one text
-        is_one_text = field in _FIELDS_OF_TEXTS and field in named_by_caller
-        if field in _SIGNS_THAT_JOIN and not is_one_text:
+        if field in _SIGNS_THAT_JOIN:
             _refuse_joined(field, found)
+        # of a column that the caller named, each cell is one text
+        if field in _FIELDS_OF_TEXTS and field not in named_by_caller:
+            joined = joined_texts(field, found)
+            if joined:
+                raise AmbiguousColumns(joined)
     return found_by_field
 
 
@@ -379,21 +382,31 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
             )
 
 
-def _refuse_joined(field: str, found: FoundValue) -> None:
-    """Ask about one text of a field of several: they may be joined to one.
+def joined_texts(field: str, found: FoundValue) -> str:
+    """Say that one text of a field of several may be several; "" if it is one.
 
-    Nobody can say whether a sign joins texts, as in ``"Rain fell.|Anna lit it."`` of
-    DeepEval and the ids ``"k7; k9"``, or stands in one. A context of several lines, such
-    as a table, is one text.
+    Example: of the contexts ``"Rain fell.|Anna lit it."``, as DeepEval writes them,
+    nobody can say how many they are.
+    """
+    if not may_be_several_texts(found.value):
+        return ""
+    return (
+        f"one text may be several {field} or one; write several as a JSON list; if each"
+        f" cell is one: --{field.replace('_', '-')}-column {found.column} (in Python"
+        f" {field}_column={found.column!r})"
+    )
+
+
+def _refuse_joined(field: str, found: FoundValue) -> None:
+    """Ask about one text of facts or ids: they may be joined to one, as ``"k7; k9"``.
 
     Raises:
         AmbiguousColumns: If the text looks so.
     """
     text = found.value
-    are_texts = field in _FIELDS_OF_TEXTS
     if not isinstance(text, str) or not isinstance(data_in(text), str):
         return
-    if looks_like_list(text) or (are_texts and "\n" in text):
+    if looks_like_list(text):
         return  # a list that cannot be read is refused where it is read
     for sign, name_of_sign in _SIGNS_THAT_JOIN[field].items():
         parts = [part.strip() for part in text.strip().split(sign)]
@@ -401,17 +414,10 @@ def _refuse_joined(field: str, found: FoundValue) -> None:
             parts = [part for part in parts if part]
         if len(parts) < 2 or not (all(parts) or field == "expected_ids"):
             continue
-        way_out = '["one", "two"]; a single one as ["one"])'
-        if are_texts:
-            way_out = (
-                '["one", "two"]; DeepEval: save_as("json")), or say that each cell is'
-                f" one text: --{field.replace('_', '-')}-column {found.column} (in Python"
-                f" {field}_column={found.column!r})"
-            )
         raise AmbiguousColumns(
             f"{field} (column {found.column!r}): a text with {name_of_sign} in it, which"
             f" may be {len(parts)} {field} or one; write several as a JSON list"
-            f" ({way_out}"
+            ' (["one", "two"]; a single one as ["one"])'
         )
 
 

@@ -30,7 +30,14 @@ from ragmetrics_core.data.citations import (
     read_citations,
     why_unknown,
 )
-from ragmetrics_core.data.columns import Columns, Fields, FoundValue, Row, find_fields
+from ragmetrics_core.data.columns import (
+    Columns,
+    Fields,
+    FoundValue,
+    Row,
+    find_fields,
+    joined_texts,
+)
 from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blank
@@ -350,11 +357,19 @@ def why_contexts_are_unknown(sample: Sample) -> str:
     return "no contexts were recorded"
 
 
+def why_contexts_are_undivided(sample: Sample) -> str:
+    """Say why nobody knows how many passages the contexts are; "" where it is known."""
+    return "" if sample.capture is None else sample.capture.doubts.get(JOINED, "")
+
+
 def is_captured_in_part(sample: Sample) -> bool:
     """Tell whether a sample was captured, and its run broke or told only a part."""
     notes = sample.capture
     return notes is not None and (notes.grade == "incomplete" or not notes.complete)
 
+
+JOINED = "joined"
+"""The code of the doubt whether a row's one text of contexts is several passages."""
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _NEEDED = {
@@ -404,6 +419,14 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
+    # of a column that the caller named, each cell is one text
+    if columns.get("contexts") is None:
+        joined = joined_texts("contexts", found_by_field.get("contexts", _NO_VALUE))
+        if joined:
+            notes = sample.capture or CaptureNotes()
+            doubts = {**notes.doubts, JOINED: joined}
+            notes = notes.model_copy(update={"doubts": doubts})
+            sample = sample.model_copy(update={"capture": notes})
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)

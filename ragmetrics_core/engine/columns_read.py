@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
-from ragmetrics_core.data.sample import fields_of_row
+from ragmetrics_core.data.sample import fields_of_row, why_contexts_are_undivided
 
 # The fields that the shipped metrics need, each with the field that may take its place;
 # nothing takes the place of the answer.
@@ -40,6 +41,9 @@ class ColumnsRead:
         self._fields_of_any_sample: set[str] = set()
         # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
+        # rows whose one text may be several passages, and the first one's sentence on it
+        self._n_undivided = 0
+        self._why_undivided = ""
 
     def read_sample(self, row: Any) -> Sample | RowError:
         """Return the sample of one row, or the error that says why there is none.
@@ -68,6 +72,10 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
                 self.unread[column] = None
+        undivided = why_contexts_are_undivided(sample)
+        if undivided:
+            self._n_undivided += 1
+            self._why_undivided = self._why_undivided or undivided
         fields_held = {
             field
             for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items()
@@ -79,7 +87,15 @@ class ColumnsRead:
 
     @property
     def sentences(self) -> list[str]:
-        """A list of one sentence if a field is missing in all rows, else [].
+        """What people should know of the table, a sentence each; [] for nothing."""
+        sentences = [self._on_absent_fields()]
+        if self._n_undivided:
+            rows = count_in_words(self._n_undivided, "row")
+            sentences.append(f"{rows}: {self._why_undivided}")
+        return list(filter(None, sentences))
+
+    def _on_absent_fields(self) -> str:
+        """Say which field is missing in all rows; "" for none.
 
         A column that was not recognised may hold it; if every column was recognised,
         there is no hint. A missing reference is told only where no shipped metric can
@@ -92,11 +108,11 @@ class ColumnsRead:
         ]
         reference_alone = self._a_metric_may_apply and absent_fields == ["reference"]
         if not absent_fields or not self.unread or reference_alone:
-            return []
+            return ""
         columns = names_in_words(self.unread, most=_MOST_NAMES)
         options = ", ".join(f"--{field}-column" for field in absent_fields)
         arguments = ", ".join(f"{field}_column=" for field in absent_fields)
-        return [
+        return (
             f"no row has {' or '.join(absent_fields)}; name the column by {options} (in"
             f" Python {arguments}); not recognised: {columns}"
-        ]
+        )

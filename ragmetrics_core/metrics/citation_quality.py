@@ -39,7 +39,11 @@ from ragmetrics_core.data.citations import (
     read_citations,
 )
 from ragmetrics_core.data.replies import Mode
-from ragmetrics_core.data.sample import is_captured_in_part, why_contexts_are_unknown
+from ragmetrics_core.data.sample import (
+    is_captured_in_part,
+    why_contexts_are_undivided,
+    why_contexts_are_unknown,
+)
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
     CitedSupport,
@@ -178,14 +182,15 @@ class CitationQuality(Metric):
                 " required=True",
                 "no_citations",
             )
-        why = why_contexts_are_unknown(sample)
+        undivided = why_contexts_are_undivided(sample)
+        why = why_contexts_are_unknown(sample) or undivided
         # Of an answer that cites nothing no context is judged. But where its capture
         # broke, a part of it with citations may be lost.
         may_cite_contexts = bool(citations_read.citations) or is_captured_in_part(
             sample
         )
         if why and may_cite_contexts:
-            return self.undefined(why)
+            return self.undefined(why, "undivided" if why == undivided else "missing")
         return None
 
     def _citations_of(self, sample: Sample) -> CitationsRead:

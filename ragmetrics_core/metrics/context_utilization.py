@@ -19,6 +19,7 @@ from ragmetrics_core.data import (
     Scored,
     Share,
     SilentData,
+    Undefined,
     UnusableReply,
 )
 from ragmetrics_core.data.asking import (
@@ -42,6 +43,7 @@ from ragmetrics_core.data.replies import (
     Labelled,
     verdicts_of,
 )
+from ragmetrics_core.data.sample import why_contexts_are_undivided
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.declined import (
@@ -74,7 +76,8 @@ class ContextUtilization(Metric):
         every other; 0.0 if none is useful.
 
     Undefined when:
-        Question, contexts, or the answer (or reference) are missing.
+        Question, contexts, or the answer (or reference) are missing; a cell of a table
+        may hold several chunks as one text.
 
     Raises:
         SettingError: If a template lacks a placeholder.
@@ -161,6 +164,13 @@ class ContextUtilization(Metric):
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """Question, contexts, and what they are judged against."""
         return (("question",), ("contexts",), (self.against,))
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """Say why the metric is undefined for a sample; None if it applies."""
+        undivided = why_contexts_are_undivided(sample)
+        return super().gap(sample) or (
+            self.undefined(undivided, "undivided") if undivided else None
+        )
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""

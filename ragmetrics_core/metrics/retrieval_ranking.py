@@ -12,6 +12,7 @@ from unicodedata import normalize
 from pydantic import Field
 
 from ragmetrics_core.data import Evidence, Sample, SilentData, Undefined
+from ragmetrics_core.data.sample import why_contexts_are_undivided
 from ragmetrics_core.data.sample_parts import Context
 from ragmetrics_core.metrics.average_precision import discounted_gain
 from ragmetrics_core.metrics.metric import Metric, Plan
@@ -65,11 +66,11 @@ class RetrievalRanking(Metric):
 
         A retrieval that found nothing leaves no gap: it scores 0.
         """
+        undivided = why_contexts_are_undivided(sample)
         gap = super().gap(sample)
-        is_expected = sample.expected_ids or sample.expected_contexts
-        if gap is None or sample.error is not None or not is_expected:
-            return gap
-        return gap if _retrieved(sample) is None else None
+        if gap is None and undivided and sample.retrieved is None:
+            gap = self.undefined(undivided, "undivided")
+        return gap
 
     def plan(self, sample: Sample) -> Plan:
         """Compare the retrieved passages with the expected ones; nobody is asked."""
