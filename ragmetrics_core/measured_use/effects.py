@@ -10,10 +10,11 @@ from typing import Literal
 
 from ragmetrics_core.lexical.text import canonical_words
 
-Change = Literal["same", "other", "in doubt", "unknown"]
+Change = Literal["same", "other", "in doubt", "varies", "unknown"]
 """Whether an answer says the same as those to the whole prompt.
 
-``in doubt`` is for a judge to decide; ``unknown``: the answer varies as much by itself.
+``in doubt`` is for a judge to decide, and ``unknown`` if there is no answer or verdict;
+``varies``: the answer varies as much by itself.
 """
 
 _SURELY_ANOTHER = 0.5
@@ -48,17 +49,18 @@ def effect_on(answer: str, whole_answers: Sequence[str]) -> float:
     return min(effect(answer, whole) for whole in whole_answers)
 
 
-def change_of(answer: str, whole_answers: Sequence[str]) -> Change:
+def change_of(answer: str, whole_answers: Sequence[str], spread: float) -> Change:
     """Tell by words whether an answer says the same as those to the whole prompt.
+
+    ``spread`` is how far these are from each other.
 
     Example: the answers to the whole prompt are equal. The same words and signs again
     are the same, an answer that shares fewer than half is another, and all between is in
     doubt. So is one whose words all stand in the other: it may only be longer.
     """
-    spread = spread_of(whole_answers)
     distance = effect_on(answer, whole_answers)
     if spread >= _SURELY_ANOTHER or (spread and distance <= spread):
-        return "unknown"
+        return "varies"
     words = canonical_words(answer)
     words_of_whole = [canonical_words(whole) for whole in whole_answers]
     # "A beat B" and "B beat A" have the same words, "x > 3" and "x < 3" too

@@ -77,8 +77,10 @@ def measure_use(
     looks whether the passages that are not used are so together, and up to three a pair
     find those that hold the same. Where words leave a doubt, the judge is asked.
 
-    Chance stays: of a model that reads nothing and answers Yes or No at random, about 3
-    of 100 passages are told as used, and more as not used.
+    Where repeats differ, nothing is told as not used. Where one prompt gives now the
+    answer and now another, nothing is told of the sample. Chance stays: of a model that
+    reads nothing and says Yes or No at random, 1 of 130 passages is told as used (1 of
+    32 where it is the only one), and 1 of 100 as not used, which is true.
 
     Args:
         samples: Samples whose prompts were kept, as by ``capture(keep_prompts=True)``.
@@ -122,7 +124,7 @@ def measure_use(
         store=replies,
         concurrency=concurrency,
     )
-    measuring = _Measuring(
+    measuring = _Run(
         session.during(store=replies, concurrency=concurrency, budget=budget),
         run_judge,
         repeats,
@@ -171,7 +173,7 @@ def _asked(model: JudgeLike) -> LLMJudge:
     return judge
 
 
-class _Measuring:
+class _Run:
     """One run: the model's session, and the judge of doubts."""
 
     def __init__(
@@ -224,25 +226,28 @@ class _Measuring:
             return MeasuredUse(model=name, why_not=str(error))
         if self.unavailable is not None:  # no further call can succeed
             return MeasuredUse(model=name, why_not=str(self.unavailable))
-        measurement = _Measurement(self, sample, prompt)
+        calls = _SampleCalls(self, sample, prompt)
         try:
-            return await measurement.use()
+            return await calls.use()
         except JudgeError as error:
             if isinstance(error, JudgeUnavailable) and not error.single:
                 self.unavailable = error
-            return MeasuredUse(model=name, why_not=str(error), usage=measurement.usage)
+            return MeasuredUse(model=name, why_not=str(error), usage=calls.usage)
 
 
-class _Measurement:
+class _SampleCalls:
     """The calls for one sample, and what they cost so far."""
 
-    def __init__(self, measuring: _Measuring, sample: Sample, prompt: KeptPrompt):
+    def __init__(self, run: _Run, sample: Sample, prompt: KeptPrompt):
         self.usage = Usage()
-        self._measuring = measuring
+        self._run = run
         self._sample = sample
         self._prompt = prompt
         self._whole_answers: list[str] = []
-        self._why_unknown = _VARIES
+        self._spread = 0.0
+        self._why_varying = _VARIES
+        # whether one and the same prompt gave now the answer, now another
+        self._wavers = False
         self._has_asked_judge = False
 
     async def use(self) -> MeasuredUse:
@@ -254,31 +259,41 @@ class _Measurement:
         """
         places = range(self._prompt.n_passages)
         removals: list[tuple[Collection[int], int]] = [
-            ((), poll) for poll in range(self._measuring.repeats)
+            ((), poll) for poll in range(self._run.repeats)
         ]
         removals += [(places, 0), *(({place}, 0) for place in places)]
         outcomes = await gather_all(
             self._try(removed, poll) for removed, poll in removals
         )
         answers = [each for each in outcomes if isinstance(each, str)]
-        n_needed = self._measuring.repeats + 1
+        n_needed = self._run.repeats + 1
         for outcome in outcomes[:n_needed]:
             if isinstance(outcome, JudgeError):
                 raise outcome
         *repeated, answer_without_any = answers[:n_needed]
         answer = leave_out_reasoning(self._sample).answer or ""
         self._whole_answers = [answer, *repeated]
+        self._spread = spread_of(self._whole_answers)
         if effect_on(answer, repeated) > spread_of(repeated):
-            self._why_unknown = _OTHERWISE
+            self._why_varying = _OTHERWISE
 
         passages = await gather_all(map(self._passage_use, places, outcomes[n_needed:]))
         groups = await self._look_together(passages)
-        session = self._measuring.session
+        if self._wavers:
+            groups = []
+            told = {"verdict": "cannot tell", "why": self._why_varying}
+            passages = [
+                each
+                if each.verdict == "cannot tell"
+                else each.model_copy(update=told)
+                for each in passages
+            ]
+        session = self._run.session
         return MeasuredUse(
             model=session.model.name,
-            judge=self._measuring.judge.session.name if self._has_asked_judge else None,
+            judge=self._run.judge.session.name if self._has_asked_judge else None,
             answers=tuple(self._whole_answers),
-            spread=spread_of(self._whole_answers),
+            spread=self._spread,
             answer_without_any=answer_without_any,
             effect_of_all=effect_on(answer_without_any, self._whole_answers),
             passages=tuple(passages),
@@ -363,16 +378,19 @@ class _Measurement:
         if isinstance(again, JudgeError):
             return "unknown", str(again)
         change, why = await self._change(again)
-        return ("unknown", self._why_unknown) if change == "same" else (change, why)
+        if change not in ("same", "varies"):
+            return change, why
+        self._wavers = True
+        return "varies", self._why_varying
 
     async def _change(self, answer: str) -> tuple[Change, str]:
         """Tell whether an answer says another thing, and by what that is told."""
-        change = change_of(answer, self._whole_answers)
-        if change == "unknown":
-            return change, self._why_unknown
+        change = change_of(answer, self._whole_answers, self._spread)
+        if change == "varies":
+            return change, self._why_varying
         if change != "in doubt":
             return change, ""
-        judge = self._measuring.judge.session
+        judge = self._run.judge.session
         question = self._sample.standalone_question or self._sample.question
         asked = await judge.answer(
             same_answer(question, self._whole_answers[0], answer)
@@ -380,9 +398,17 @@ class _Measurement:
         self.usage += asked.usage
         if isinstance(asked.reply, NotAnswered):
             kind = type(asked.reply.error).__name__
-            return "unknown", f"in doubt, and {judge.name} gave no verdict ({kind})"
+            why = f"in doubt, and {judge.name} gave no verdict ({kind})"
+            return "unknown", f"{why}: name a judge that compares answers, judge="
         self._has_asked_judge = True
-        return ("same" if asked.reply.reply.same else "other"), f"by {judge.name}"
+        if not asked.reply.reply.same:
+            return "other", f"by {judge.name}"
+        # an answer may say the same by chance where the repeats themselves differ
+        first = self._whole_answers[0]
+        are_repeats_alike = change_of(first, self._whole_answers, self._spread) == "same"
+        if not are_repeats_alike:
+            return "varies", self._why_varying
+        return "same", f"by {judge.name}"
 
     async def _try(self, removed: Collection[int], poll: int = 0) -> str | JudgeError:
         """Ask the prompt without some passages; return the answer, or why there is none."""
@@ -390,9 +416,9 @@ class _Measurement:
         request = ChatRequest(
             tuple(map(_as_sent, messages)),
             # None: as the model's own object has it
-            temperature=self._measuring.temperature,
+            temperature=self._run.temperature,
         )
-        answers = await self._measuring.session.ask(
+        answers = await self._run.session.ask(
             request, _without_reasoning, first_poll=poll
         )
         self.usage += answers.usage
