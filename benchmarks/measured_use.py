@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -194,34 +195,31 @@ def table(judged: Iterable[Judged]) -> str:
             )
             lines.append(f"\nmeasured − {tool}, AUROC on the same rows: {gap}")
     measured = by_tool["measured"].values()
-    marks = [(used, label) for row in measured for _, used, label in row.scores]
-    n_used_relevant = sum(used and label for used, label in marks)
-    n_used_other = sum(used and not label for used, label in marks)
-    n_relevant = sum(label for _, label in marks)
-    lines.append(
-        f"\nused: {n_used_relevant} of {n_relevant} relevant passages,"
-        f" {n_used_other} of {len(marks) - n_relevant} others"
-    )
     lines += [f"not measured: {row.id}: {row.error}" for row in measured if row.error]
     return "\n".join(lines)
 
 
+def verdicts(file: Path) -> str:
+    """How often each verdict was told of relevant contexts, and of others; by a line each."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    # a run that was cut off may have measured a row twice
+    rows = {row["id"]: row for row in map(json.loads, lines)}
+    labels_by_verdict: dict[str, list[bool]] = {}
+    for row in rows.values():
+        for use, label in zip(row["passages"], row["labels"], strict=True):
+            labels_by_verdict.setdefault(use["verdict"], []).append(label)
+    all_labels = list(chain.from_iterable(labels_by_verdict.values()))
+    n_relevant = sum(all_labels)
+    return "\n".join(
+        f"{verdict}: {sum(labels)} of {n_relevant} relevant contexts,"
+        f" {len(labels) - sum(labels)} of {len(all_labels) - n_relevant} others"
+        for verdict, labels in sorted(labels_by_verdict.items())
+    )
+
+
 def main() -> None:
     """Measure and judge the rows, then print the table of all that the folder holds."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("address", help="of the endpoint, up to and with /v1")
-    parser.add_argument("--model", required=True, help="its name there")
-    parser.add_argument("--data", type=Path, required=True, help="the labelled rows")
-    parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--rows", type=int, default=40, help="of all sources (40)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
-    parser.add_argument("--half", choices=["A", "B"], help="by a digest of the id")
-    parser.add_argument(
-        "--longest", type=int, default=4000, help="characters of contexts (4000)"
-    )
-    parser.add_argument("--parts", type=int, default=5, help="contexts a row (5)")
+    parser = real_model.parser(__doc__, rows=40, longest=4000, parts=5)
     parser.add_argument("--repeats", type=int, default=3, help="of the prompt (3)")
     parser.add_argument(
         "--longest-answer", type=int, default=120, help="tokens of an answer (120)"
@@ -252,6 +250,7 @@ def main() -> None:
         for run in runs:
             run.result()
     print(table(real_model.read(file)))
+    print(verdicts(options.out / "use.jsonl"))
 
 
 if __name__ == "__main__":

@@ -461,25 +461,40 @@ def tables(judged: Iterable[Judged]) -> str:
     return "\n".join(lines)
 
 
+def parser(
+    description: str | None, *, rows: int, longest: int, parts: int
+) -> argparse.ArgumentParser:
+    """Make the parser of what the benchmarks on a real model share, with its defaults."""
+    shared = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    shared.add_argument("address", help="of the endpoint, up to and with /v1")
+    shared.add_argument("--model", required=True, help="its name there")
+    shared.add_argument("--data", type=Path, required=True, help="the labelled rows")
+    shared.add_argument("--out", type=Path, required=True, help="a folder")
+    shared.add_argument("--rows", type=int, default=rows, help=f"a task ({rows})")
+    shared.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    shared.add_argument("--half", choices=["A", "B"], help="by a digest of the id")
+    shared.add_argument(
+        "--longest",
+        type=int,
+        default=longest,
+        help=f"characters of contexts ({longest})",
+    )
+    shared.add_argument(
+        "--parts", type=int, default=parts, help=f"contexts, facts a row ({parts})"
+    )
+    return shared
+
+
 def main() -> None:
     """Judge the rows, then print the tables of all that the folder holds."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options_parser = parser(__doc__, rows=100, longest=3000, parts=3)
+    options_parser.add_argument("--tools", type=names_of(TOOLS), default=TOOLS)
+    options_parser.add_argument(
+        "--tasks", type=names_of(QUESTIONS), default=tuple(QUESTIONS)
     )
-    parser.add_argument("address", help="of the endpoint, up to and with /v1")
-    parser.add_argument("--model", required=True, help="its name there")
-    parser.add_argument("--data", type=Path, required=True, help="the labelled rows")
-    parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--rows", type=int, default=100, help="a task (100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
-    parser.add_argument("--half", choices=["A", "B"], help="by a digest of the id")
-    parser.add_argument(
-        "--longest", type=int, default=3000, help="characters of contexts (3000)"
-    )
-    parser.add_argument("--parts", type=int, default=3, help="chunks, facts a row (3)")
-    parser.add_argument("--tools", type=names_of(TOOLS), default=TOOLS)
-    parser.add_argument("--tasks", type=names_of(QUESTIONS), default=tuple(QUESTIONS))
-    options = parser.parse_args()
+    options = options_parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "judged.jsonl"
     judge_all(drawn(options.data, options), options, file)

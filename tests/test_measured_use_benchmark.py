@@ -87,6 +87,10 @@ def test_effects_are_set_against_labels_and_rows_are_measured_once(
         assert each.calls == n_requests / 2
     table = benchmark.table(judged)
     assert "| measured | 1.00" in table
-    assert "used: 4 of 4 relevant passages, 0 of 8 others" in table
+    verdicts = benchmark.verdicts(tmp_path / "use.jsonl").splitlines()
+    assert verdicts == [
+        "not used: 0 of 4 relevant contexts, 8 of 8 others",
+        "used: 4 of 4 relevant contexts, 0 of 8 others",
+    ]
     uses = (tmp_path / "use.jsonl").read_text().splitlines()
     assert len(uses) == 4
