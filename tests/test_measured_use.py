@@ -413,11 +413,11 @@ def test_what_stays_is_read_as_before_and_what_goes_is_gone(
     [
         ({"capture": None}, "keep_prompts=True"),
         ({"answer": None}, "no answer"),
-        ({"contexts": ()}, "no context"),
-        ({"contexts": [*PASSAGES[:2], "What is nowhere shown."]}, "context 3 does not"),
-        ({"contexts": [*PASSAGES[:2], PASSAGES[0]]}, "the same text as context 1"),
-        ({"contexts": [*PASSAGES[:2], ""]}, "context 3 has no letters"),
-        ({"contexts": [*PASSAGES[:2], "---"]}, "context 3 has no letters"),
+        ({"contexts": ()}, "no passage"),
+        ({"contexts": [*PASSAGES[:2], "What is nowhere shown."]}, "passage 3 does not"),
+        ({"contexts": [*PASSAGES[:2], PASSAGES[0]]}, "the same text as passage 1"),
+        ({"contexts": [*PASSAGES[:2], ""]}, "passage 3 has no letters"),
+        ({"contexts": [*PASSAGES[:2], "---"]}, "passage 3 has no letters"),
     ],
 )
 def test_what_cannot_be_measured_says_why_and_costs_no_call(

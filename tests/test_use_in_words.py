@@ -89,7 +89,7 @@ def rows(*verdicts: str) -> list[SampleResult]:
         (
             ["nnu", "un"],
             "Measured on 2 rows: 1.0 of 2.5 passages change the answer; every k below 3"
-            " would have lost more than 5% of the answers.",
+            " would have changed more than 5% of the answers.",
         ),
         (["u"], "Measured on 1 row: 1.0 of 1.0 passages change the answer."),
     ],
@@ -101,7 +101,7 @@ def test_the_line_over_all_rows(verdicts: list[str], line: str) -> None:
 def test_k_counts_the_ranks_of_the_search_not_the_places_in_the_prompt() -> None:
     reversed_in_prompt = sample("unn", one_search([2, 1, 0]))
     line = use_in_one_line(rows_of(reversed_in_prompt))
-    assert "every k below 3 would have lost more than 5% of the answers" in line
+    assert "every k below 3 would have changed more than 5% of the answers" in line
     line = use_in_one_line(rows_of(sample("nnu", one_search([2, 1, 0]))))
     assert "k = 1 would have kept 100% of the answers" in line
     line = use_in_one_line(rows_of(sample("nrr", one_search([0, 2, 1]))))

@@ -155,6 +155,7 @@ def _import_judge(place: str, *, is_endpoint_given: bool) -> Judge:
         problem = f"is a {type(imported).__name__}"
     if problem:
         raise SettingError(
-            f"{place} {problem}; name a Judge or ChatModel object that is complete"
+            f"{place} {problem}; name an object of Judge or ChatModel: a framework's"
+            " model is one in its adapter's class, as LangChainModel(model)"
         )
     return imported if isinstance(imported, Judge) else judge_on_model(imported)

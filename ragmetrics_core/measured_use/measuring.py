@@ -79,8 +79,8 @@ def measure_use(
 
     Where repeats differ, nothing is told as not used. Where one prompt gives now the
     answer and now another, nothing is told of the sample. Chance stays: of a model that
-    reads nothing and says Yes or No at random, 1 of 130 passages is told as used (1 of
-    32 where it is the only one), and 1 of 100 as not used, which is true.
+    reads nothing and says Yes or No at random, 1 of 100 passages is told as used (3
+    where it is the only one), and 1 as not used.
 
     Args:
         samples: Samples whose prompts were kept, as by ``capture(keep_prompts=True)``.
@@ -355,7 +355,7 @@ class _SampleCalls:
                         passages[place] = passages[place].model_copy(
                             update={
                                 "verdict": "redundant",
-                                "why": f"context {other + 1} holds the same",
+                                "why": f"passage {other + 1} holds the same",
                             }
                         )
                     continue

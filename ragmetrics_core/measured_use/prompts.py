@@ -101,11 +101,11 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
         )
     if notes.grade != "exact":
         doubts = "; ".join(notes.doubts.values()) or "what was captured is not sure"
-        raise NotMeasurable(f"its contexts are not known exactly: {doubts}")
+        raise NotMeasurable(f"its passages are not known exactly: {doubts}")
     if sample.answer is None:
         raise NotMeasurable("it has no answer")
     if not sample.contexts:
-        raise NotMeasurable("it has no context")
+        raise NotMeasurable("it has no passage")
     texts = [context.text for context in sample.contexts]
     letters = [letters_of(text) for text in texts]
     # what models wrote is no evidence: nothing is sought in it
@@ -124,8 +124,8 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
                 why = "has no letters, by which it could be found in the prompt"
             elif letters[passage] in letters[:passage]:
                 twin = letters.index(letters[passage])
-                why = f"has the same text as context {twin + 1}"
-            raise NotMeasurable(f"context {passage + 1} {why}")
+                why = f"has the same text as passage {twin + 1}"
+            raise NotMeasurable(f"passage {passage + 1} {why}")
         for number, start, end in places:
             content = messages[number].text
             start, end = _with_signs(content, start, end, texts[passage])

@@ -106,7 +106,7 @@ class UseTally:
                 return f"; k = {k} would have kept {least}{kept:.0%} {answers}"
         k = self._largest_k
         if k > 1 and share(self._needed, k - 1) < _KEPT_ENOUGH:
-            return f"; every k below {k} would have lost more than 5% {answers}"
+            return f"; every k below {k} would have changed more than 5% {answers}"
         return ""
 
 
