@@ -283,9 +283,7 @@ class _SampleCalls:
             groups = []
             told = {"verdict": "cannot tell", "why": self._why_varying}
             passages = [
-                each
-                if each.verdict == "cannot tell"
-                else each.model_copy(update=told)
+                each if each.verdict == "cannot tell" else each.model_copy(update=told)
                 for each in passages
             ]
         session = self._run.session
@@ -405,7 +403,9 @@ class _SampleCalls:
             return "other", f"by {judge.name}"
         # an answer may say the same by chance where the repeats themselves differ
         first = self._whole_answers[0]
-        are_repeats_alike = change_of(first, self._whole_answers, self._spread) == "same"
+        are_repeats_alike = (
+            change_of(first, self._whole_answers, self._spread) == "same"
+        )
         if not are_repeats_alike:
             return "varies", self._why_varying
         return "same", f"by {judge.name}"
