@@ -54,6 +54,7 @@ _TOGETHER = "without several passages at once the answer is another"
 _WHY_NO_ANSWER = {
     "refused": "the model declined to answer",
     "length": "the model's reply was cut off at its limit of tokens",
+    "tool_calls": "the model calls a tool and does not answer",
 }
 _CHARACTERS_OF_TOKEN = 3.5
 
@@ -428,9 +429,7 @@ class _SampleCalls:
         if outcome.finish in _WHY_NO_ANSWER:
             return UnusableReply(_WHY_NO_ANSWER[outcome.finish], raw=outcome.text)
         if not outcome.text.strip():
-            return UnusableReply(
-                "the model's reply has no text, as where it calls a tool"
-            )
+            return UnusableReply("the model's reply has no text")
         return outcome.text
 
 

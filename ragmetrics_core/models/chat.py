@@ -18,7 +18,7 @@ else:
     # which an object may set, where its class does not
     from functools import cached_property as _stated
 
-Finish = Literal["stop", "length", "refused", "other"]
+Finish = Literal["stop", "tool_calls", "length", "refused", "other"]
 
 
 CONNECTING_SECONDS = 10.0
@@ -93,7 +93,8 @@ class Choice:
 
     Args:
         text: Its text, without separate reasoning.
-        finish: ``stop``, ``length`` (cut off), ``refused``, or ``other``.
+        finish: ``stop``, ``tool_calls`` (it calls a tool), ``length`` (cut off),
+            ``refused``, or ``other``.
         tokens: Log-probabilities, where asked for and given.
         origin: The call that gave it; filled in by the session.
     """

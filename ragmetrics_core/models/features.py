@@ -419,7 +419,7 @@ class FittedRequest:
             complete_replies = [
                 choice
                 for choice in self._choices
-                if choice.finish == "stop" and choice.text.strip()
+                if choice.finish in ("stop", "tool_calls") and choice.text.strip()
             ]
             if not all(choice.tokens for choice in complete_replies):
                 self._leave_out("logprobs")  # the endpoint ignored the wish for them

@@ -32,14 +32,13 @@ _FINISH: dict[str, Finish] = {
         (
             "stop",
             "end_turn",
-            "tool_calls",
-            "tool_use",
             "stop_sequence",
             "eos",
             "completed",
         ),
         "stop",
     ),
+    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), "tool_calls"),
     **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
     **dict.fromkeys(
         (
@@ -362,12 +361,15 @@ def _choice(model: str, choice: Any) -> Choice:
         text = "".join(text for text in texts if isinstance(text, str))
     if not isinstance(text, str) or not text.strip():
         text = _object_elsewhere(message) or text
-    return choice_of(
+    read = choice_of(
         text,
         choice.get("finish_reason"),
         message.get("refusal"),
         choice.get("logprobs"),
     )
+    # not every server has a reason of its own for it
+    calls_tool = read.finish == "stop" and message.get("tool_calls")
+    return replace(read, finish="tool_calls") if calls_tool else read
 
 
 def _object_elsewhere(message: Mapping[str, Any]) -> str:

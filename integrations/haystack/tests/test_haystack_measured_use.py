@@ -6,7 +6,7 @@ from typing import Any
 
 from haystack import Document, Pipeline, component
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ToolCall
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from measured_runs import PASSAGES, PLANTED, QUESTION, RENDERINGS, check, reply_to
 
@@ -35,21 +35,46 @@ class Asks:
         return {"messages": [made[role](text) for role, text in messages]}
 
 
-@PLANTED
-def test_the_documents_that_the_generator_reads_are_used(
-    rendering: str, k: int, read: tuple[str, ...]
-) -> None:
-    def reply(messages: list[ChatMessage]) -> str:
-        return reply_to("\n".join(each.text or "" for each in messages), read)
-
-    generator = MockChatGenerator(response_fn=reply)
+def application(rendering: str, k: int, generator: MockChatGenerator) -> Pipeline:
     pipeline = Pipeline()
     pipeline.add_component("search", Finds(k))
     pipeline.add_component("ask", Asks(rendering))
     pipeline.add_component("llm", generator)
     pipeline.connect("search.documents", "ask.documents")
     pipeline.connect("ask.messages", "llm.messages")
+    return pipeline
+
+
+RUN = {"search": {"query": QUESTION}, "ask": {"query": QUESTION}}
+
+
+def shown(messages: list[ChatMessage]) -> str:
+    return "\n".join(each.text or "" for each in messages)
+
+
+@PLANTED
+def test_the_documents_that_the_generator_reads_are_used(
+    rendering: str, k: int, read: tuple[str, ...]
+) -> None:
+    generator = MockChatGenerator(
+        response_fn=lambda messages: reply_to(shown(messages), read)
+    )
     with capture(keep_prompts=True) as captured:
-        pipeline.run({"search": {"query": QUESTION}, "ask": {"query": QUESTION}})
+        application(rendering, k, generator).run(RUN)
     with capture() as outside:
         check(captured, outside, generator, read)
+
+
+def test_text_beside_a_call_of_a_tool_is_no_answer() -> None:
+    call = ToolCall("search", {"query": QUESTION})
+
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        if "amber" in shown(messages):
+            return ChatMessage.from_assistant(reply_to(shown(messages), ["amber"]))
+        return ChatMessage.from_assistant("Let me search.", tool_calls=[call])
+
+    generator = MockChatGenerator(response_fn=reply)
+    with capture(keep_prompts=True) as captured:
+        application("numbered", 2, generator).run(RUN)
+    (sample,) = captured.measure_use(model=generator)
+    assert "calls a tool" in str(sample.use)

@@ -151,6 +151,22 @@ def test_a_prompt_that_redact_left_goes_where_it_changed_anything() -> None:
     assert list(kept.values()) == [False, True]
 
 
+def test_text_beside_a_call_of_a_tool_is_no_answer() -> None:
+    call = {"name": "search", "args": {"query": QUESTION}, "id": "c1"}
+
+    def line(messages: Any) -> AIMessage:
+        prompt = "\n".join(str(each.content) for each in messages)
+        if "amber" in prompt:
+            return AIMessage(reply_to(prompt, ["amber"]))
+        return AIMessage("Let me search.", tool_calls=[call])
+
+    model = Speaker(lines=line)
+    with capture(keep_prompts=True) as captured:
+        app("numbered", 2, model).invoke(QUESTION)
+    (sample,) = captured.measure_use(model=model)
+    assert "calls a tool" in str(sample.use)
+
+
 def test_an_agents_tools_are_not_called_again() -> None:
     """The answering call alone is repeated; what tools returned stands in its prompt."""
     model = reader("birch")

@@ -376,7 +376,11 @@ def _choice(reply: object) -> dict[str, Any]:
     )
     refusal = reply.additional_kwargs.get("refusal")
     return {
-        "message": {"content": str(reply.text), "refusal": refusal},
+        "message": {
+            "content": str(reply.text),
+            "refusal": refusal,
+            "tool_calls": reply.tool_calls,
+        },
         "finish_reason": reason,
         "logprobs": facts.get("logprobs"),
     }

@@ -153,7 +153,7 @@ def _read_output(output: object) -> dict[str, Any]:
     messages = [reply for reply in replies if isinstance(reply, ChatMessage)]
     choices = [
         {
-            "message": {"content": message.text},
+            "message": {"content": message.text, "tool_calls": message.tool_calls},
             "finish_reason": message.meta.get("finish_reason"),
             "logprobs": message.meta.get("logprobs"),
         }
