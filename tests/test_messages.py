@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,19 @@ FILES = {
     "header.csv": "question,answer,contexts\n",
     "a.csv": "question,answer,contexts\nq,a,c\n",
     "b.csv": "question,answer,contexts\nq,b,c\n",
+    "no_contexts.csv": "question,answer,chunks_found\nWho?,Anna.,Anna lit it.",
+    "cut_list.csv": 'question,answer,contexts\nWho?,Anna.,"[""one"", ""tw"',
+    "output.jsonl": json.dumps(
+        {"contexts": ["A."], "answer": None, "output_text": "A"}
+    ),
+    "objects.jsonl": json.dumps({**ROW, "contexts": "[Document(id=1, text='a')]"}),
+    "rivals.jsonl": json.dumps({"question": "Who?", "answer": "a", "response": "b"}),
+    "plain.jsonl": f"{json.dumps({**ROW, 'contexts': 'Anna.'})}\n{json.dumps(ROW)}",
+    "declines.jsonl": json.dumps({**ROW, "answer": "I do not know."}),
+    "broken.jsonl": "{]\n3",
+    "notes.docx": "x",
 }
+_OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with files, and no key and no judge in the environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "store.sqlite"))
-    for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE", "OPENAI_API_KEY"):
+    for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE", *_OPENAI):
         monkeypatch.delenv(name, raising=False)
     for name, text in FILES.items():
         Path(name).write_text(text)
@@ -55,27 +68,56 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (EVALUATE + "--jugde lexical", ["no option --jugde", "did you mean '--judge'?"]),
     ("report rows.jsonl --psh mlflow", ["no option --psh", "did you mean '--push'?"]),
     (EVALUATE + "--metrics adherance", ["did you mean 'context_adherence'?"]),
+    (EVALUATE + "--metrics faithfulness", ["did you mean 'context_adherence'"]),
+    (EVALUATE + "--metrics relevance", ["did you mean 'answer_relevance'"]),
     (EVALUATE + "--fail-under adherance=1", ["did you mean 'context_adherence'?"]),
     (EVALUATE + "--fail-under adherence=1@lnag", ["'lnag'", "did you mean 'lang'?"]),
     (EVALUATE + "--cluster lnag", ["'lnag'", "did you mean 'lang'?"]),
-    (EVALUATE + "--set adherence.pols=3", ["pols", "did you mean 'polls'?"]),
+    (EVALUATE + "--fail-under adherence", ["got 'adherence'", "adherence=0.8"]),
+    (
+        EVALUATE + "--set adherence.pols=3",
+        ["pols: no such setting", "did you mean 'polls'?"],
+    ),
     (EVALUATE + "--question-column qestion", ["did you mean 'question'?"]),
+    # columns
+    (EVALUATE + "--answer-column reply", ["no column 'reply'", "the row has:"]),
+    (
+        "evaluate a.csv --metrics recall",
+        ["context_recall: no reference", "--reference-column NAME"],
+    ),
+    ("evaluate no_contexts.csv", ["answer, chunks_found", "-column chunks_found"]),
+    ("evaluate rivals.jsonl", ["'answer' and 'response'", "--answer-column"]),
+    ("evaluate output.jsonl", ["no answer", "--answer-column output_text"]),
+    ("evaluate objects.jsonl", ["by str() of Python", "write the whole list as JSON"]),
+    ("evaluate cut_list.csv", ["begins as a list", "write the whole list as JSON"]),
     # files
+    ("evaluate broken.jsonl", ["1: not JSON", "2: a row must be an object"]),
+    ("evaluate notes.docx", ["unknown kind of file '.docx'", ".jsonl"]),
     ("evaluate missing.jsonl", ["missing.jsonl: no such file"]),
     ("evaluate empty.jsonl", ["empty.jsonl holds no rows", "write it again"]),
     ("evaluate empty.jsonl --dry-run", ["empty.jsonl holds no rows", "write it again"]),
     ("evaluate header.csv", ["header.csv holds no rows", "write it again"]),
-    ("evaluate other.jsonl", ["its columns are frage, ctx", "--contexts-column"]),
+    (
+        "evaluate other.jsonl",
+        ["are frage, ctx", "--question-column NAME", "--contexts-column"],
+    ),
     ("compare a.csv b.csv", ["a.csv", "no results", "ragmetrics evaluate FILE --out"]),
     ("evaluate --traces a.csv", ["a.csv is a table", "leave out --traces"]),
     ("evaluate --traces empty.jsonl", ["empty.jsonl holds no rows"]),
     ("evaluate --traces rows.jsonl", ["rows.jsonl", "no spans in a known form"]),
     (
         "report rows.jsonl --push mlflow",
-        ["rows.jsonl", "ragmetrics evaluate FILE --out"],
+        ["rows.jsonl", "no results of ragmetrics", "ragmetrics evaluate FILE --out"],
     ),
-    # keys
-    (EVALUATE + "--judge gpt-4o-mini", ["no key was given", "set OPENAI_API_KEY"]),
+    # addresses and keys
+    (
+        EVALUATE + "--judge openai-compatible/m --api-base http://127.0.0.1:PORT",
+        ["http://127.0.0.1:PORT", "could not be reached", "check the address"],
+    ),
+    (
+        EVALUATE + "--judge gpt-4o-mini",
+        ["no key was given for gpt", "set OPENAI_API_KEY"],
+    ),
     (EVALUATE + "--judge openai/new", ["no key was given", "set OPENAI_API_KEY"]),
 ]
 
@@ -84,14 +126,18 @@ MISTAKES: list[tuple[str, list[str]]] = [
 def test_mistakes_on_the_command_line(
     command: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with socket.socket() as listening:  # nothing listens at its port any more
+        listening.bind(("127.0.0.1", 0))
+        port = str(listening.getsockname()[1])
     try:
-        code = main(command.split())
+        code = main(command.replace("PORT", port).split())
     except SystemExit as ended:  # argparse ends the process
         code = int(str(ended.code))
-    told = capsys.readouterr().err
+    told = capsys.readouterr().err.replace(port, "PORT")
     assert code == 2
     assert [word for word in words if word not in told] == [], told
     assert "Traceback" not in told
+    assert "HTTP 500" not in told
     assert len(told.splitlines()) <= 3, "a message is read, a screen full is not"
 
 
@@ -107,6 +153,29 @@ def test_a_command_without_its_command_shows_help(
     assert told.err == ""
 
 
+def test_one_text_as_contexts_is_one_context(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", "plain.jsonl", "--metrics", "adherence"]) == 0
+    assert "2 of 2" in capsys.readouterr().out
+
+
+def test_no_column_is_asked_for_where_none_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", "declines.jsonl", "--metrics", "adherence"]) == 2
+    told = capsys.readouterr().err
+    assert "the answer declines" in told
+    assert "-column" not in told
+
+
+@pytest.mark.parametrize("name", ["contexts", "context"])
+def test_one_text_with_a_bar_is_scored(name: str) -> None:
+    fields = {name: "a | b"}
+    result = ContextAdherence().score(**fields, answer="a", judge="lexical")
+    assert result.status == "scored"
+
+
 def test_a_target_that_is_misspelt(capsys: pytest.CaptureFixture[str]) -> None:
     report = evaluate([ROW], "adherence", judge="lexical")
     report.to_jsonl("results.jsonl")
@@ -116,6 +185,10 @@ def test_a_target_that_is_misspelt(capsys: pytest.CaptureFixture[str]) -> None:
 
 def _evaluated(**arguments: Any) -> object:
     return evaluate([ROW], **{"judge": "lexical", "progress": False, **arguments})
+
+
+def _adherence(**fields: Any) -> object:
+    return ContextAdherence().score(**fields, judge="lexical")
 
 
 def _scored(sample: Any) -> object:
@@ -128,7 +201,23 @@ IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
     ("argument", lambda: _evaluated(metric="adherence"), ["did you mean 'metrics'?"]),
     ("near a column", lambda: _evaluated(anwser_column="a"), ["'answer_column'?"]),
     ("column", lambda: _evaluated(question_column="q"), ["'q'", "the row has:"]),
-    ("file", lambda: evaluate("rows.jsonl"), ["read the file first"]),
+    (
+        "file",
+        lambda: evaluate("rows.jsonl"),
+        ["got one str", "read the file first", "ragmetrics evaluate FILE"],
+    ),
+    (
+        "tables",
+        lambda: evaluate(type("DatasetDict", (dict,), {})(train=[ROW], test=[])),
+        ["got one DatasetDict", "choose one of its tables: train, test"],
+    ),
+    ("one row", lambda: evaluate(ROW), ["must be several", "got one dict"]),
+    ("field", lambda: _adherence(anser="x"), ["anser", "use question, contexts"]),
+    (
+        "a number",
+        lambda: _adherence(contexts=[7], answer="x"),
+        ["contexts: number 1 must be a text", "found int"],
+    ),
     ("a text", lambda: _scored("text"), ["a Sample", "score(question="]),
     ("a row", lambda: _scored(ROW), ["a Sample", "evaluate()"]),
     ("no key", lambda: _evaluated(judge="gpt-4o-mini"), ["set OPENAI_API_KEY"]),
