@@ -120,7 +120,7 @@ def call_of(found):
     return EvidenceCall(kind="retrieval", items=found, shown=tuple(range(len(found))))
 
 
-def trees(run, where):
+def trees(run):
     """A tree of two calls: the search, and the model that is shown what it found."""
     found = tuple(
         Document(one.text, one.id, one.score, one.metadata) for one in run["documents"]
@@ -255,7 +255,7 @@ def test_all_runs_of_a_block_around_a_question_are_one_turn():
 
 
 def test_runs_without_a_sample_are_said():
-    door = replace(DOOR, trees=lambda run, where: [Tree(Node("step"))])
+    door = replace(DOOR, trees=lambda run: [Tree(Node("step"))])
     with door.capture() as captured:
         ToyApp(GOLDEN_TURNS[0]).run()
     assert captured.samples == ()

@@ -7,7 +7,7 @@ the texts and the calls where it is read, else the grade and words of the remedy
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
 from ragmetrics_core.capture.providers import (
-    ProviderEvidence,
     add_provider_evidence,
     evidence_in_reply,
 )
@@ -123,14 +122,14 @@ def call_of_model(answer: str = ANSWER) -> Node:
     )
 
 
-def sample_of(evidence: ProviderEvidence, answer: str = ANSWER) -> Sample:
+def sample_of(reply: Iterable[object], answer: str = ANSWER) -> Sample:
     """A sample of an agent whose own tool brought noise and whose model's provider the rest."""
     first = Node(
         "retriever", "own", 1, 1.5, query=QUESTION, documents=(Document(SIZE),)
     )
     model = call_of_model(answer)
     model.prompt = (*model.prompt, Message("tool", SIZE))
-    add_provider_evidence(model, evidence)
+    add_provider_evidence(model, *reply)
     root = Node("step", "run", 0, 4, [first, model])
     (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": answer}))
     return sample
@@ -139,10 +138,9 @@ def sample_of(evidence: ProviderEvidence, answer: str = ANSWER) -> Sample:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["name"])
 def test_a_reply_is_read_or_hedged(shape: Mapping[str, Any]) -> None:
     model = call_of_model()
-    evidence = evidence_in_reply(*shape["reply"])
-    add_provider_evidence(model, evidence)
+    add_provider_evidence(model, *shape["reply"])
     found = [document for node in model.children for document in node.documents or ()]
-    sample = sample_of(evidence)
+    sample = sample_of(shape["reply"])
     assert sample.capture is not None
     assert sample.capture.grade == shape.get("grade", "exact")
     assert shape.get("says", "") in " ".join(sample.capture.warnings)
@@ -193,7 +191,7 @@ CITING: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, str]] | None]
 @pytest.mark.parametrize("name", CITING)
 def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name: str) -> None:
     answer, reply, expected = CITING[name]
-    sample = sample_of(evidence_in_reply(*reply), answer)
+    sample = sample_of(reply, answer)
     if expected is None:
         assert sample.citations is None
         assert "fits several" in (sample.citations_unknown or "")
@@ -206,7 +204,7 @@ def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name: str) -
 
 
 def test_a_search_that_found_nothing_is_a_call_without_items() -> None:
-    sample = sample_of(evidence_in_reply({"content": [file_search([]), said()]}))
+    sample = sample_of([{"content": [file_search([]), said()]}])
     assert sample.ledger is not None
     calls = [(call.name, len(call.items)) for call in sample.ledger.calls]
     assert calls == [(None, 1), ("file_search", 0)]
@@ -214,9 +212,9 @@ def test_a_search_that_found_nothing_is_a_call_without_items() -> None:
 
 def test_what_was_found_is_put_below_a_call_once() -> None:
     model = call_of_model()
-    evidence = evidence_in_reply({"content": [file_search([found_file(FACT)])]})
-    add_provider_evidence(model, evidence)
-    add_provider_evidence(model, evidence)
+    reply = {"content": [file_search([found_file(FACT)])]}
+    add_provider_evidence(model, reply)
+    add_provider_evidence(model, reply)
     assert len(model.children) == 1
     assert [message.role for message in model.prompt] == ["user", "tool"]
 
@@ -224,12 +222,10 @@ def test_what_was_found_is_put_below_a_call_once() -> None:
 def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too() -> None:
     model = call_of_model()
     citation = {"type": "file_citation", "filename": "a.txt", "index": 3}
-    evidence = evidence_in_reply(
-        {"content": [file_search([found_file(FACT)])], "annotations": [citation]}
-    )
+    reply = {"content": [file_search([found_file(FACT)])], "annotations": [citation]}
     for _ in range(2):  # LlamaIndex hands on a reply in an event and as a result
         model.reply = Message("assistant", ANSWER)
-        add_provider_evidence(model, evidence)
+        add_provider_evidence(model, reply)
         sources = model.reply.cited_sources or ()
         assert ["a.txt" in source.names for source in sources] == [True]
     assert len(model.children) == 1
@@ -247,8 +243,8 @@ def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(
     first.reply = Message("assistant", "I look at the years.")
     searched = [*anthropic_search([web_result()]), said("I look at the years.")]
     cited = said(citations=[{**web_location(), **source}])
-    add_provider_evidence(first, evidence_in_reply({"content": searched}))
-    add_provider_evidence(second, evidence_in_reply({"content": [cited]}))
+    add_provider_evidence(first, {"content": searched})
+    add_provider_evidence(second, {"content": [cited]})
     own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
     root = Node("step", "run", 0, 4, [first, own, second])
     (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": ANSWER}))
@@ -258,11 +254,10 @@ def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(
 
 
 def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
-    evidence = evidence_in_reply({"content": [file_search([found_file(FACT)])]})
     first, second = call_of_model(), call_of_model()
     first.began, first.ended = 1, 1.5
     first.reply = Message("assistant", "I look it up.")
-    add_provider_evidence(first, evidence)
+    add_provider_evidence(first, {"content": [file_search([found_file(FACT)])]})
     own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
     second.prompt = (Message("user", QUESTION), Message("tool", SIZE))
     root = Node("step", "run", 0, 4, [first, own, second])
@@ -335,7 +330,7 @@ def test_no_payload_raises_and_no_text_is_made_up(places: list[Any]) -> None:
         for one in call.documents or ():
             parts = one.text.split("\n")
             assert all(any(part in text for text in texts) for part in parts)
-    sample = sample_of(evidence)
+    sample = sample_of(places)
     assert sample.contexts[0].text == SIZE
 
 
@@ -343,8 +338,7 @@ def test_no_payload_raises_and_no_text_is_made_up(places: list[Any]) -> None:
     st.lists(st.dictionaries(st.one_of(KEYS, st.text(max_size=3)), JSON), max_size=3)
 )
 def test_a_search_without_its_texts_is_never_exact(places: list[Any]) -> None:
-    evidence = evidence_in_reply({"content": [file_search(None)]}, *places)
-    sample = sample_of(evidence)
+    sample = sample_of([{"content": [file_search(None)]}, *places])
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
 
@@ -359,11 +353,11 @@ def test_deep_payloads_end() -> None:
 def test_a_model_that_always_searches_leaves_a_doubt_where_nothing_is_told() -> None:
     named = call_of_model()
     named.model = "gpt-4o-search-preview-2025-03-11"
-    add_provider_evidence(named, evidence_in_reply({"content": ANSWER}))
+    add_provider_evidence(named, {"content": ANSWER})
     assert [search.documents for search in named.children] == [None]
     other = call_of_model()
     other.model = "gpt-4o"
-    add_provider_evidence(other, evidence_in_reply({"content": ANSWER}))
+    add_provider_evidence(other, {"content": ANSWER})
     assert not other.children
 
 
@@ -373,7 +367,7 @@ def test_an_empty_list_was_found_and_a_missing_one_is_unknown(
 ) -> None:
     search = {"type": "file_search_call", "id": "1", "results": results}
     model = call_of_model()
-    add_provider_evidence(model, evidence_in_reply({"content": [search]}))
+    add_provider_evidence(model, {"content": [search]})
     assert [node.documents for node in model.children] == [documents]
 
 
@@ -395,7 +389,7 @@ def test_a_number_may_mean_what_a_model_found_unless_its_reply_tells_all(
     model = Node("model", "model", 2, 3, model="sonar-pro")
     model.prompt = (Message("user", f"[1] {FACT}\n\nQuestion: {QUESTION}"),)
     model.reply = Message("assistant", "She lit it [1].")
-    add_provider_evidence(model, evidence_in_reply(reply))
+    add_provider_evidence(model, reply)
     root = Node("step", "run", 0, 4, [search, model])
     (sample,) = samples_of(
         Tree(root, question=QUESTION, output={"answer": "She lit it [1]."})

@@ -38,8 +38,7 @@ class FrontDoor(Generic[Run]):
 
     Attributes:
         listeners: The objects that get the runs which the adapter's hooks record.
-        trees: Makes the trees of calls of a recorded run. It is given the run and the
-            user's overrides.
+        trees: Makes the trees of calls of a recorded run.
         as_judge: Makes a judge of the framework's own model object.
         as_run: Makes a recorded run of what an application returned; None if
             ``samples_from`` is given recorded runs only.
@@ -48,7 +47,7 @@ class FrontDoor(Generic[Run]):
     """
 
     listeners: Listeners
-    trees: Callable[[Run, Overrides], Iterable[Tree]]
+    trees: Callable[[Run], Iterable[Tree]]
     as_judge: Callable[[Any], JudgeLike]
     _: KW_ONLY
     as_run: Callable[[Any], Run] | None = None
@@ -62,10 +61,7 @@ class FrontDoor(Generic[Run]):
         from ragmetrics_core.capture.stages import samples_of
         from ragmetrics_core.capture.turns import Turns
 
-        def trees(run: Run) -> Iterable[Tree]:
-            return self.trees(run, overrides)
-
-        return Turns(trees, samples_of, overrides, problems, self.hint)
+        return Turns(self.trees, samples_of, overrides, problems, self.hint)
 
     @contextmanager
     def capture(

@@ -308,7 +308,9 @@ class _ReplyBeingRead:
 # Into the tree
 
 
-def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
+def add_provider_evidence(
+    call: Node, *places: object, has_searched_unread: bool = False
+) -> None:
     """Add to a model's call what its provider searched for while the model answered.
 
     OpenAI's file_search found "It fell.": a retriever with this document is added below
@@ -317,8 +319,13 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
 
     Args:
         call: The call of the model, with its prompt. It is changed.
-        evidence: What its reply tells.
+        *places: What its reply tells, as for ``evidence_in_reply``.
+        has_searched_unread: Whether the provider is known to have searched, also where
+            these places tell of no search.
     """
+    evidence = evidence_in_reply(*places)
+    if has_searched_unread:
+        evidence = evidence.with_unread_search()
     if call.reply is not None and evidence.citations:
         call.reply = replace(call.reply, cited_sources=evidence.citations)
     if any(child.by_provider for child in call.children):

@@ -7,15 +7,17 @@ the ferry run?". The first text is the question, the second the standalone quest
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.history import history_of_prompts, read_history
 from ragmetrics_core.capture.plain_values import (
     ASSISTANTS,
+    QUESTION_KEYS,
     USERS,
     Overrides,
     last_words_of_user,
@@ -28,6 +30,8 @@ from ragmetrics_core.capture.structures import as_one_line, parse_json
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 from ragmetrics_core.data import Turn as Said
 
+# of an input that holds a question
+_USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (
@@ -487,3 +491,60 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
         return None
     is_question = as_one_line(standalone) == as_one_line(question)
     return None if is_question else standalone
+
+
+# In inputs that a user handed to several components
+
+
+def question_among(
+    inputs: Iterable[Mapping[str, object]],
+    prompts: Sequence[Sequence[str]],
+    carried: str | None,
+) -> str | None:
+    """Choose the question among the inputs of several components; None without one.
+
+    The question that the answer carries, if the user handed it in. Else a text in an
+    input of a usual name: of several the one that the last model was shown last, then
+    the one that most inputs got. Else the only text that a model was shown.
+
+    Example: ``{"builder": {"question": "Who?", "tone": "kind"}}`` hands in two texts.
+    "Who?" is the question, since an input named "question" got it.
+
+    Args:
+        inputs: Of each component what it was handed, by the names of its inputs.
+        prompts: The texts that each model was shown, in the order of the calls.
+        carried: The question that the answer carries; None if it carries none.
+    """
+    texts: list[tuple[str, str]] = []
+    for inputs_of_component in inputs:
+        for name, value in inputs_of_component.items():
+            # of a list of several texts none is surely asked
+            is_list = isinstance(value, tuple) and len(value) > 1
+            if is_list and str in map(type, value):
+                continue
+            question = question_in(value, depth=0)
+            if question:
+                texts.append((name, question))
+    lines = [as_one_line(text) for _, text in texts]
+    if carried and as_one_line(carried) in lines:
+        return carried
+    usual = [text for name, text in texts if name in _USUAL_NAMES]
+    if usual:
+        last_prompt = letters_of("\n".join(prompts[-1])) if prompts else ""
+        return max(
+            usual,
+            key=lambda text: (
+                _end_of_last(letters_of(text), last_prompt),
+                lines.count(as_one_line(text)),
+            ),
+        )
+    shown = {
+        text for _, text in texts if any(shows(prompt, text) for prompt in prompts)
+    }
+    return shown.pop() if len(shown) == 1 else carried or None
+
+
+def _end_of_last(text: str, prompt: str) -> tuple[int, int]:
+    """Where a text stands last in a prompt, and its length: one inside another goes behind."""
+    start = prompt.rfind(text) if text else -1
+    return (-1, 0) if start < 0 else (start + len(text), len(text))

@@ -37,6 +37,19 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     node.sorts_documents = sorts_documents(returned)
 
 
+def note_what_calls_tell_of_each_other(root: Node) -> None:
+    """Note in the calls of a run what only several of them together tell.
+
+    Args:
+        root: The outermost call. What is noted already stays as it is.
+    """
+    for node in reversed(list(root.walk())):  # what is inside a call comes first
+        if node.kind == "retriever" and node.documents is not None:
+            note_what_was_left_out(node)
+    _name_empty_searches(root)
+    _note_tools_that_find_tools(root)
+
+
 def note_what_was_left_out(node: Node) -> None:
     """Make a retriever that left out what retrievers inside it found a reranker.
 
@@ -101,7 +114,7 @@ def _searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
     return frozenset(tool.name for tool in tools if tool.documents)
 
 
-def name_empty_searches(root: Node) -> None:
+def _name_empty_searches(root: Node) -> None:
     """Take a tool's empty list for a search that found nothing.
 
     Example: the tool "lookup" gave two documents in one call, and "[]" in another: the
@@ -117,7 +130,7 @@ def name_empty_searches(root: Node) -> None:
             node.documents = ()
 
 
-def note_tools_that_find_tools(root: Node) -> None:
+def _note_tools_that_find_tools(root: Node) -> None:
     """Mark the tools that name the tools which models are offered from then on.
 
     Example: ``search_tools("weather")`` returned "get_weather", and the next model of its

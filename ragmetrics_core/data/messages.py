@@ -80,6 +80,21 @@ class UnwrappedMessage(NamedTuple):
         writer = writer or fields.get("from")
         return ROLES.get(writer) if isinstance(writer, str) else None
 
+    @property
+    def text(self) -> str:
+        """What it says.
+
+        A model writes one text in many blocks, and a tool a result in each block: those
+        of an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of
+        its own.
+        """
+        content = self.fields["content"]
+        if isinstance(content, str):
+            return content
+        if isinstance(content, list) and self.role == "tool":
+            return "\n".join(map(text_of_content, content))
+        return text_of_content(content)
+
 
 def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
     """Return a message without the object that a framework has put around it.

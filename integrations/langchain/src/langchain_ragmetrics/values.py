@@ -16,12 +16,7 @@ from ragmetrics_core.capture import Document as CapturedDocument
 from ragmetrics_core.capture import Message, ToolCall
 from ragmetrics_core.capture.structures import is_bulk
 from ragmetrics_core.capture.tree import SCORE_KEYS
-from ragmetrics_core.data.messages import (
-    ROLES,
-    UnwrappedMessage,
-    text_of_content,
-    unwrap_message,
-)
+from ragmetrics_core.data.messages import UnwrappedMessage, unwrap_message
 
 _Value = TypeVar("_Value")
 _DEPTH_COPIED = 4
@@ -255,8 +250,7 @@ def unwrapped(value: object) -> UnwrappedMessage | None:
         return UnwrappedMessage(value.type, vars(value))
     if isinstance(value, tuple) and len(value) == 2:
         kind, content = value
-        if isinstance(kind, str) and kind in ROLES:
-            return UnwrappedMessage(kind, {"content": content})
+        value = {"role": kind, "content": content}
     if isinstance(value, Mapping):
         message = unwrap_message(value)
         if "content" in message.fields and message.role is not None:
@@ -271,24 +265,15 @@ def message_of(value: object) -> Message | None:
 
 
 def read_message(message: UnwrappedMessage) -> Message:
-    """Make a message of the core: who speaks, the texts in its content, and its calls.
-
-    A model writes one text in many blocks, and a tool a result in each block: those of
-    an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of its own.
-    """
+    """Make a message of the core: who speaks, the texts in its content, and its calls."""
     role = message.role or "other"
     # LangChain's middleware put it in the place of earlier messages
     arguments = message.fields.get("additional_kwargs")
     if arguments and arguments.get("lc_source") == "summarization":
         role = "summary"
-    content = message.fields["content"]
-    if role == "tool" and isinstance(content, list):
-        text = "\n".join(map(text_of_content, content))
-    else:
-        text = text_of_content(content)
     calls = message.fields.get("tool_calls") or ()
     tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
-    return _CopyOfMessage(role, text, tuple(tool_calls))
+    return _CopyOfMessage(role, message.text, tuple(tool_calls))
 
 
 def offered_tools(parameters: object) -> tuple[str, ...]:

@@ -17,21 +17,15 @@ from langchain_ragmetrics.values import is_command, plain
 from ragmetrics_core.capture import Answer, Document, Node, Tree
 from ragmetrics_core.capture.history import history_in
 from ragmetrics_core.capture.plain_values import (
-    Overrides,
     answer_in,
     documents_in,
     has_written,
     question_in,
 )
-from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
-from ragmetrics_core.capture.step_documents import (
-    note_documents_of_step,
-    note_what_was_left_out,
-)
-from ragmetrics_core.capture.tree import Kind
-from ragmetrics_core.data import Turn
+from ragmetrics_core.capture.providers import add_provider_evidence
+from ragmetrics_core.capture.step_documents import note_documents_of_step
 
-_KINDS: Mapping[str, Kind] = {
+_KINDS: Mapping[str, Any] = {
     "retriever": "retriever",
     "tool": "tool",
     "llm": "model",
@@ -41,14 +35,14 @@ _KINDS: Mapping[str, Kind] = {
 _ABANDONED = "the stream was abandoned before its end"
 
 
-def trees(run: Run, where: Overrides) -> Iterator[Tree]:
+def trees(run: Run) -> Iterator[Tree]:
     """Yield the trees of a run: usually one.
 
     Example: ``chain.map().invoke(["Who?", "When?"])`` gives two trees, one for each
     item.
     """
     for item in run.items:
-        yield from trees(item, where)
+        yield from trees(item)
     if not run.root.name.startswith(EACH):
         yield _tree(run)
 
@@ -92,7 +86,14 @@ def _tree(run: Run) -> Tree:
         # what a person let a graph go on with is no question
         tree.question = None if tree.continues else question_in(inputs)
         question = given.get("question") or tree.question
-        tree.history = _history(inputs, plain(run.talk), output, question)
+        tree.history = history_in(inputs, question)
+        # of messages that the caller did not hand in, only those before a known
+        # question count
+        is_known = question is not None
+        for state in (plain(run.talk), output):
+            tree.history = tree.history or history_in(
+                state, question, only_before_question=is_known
+            )
     if given.get("question") is not None:
         tree.question = str(given["question"])
     tree.gives_only_documents = _are_documents(output)
@@ -116,14 +117,12 @@ def _node(call: Call, began: float) -> Node:
         node.query = call.given
         if call.returned is not None:
             node.documents = tuple(documents_in(call.returned))
-            note_what_was_left_out(node)
     elif kind == "model":
         if call.given is not None:
             call.given.add_to(node)
         if call.returned is not None:
             content, arguments, metadata = call.returned
-            evidence = evidence_in_reply({"content": content}, arguments, metadata)
-            add_provider_evidence(node, evidence)
+            add_provider_evidence(node, {"content": content}, arguments, metadata)
     elif kind == "step" and call.run_type != "prompt":
         node.documents_among_inputs = tuple(documents_in(call.given))
         if call.returned is not None:
@@ -171,20 +170,6 @@ def _nodes_inside(call: Call, began: float) -> list[Node]:
             counted.insert(0, node)
         later_attempts.add(attempt)
     return counted
-
-
-def _history(
-    inputs: Any, talk: Any, output: Any, question: str | None
-) -> tuple[Turn, ...]:
-    """The earlier turns in what a run was given, else its first step, else in its output.
-
-    Of messages that the caller did not hand in, only those before a known question count.
-    """
-    is_known = question is not None
-    turns = history_in(inputs, question)
-    for state in (talk, output):
-        turns = turns or history_in(state, question, only_before_question=is_known)
-    return turns
 
 
 def _add_error(tree: Tree, run: Run, *, calls_models: bool) -> None:

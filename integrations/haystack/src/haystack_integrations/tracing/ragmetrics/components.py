@@ -18,14 +18,13 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 from ragmetrics_core.capture import Document, Message, ToolCall
 from ragmetrics_core.capture import Node as Call
 from ragmetrics_core.capture.plain_values import documents_in, texts_in
-from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
+from ragmetrics_core.capture.providers import add_provider_evidence
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
-    note_tools_that_find_tools,
     sorts_documents,
 )
 from ragmetrics_core.capture.structures import compact, query_of_tool
-from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
+from ragmetrics_core.capture.unread_requests import unread_request
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
@@ -49,8 +48,6 @@ class Calls:
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
-        if any(node.operation == AGENT_TOOL for node in run.nodes):
-            note_tools_that_find_tools(self.root)
         tools = self._tools_run_by_hand(run.root)
         if tools:
             model, ended = self.root, self.root.ended
@@ -324,15 +321,27 @@ def _fill_model(call: Call, node: Node) -> None:
     """Write into the call of a model what the model was shown, and what it replied."""
     call.prompt = prompt(node)
     call.offered_tools = node.offered_tools
-    _unread_request(node).add_to(call)
     messages = replies(node)
+    # what the request showed it and no recorded text holds
+    kinds: list[str] = []
+    for shown in _values(node, "messages"):
+        if isinstance(shown, CopiedMessage) and shown.role != "assistant":
+            kinds += shown.unread_kinds
+    # the generator's own parameters stand in its replies alone
+    parameters: dict[str, object] = {}
+    for reply in messages:
+        if reply.meta.get("object") == "response":  # OpenAI's repeats the request's
+            parameters.update(reply.meta)
+    settings_of_call = node.input.get("generation_kwargs")
+    if isinstance(settings_of_call, Mapping):
+        parameters.update(settings_of_call)
+    unread_request(parameters, [{"type": kind} for kind in kinds]).add_to(call)
     if messages:
         call.reply, *others = messages
         call.other_replies = tuple(others)
         call.model = messages[0].model
         # the text first: it tells how the blocks of the metadata are joined
-        places = [{"content": call.reply.text}, messages[0].meta]
-        add_provider_evidence(call, evidence_in_reply(*places))
+        add_provider_evidence(call, {"content": call.reply.text}, messages[0].meta)
 
 
 def documents_with_text(documents: Iterable[Document]) -> tuple[Document, ...]:
@@ -360,28 +369,6 @@ def _values(node: Node, socket: str) -> tuple[Any, ...]:
     """What a socket was given; a single value may be no list."""
     value = node.input.get(socket)
     return value if isinstance(value, tuple) else (value,)
-
-
-def _unread_request(node: Node) -> UnreadRequest:
-    """Collect what a request showed a model and what no recorded text holds.
-
-    Example: a message with an image, and the parameter ``previous_response_id``:
-    both are noted.
-    """
-    kinds: list[str] = []
-    for message in _values(node, "messages"):
-        if isinstance(message, CopiedMessage) and message.role != "assistant":
-            kinds += message.unread_kinds
-    blocks = [{"type": kind} for kind in kinds]
-    # the generator's own parameters stand in its replies alone
-    parameters: dict[str, object] = {}
-    for reply in replies(node):
-        if reply.meta.get("object") == "response":  # OpenAI's repeats the request's
-            parameters.update(reply.meta)
-    settings_of_call = node.input.get("generation_kwargs")
-    if isinstance(settings_of_call, Mapping):
-        parameters.update(settings_of_call)
-    return unread_request(parameters, blocks)
 
 
 def replies(node: Node) -> tuple[CopiedMessage, ...]:

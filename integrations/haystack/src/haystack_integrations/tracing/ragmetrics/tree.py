@@ -23,7 +23,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 
 from ragmetrics_core.capture import Answer, Document, Tree
 from ragmetrics_core.capture.plain_values import (
-    Overrides,
     documents_in,
     names_a_history,
     texts_in,
@@ -75,7 +74,7 @@ def _by_component(output: object) -> object:
     return {"answers": {"answers": several}} if are_answers else output
 
 
-def trees(run: Run, _: Overrides) -> Iterator[Tree]:
+def trees(run: Run) -> Iterator[Tree]:
     """Make the tree of a run, of which the core makes a sample for each answer."""
     calls = Calls(run)
     if calls.root.kind == "ignored" or _is_preparation(run, calls):

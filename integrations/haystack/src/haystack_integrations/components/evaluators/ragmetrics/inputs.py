@@ -5,8 +5,8 @@ from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
 
-from ragmetrics_core import Sample
-from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core import RagMetricsError, Sample
+from ragmetrics_core.data.errors import SettingError
 
 # the groups of sockets, of which one is given
 _PARTS = ("query", "documents", "replies")
@@ -61,7 +61,7 @@ def samples(
     warnings = [_CITED_ONLY] if any(map(_is_cited_only, answers)) else []
     try:
         return [Sample.from_row(row) for row in rows], warnings
-    except RowError as error:
+    except RagMetricsError as error:
         raise SettingError(str(error)) from error
 
 

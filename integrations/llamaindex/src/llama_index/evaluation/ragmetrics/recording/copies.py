@@ -57,10 +57,7 @@ from ragmetrics_core.capture.plain_values import (
     documents_in,
     names_a_history,
 )
-from ragmetrics_core.capture.providers import (
-    add_provider_evidence,
-    evidence_in_reply,
-)
+from ragmetrics_core.capture.providers import add_provider_evidence
 from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
@@ -423,11 +420,9 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
     if message is not None:
         places.append(plain_data(message.additional_kwargs))
         places.append(_citations_in_blocks(message))
-    evidence = evidence_in_reply(*places)
     # a chunk of a stream told it; that of the agent's own tool looks alike
-    if node.may_have_searched and not reply.tool_calls:
-        evidence = evidence.with_unread_search()
-    add_provider_evidence(node, evidence)
+    has_searched = node.may_have_searched and not reply.tool_calls
+    add_provider_evidence(node, *places, has_searched_unread=has_searched)
 
 
 def _citations_in_blocks(message: ChatMessage) -> dict[str, Any]:

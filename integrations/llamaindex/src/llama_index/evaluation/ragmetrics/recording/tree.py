@@ -9,8 +9,7 @@ from llama_index.evaluation.ragmetrics.recording.run import Run
 
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.history import history_in, history_of_prompts
-from ragmetrics_core.capture.plain_values import Overrides, question_in
-from ragmetrics_core.capture.step_documents import name_empty_searches
+from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.data.errors import SettingError
 
 # the fields of a call that hold documents
@@ -71,7 +70,7 @@ def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
     run.documents_without_text = tuple(no_evidence)
 
 
-def trees_of(run: Run, _: Overrides) -> list[Tree]:
+def trees_of(run: Run) -> list[Tree]:
     """Make the tree of a run: its copy, with the question and the answer filled in.
 
     A tree is the form in which the core reads runs of any framework; ``Run`` is a kind
@@ -197,7 +196,6 @@ def _settle(run: Run) -> None:
                 with_text = tuple(each for each in documents if each.text.strip())
                 setattr(call, name, with_text)
     run.documents_without_text += tuple(blank_documents.values())
-    name_empty_searches(run.root)
 
 
 def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
