@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
+from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 # under which recorders put the value that a step was given, or returned
@@ -37,15 +38,21 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     node.sorts_documents = sorts_documents(returned)
 
 
-def note_what_calls_tell_of_each_other(root: Node) -> None:
-    """Note in the calls of a run what only several of them together tell.
+def complete_tools(root: Node) -> None:
+    """Write into the calls of tools what a run tells of them without words.
+
+    That is their query and text, which searches found nothing, and which tools name
+    others.
 
     Args:
         root: The outermost call. What is noted already stays as it is.
     """
-    for node in reversed(list(root.walk())):  # what is inside a call comes first
-        if node.kind == "retriever" and node.documents is not None:
-            note_what_was_left_out(node)
+    for node in root.walk():
+        if node.kind == "tool":
+            if node.query is None and node.arguments is not None:
+                node.query = query_of_tool(node.arguments)
+            if node.text is None and node.result:
+                node.text = compact(node.result)
     _name_empty_searches(root)
     _note_tools_that_find_tools(root)
 

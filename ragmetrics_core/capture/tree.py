@@ -178,6 +178,8 @@ class Node:
         children: The calls inside it.
         query: What it was asked; of a tool the one text argument, else its arguments as
             JSON.
+        arguments: What a tool was given, by parameter, as plain values: its query is
+            made of them.
         input_documents: Documents that it was given.
         documents: Documents that it returned, in their order: None if it returned none,
             () for an empty list. Of a step only those that it did not merely pass on.
@@ -187,8 +189,9 @@ class Node:
             those it kept and those it rejected.
         text: What a tool or agent returned, as the model sees it.
         result: What a tool returned, as plain values: texts, numbers, mappings, and
-            tuples of these. It tells how the text divides into passages; None if the
-            text is all that it returned.
+            tuples of these. It tells how the text divides into passages, and is itself
+            the text, as JSON, where none is given; None if the text is all that it
+            returned.
         prompt: What a model was shown, results of tools included.
         texts_handed_in: Texts that stand in a model's request as documents, in blocks of
             their own.
@@ -220,6 +223,7 @@ class Node:
     ended: float | None = None
     children: list[Node] = field(default_factory=list, repr=False)
     query: str | None = field(default=None, repr=False)
+    arguments: Mapping[Any, Any] | None = field(default=None, repr=False)
     input_documents: tuple[Document, ...] = field(default=(), repr=False)
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     documents_among_inputs: tuple[Document, ...] = field(default=(), repr=False)

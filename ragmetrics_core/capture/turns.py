@@ -29,7 +29,7 @@ from ragmetrics_core.capture.history import history_of_prompts, is_same_talk
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import shows_some
-from ragmetrics_core.capture.step_documents import note_what_calls_tell_of_each_other
+from ragmetrics_core.capture.step_documents import complete_tools
 from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
 from ragmetrics_core.data.sample_parts import before_this_turn
@@ -446,7 +446,7 @@ class Turns(Generic[Run]):
                 raise SettingError("trees() of an adapter returned a Tree: yield it")
             for tree in trees:
                 check_tree(tree)  # before anything reads it
-                note_what_calls_tell_of_each_other(tree.root)
+                complete_tools(tree.root)
                 self._look_for_named_tools(tree)
                 samples += self._take_in(tree)
             return samples

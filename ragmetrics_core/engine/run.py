@@ -51,6 +51,7 @@ from ragmetrics_core.engine.sample_sources import (
 )
 from ragmetrics_core.metrics.registry import MetricLike, choose_metrics
 from ragmetrics_core.models.chat import ChatModel
+from ragmetrics_core.models.judge_work import as_judge_work
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike, resolve_store
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -392,8 +393,9 @@ class Run:
         return wait_for_batches and wait_for(self.batch_store.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
-        """Start judging the next sample of an endless stream."""
-        return submit(self._judging.judge(index, sample, self.metrics))
+        """Start judging the next sample of an endless stream, which no recorder sees."""
+        with as_judge_work():
+            return submit(self._judging.judge(index, sample, self.metrics))
 
 
 def stream(

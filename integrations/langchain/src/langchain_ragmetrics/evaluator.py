@@ -26,7 +26,6 @@ from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.engine.run import Metrics, Run
-from ragmetrics_core.models.judge_work import as_judge_work
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
 
@@ -143,12 +142,8 @@ class RagMetricsRunEvaluator(RunEvaluator):
         """
         if reference and not sample.reference:
             sample = sample.model_copy(update={"reference": tuple(reference)})
-        with as_judge_work():
-            return list(
-                self._run.start_one_sample(next(self._counted), sample)
-                .result()
-                .results.values()
-            )
+        judging = self._run.start_one_sample(next(self._counted), sample)
+        return list(judging.result().results.values())
 
 
 def native(

@@ -1,5 +1,6 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
+import json
 import operator
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,6 @@ from langsmith import tracing_context
 from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core.capture.structures import compact
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.models.chat import Capabilities
@@ -206,7 +206,7 @@ def _read_structured(output: Any) -> dict[str, Any]:
         parsed = output.get("parsed")
     choice = _choice("" if raw is None else raw)
     if parsed is not None:
-        choice["message"]["content"] = compact(plain(parsed))
+        choice["message"]["content"] = _as_json(parsed)
         choice["logprobs"] = None
     return _reply([choice], [raw])
 
@@ -366,7 +366,7 @@ def _choice(reply: object) -> dict[str, Any]:
         message = message_of(reply)
         text = reply
         if not isinstance(reply, str):
-            text = compact(plain(reply)) if message is None else message.text
+            text = _as_json(reply) if message is None else message.text
         return {"message": {"content": text}}
     facts = reply.response_metadata
     reason = (
@@ -384,3 +384,7 @@ def _choice(reply: object) -> dict[str, Any]:
         "finish_reason": reason,
         "logprobs": facts.get("logprobs"),
     }
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, default=str)

@@ -27,7 +27,6 @@ from ragmetrics_core.capture.plain_values import (
     names_a_history,
     texts_in,
 )
-from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.messages import UnwrappedMessage
@@ -217,8 +216,8 @@ class Recording:
             query = inputs.get("query")
             call.given = query if isinstance(query, str) and query.strip() else None
         elif run_type == "tool":
-            query = query_of_tool(plain(_named("input", inputs)))
-            call.fields = {"query": query, "tool_call_id": tool_call_id}
+            arguments = plain(_named("input", inputs))
+            call.fields = {"arguments": arguments, "tool_call_id": tool_call_id}
         elif run_type in MODELS:
             self._give_model(call, inputs, parameters)
         elif run_type == "prompt":
@@ -328,10 +327,16 @@ class Recording:
             if is_command(output):
                 returned, output = _own_update(output.update, fields["tool_call_id"])
             fields["documents"] = self._documents_of_tool(returned)
+            message = message_of(output)
+            text = output if message is None else message.text
+            text = text if isinstance(text, str) and text else None
             content = output.content if isinstance(output, ToolMessage) else output
-            if isinstance(content, (list, dict)):
+            # LangChain shows a model lists and mappings as JSON, and of a message its
+            # texts
+            is_shown = text is not None or content is output
+            if isinstance(content, (list, dict)) and is_shown:
                 fields["result"] = plain(content)
-            fields["text"] = self._snapshots.once(_text_of_tool(output))
+            fields["text"] = self._snapshots.once(text)
             # a tool that failed may still return a message, which tells the model so
             if isinstance(output, ToolMessage) and output.status == "error":
                 fields["error"] = fields.pop("text") or "error"
@@ -403,19 +408,6 @@ def _own_update(update: Any, tool_call_id: str | None) -> tuple[Any, Any]:
     results = [each for each in messages or () if isinstance(each, ToolMessage)]
     own = [each for each in results if each.tool_call_id == tool_call_id] or results
     return ({**update, "messages": own[-1:]}, own[-1]) if own else (update, update)
-
-
-def _text_of_tool(output: object) -> str | None:
-    """The text that a model is shown of a tool's output; None if it has none.
-
-    LangChain shows lists and mappings as JSON.
-    """
-    message = message_of(output)
-    text = output if message is None else message.text
-    if isinstance(text, str) and text:
-        return text
-    is_structure = isinstance(output, (list, dict)) and output
-    return compact(plain(output)) if is_structure else None
 
 
 def _has_answered_calls(outputs: Any) -> bool:

@@ -23,7 +23,10 @@ from ragmetrics_core.capture.plain_values import (
     question_in,
 )
 from ragmetrics_core.capture.providers import add_provider_evidence
-from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.step_documents import (
+    note_documents_of_step,
+    note_what_was_left_out,
+)
 
 _KINDS: Mapping[str, Any] = {
     "retriever": "retriever",
@@ -117,6 +120,7 @@ def _node(call: Call, began: float) -> Node:
         node.query = call.given
         if call.returned is not None:
             node.documents = tuple(documents_in(call.returned))
+            note_what_was_left_out(node)
     elif kind == "model":
         if call.given is not None:
             call.given.add_to(node)
@@ -160,10 +164,10 @@ def _nodes_inside(call: Call, began: float) -> list[Node]:
         if inner.tag.startswith(STEP) and inner.ended is not None:
             not_before = max(not_before, inner.ended)
     names_documents = any(inner.name == ADD_DOCUMENTS for inner in call.inside)
-    later_attempts: set[tuple[str, str | None]] = set()
+    later_attempts: set[tuple[str, str | None, str]] = set()
     counted: list[Node] = []
     for inner, node in zip(reversed(call.inside), reversed(nodes), strict=True):
-        attempt = (node.name, node.query)
+        attempt = (node.name, node.query, repr(node.arguments))
         is_repeated = inner.error is not None and attempt in later_attempts
         is_named_otherwise = names_documents and inner.tag == STORE_SEARCH
         if not is_repeated and not is_named_otherwise:

@@ -23,7 +23,7 @@ from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
     sorts_documents,
 )
-from ragmetrics_core.capture.structures import compact, query_of_tool
+from ragmetrics_core.capture.structures import compact
 from ragmetrics_core.capture.unread_requests import unread_request
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
@@ -165,7 +165,7 @@ class Calls:
             documents: The documents that it returned.
         """
         call.name = node.name
-        call.query = query_of_tool(node.input)
+        call.arguments = node.input
         request, call.text = self._result_shown(node)
         call.tool_call_id = request.id if request else None
         error = node.output_by_socket.get("error")
@@ -196,7 +196,7 @@ class Calls:
             elif message.role == "tool":
                 for request in message.tool_calls:
                     tool = Call("tool", request.name, node.opened, node.opened)
-                    tool.query = query_of_tool(request.arguments)
+                    tool.arguments = request.arguments
                     tool.tool_call_id = request.id
                     tool.text = message.text
                     tools.append(tool)

@@ -15,21 +15,12 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
 from pydantic import ValidationError
 
-from ragmetrics_core import (
-    AnswerRelevance,
-    CitationQuality,
-    ContextAdherence,
-    ContextRecall,
-    ContextSufficiency,
-    ContextUtilization,
-    Metric,
-    RetrievalAccuracy,
-    Sample,
-)
+from ragmetrics_core import Metric, Sample
 from ragmetrics_core.capture.captured import sample_with
 from ragmetrics_core.data.errors import RagMetricsError, SettingError
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.metrics.registry import metric_named
 from ragmetrics_core.models.judge_work import as_judge_work
 
 References = str | Sequence[str] | None
@@ -70,7 +61,7 @@ class MetricEvaluator(BaseEvaluator):
         (1.0, True, 'It says so.')
     """
 
-    metric_class: ClassVar[type[Metric] | None] = None
+    metric_name: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -89,12 +80,12 @@ class MetricEvaluator(BaseEvaluator):
             raise SettingError("give llm= or judge=, not both")
         if metric is None:
             # a subclass names its metric, which then gets the settings
-            if self.metric_class is None:
+            if not self.metric_name:
                 raise SettingError(
                     "give a metric, or use the evaluator of one, e.g."
                     " ContextAdherenceEvaluator"
                 )
-            metric = self.metric_class(**settings)
+            metric = metric_named(self.metric_name, settings)
         elif settings:
             raise SettingError(
                 f"give a metric or its settings, not both: {', '.join(settings)}"
@@ -217,7 +208,7 @@ class ContextUtilizationEvaluator(MetricEvaluator):
     Average precision over the ranks.
     """
 
-    metric_class = ContextUtilization
+    metric_name = "context_utilization"
 
 
 class ContextAdherenceEvaluator(MetricEvaluator):
@@ -226,31 +217,31 @@ class ContextAdherenceEvaluator(MetricEvaluator):
     The share of "yes" over chain-of-thought polls.
     """
 
-    metric_class = ContextAdherence
+    metric_name = "context_adherence"
 
 
 class ContextRecallEvaluator(MetricEvaluator):
     """How accurately does the answer match the ``reference``?"""
 
-    metric_class = ContextRecall
+    metric_name = "context_recall"
 
 
 class RetrievalAccuracyEvaluator(MetricEvaluator):
     """Which share of the facts of the ``reference`` do the contexts cover?"""
 
-    metric_class = RetrievalAccuracy
+    metric_name = "retrieval_accuracy"
 
 
 class ContextSufficiencyEvaluator(MetricEvaluator):
     """Could the question be answered from the contexts alone?"""
 
-    metric_class = ContextSufficiency
+    metric_name = "context_sufficiency"
 
 
 class AnswerRelevanceEvaluator(MetricEvaluator):
     """Does the response address the query, whatever is true?"""
 
-    metric_class = AnswerRelevance
+    metric_name = "answer_relevance"
 
 
 class CitationQualityEvaluator(MetricEvaluator):
@@ -260,7 +251,7 @@ class CitationQualityEvaluator(MetricEvaluator):
     with numbers, as those of a ``CitationQueryEngine`` do, or with ``numbered_from=1``.
     """
 
-    metric_class = CitationQuality
+    metric_name = "citation_quality"
 
 
 def native(

@@ -23,7 +23,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.errors import JudgeUnavailable, RagMetricsError, SettingError
-from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult
+from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.metrics.registry import NAMED_METRICS, choose_metrics, metric_named
 
@@ -200,10 +200,7 @@ class RagMetricsEvaluator:
     def _all_failed(self, samples: Sequence[Sample], error: JudgeUnavailable) -> Report:
         """Make the report of samples that an unavailable judge did not judge."""
         failed: dict[str, MetricResult] = {
-            metric.name: Failed(
-                metric=metric.name, reason=str(error), error=ErrorInfo.of(error)
-            )
-            for metric in self.metrics
+            metric.name: metric.failed(error) for metric in self.metrics
         }
         return Report(
             [

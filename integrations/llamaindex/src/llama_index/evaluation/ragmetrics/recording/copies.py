@@ -53,7 +53,6 @@ from ragmetrics_core.capture import Document, Message, Node, ToolCall
 from ragmetrics_core.capture.kept_once import kept_once
 from ragmetrics_core.capture.plain_values import (
     answer_in,
-    answer_text,
     documents_in,
     names_a_history,
 )
@@ -63,7 +62,6 @@ from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     find_instances,
     is_bulk,
-    query_of_tool,
 )
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data.messages import ROLES
@@ -96,7 +94,7 @@ def copy_arguments(
     """
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name = instance.metadata.name or ""
-        node.query = query_of_tool(arguments_of_tool(arguments))
+        node.arguments = arguments_of_tool(arguments)
         # the framework's own tool, by which one agent hands over to another, only steers
         node.is_control = (
             isinstance(instance, FunctionTool) and instance.real_fn is handoff
@@ -640,9 +638,9 @@ def answer_of(result: object) -> str | None:
     """
     returned = without_stop_event(result)
     if isinstance(returned, str):
-        return answer_text(returned)
+        return answer_in(returned)[0]
     if isinstance(returned, (Response, AgentChatResponse)):
-        return answer_text(returned.response)
+        return answer_in(returned.response)[0]
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
         return answer_in(fields)[0] or (str(returned) if fields else None)
