@@ -497,7 +497,7 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
 
 
 def question_among(
-    inputs: Iterable[Mapping[str, object]],
+    inputs: Iterable[Mapping[str, Any]],
     prompts: Sequence[Sequence[str]],
     carried: str | None,
 ) -> str | None:
@@ -520,7 +520,7 @@ def question_among(
         for name, value in inputs_of_component.items():
             # of a list of several texts none is surely asked
             is_list = isinstance(value, tuple) and len(value) > 1
-            if is_list and str in map(type, value):
+            if is_list and any(type(element) is str for element in value):
                 continue
             question = question_in(value, depth=0)
             if question:
