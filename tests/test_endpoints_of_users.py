@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import ssl
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from html import unescape
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 from loopback import Fault, LoopbackServer
@@ -99,8 +103,60 @@ def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -
     sentence = f"Key {KEY} may not send 'Ida Voss' or: Ida Voss keeps it, 0. Sorry"
     server = loopback_server(faults=lambda _: refusal(400, sentence))
     error = judged(server).results[0].results["context_recall"].error
-    assert error.raw == "Key … may not send '…' or: … Sorry"
+    assert error.raw == "Key … may not send '…' or: …. Sorry"
     assert error.raw in error.message
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        str,
+        str.upper,
+        quote,
+        lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+        lambda text: text.replace(" ", "_"),
+        lambda text: " ".join(text),
+        lambda text: ", ".join(reversed(text.split())),
+        lambda text: f"{text.split()[0]} and {text.split()[-1]}",
+        lambda text: text[:14],
+        lambda text: text.translate(str.maketrans("aeo", "àèò")),
+        lambda text: b64encode(text.encode()).decode(),
+        lambda text: b64encode(KEY.encode()).decode(),
+        lambda _: KEY.upper(),
+        lambda _: " ".join(KEY),
+    ],
+)
+def test_no_word_of_the_sample_is_repeated_in_whatever_spelling(
+    loopback_server: Serve, spelt: Callable[[str], str]
+) -> None:
+    words = "Quillfeather Zandrosky had 512 grams at Hollowmere"
+    sentence = f"This model does not support the input: {spelt(words)}"
+    server = loopback_server(faults=lambda _: refusal(400, sentence))
+    report = evaluate(
+        [{**row(), "answer": f"{words}.", "contexts": ["The input is no model."]}],
+        [ContextRecall()],
+        judge=OpenAICompatibleModel(server.base_url, "local", api_key=KEY),
+        store=False,
+        progress=False,
+    )
+    error = report.results[0].results["context_recall"].error
+    assert error.raw.startswith("This model does not support the input: …")
+    rest = unescape(unquote(error.raw.partition(":")[2])).casefold()
+    assert not set(re.findall(r"\w+", rest)) - {"and", "had", "at"}
+    assert error.raw in error.message
+
+
+def test_a_repetition_of_a_refused_reply_repeats_no_word_of_the_sample(
+    loopback_server: Serve,
+) -> None:
+    sentence = "Ida is blocked"
+    server = loopback_server(
+        lambda _: "no verdict",
+        faults=lambda number: refusal(400, sentence) if number else None,
+        n=False,
+    )
+    error = judged(server).results[0].results["context_recall"].error
+    assert error.raw == "… is blocked"
 
 
 @pytest.mark.parametrize(
