@@ -11,9 +11,10 @@ import ssl
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from ragmetrics_core.data.errors import (
     TransientJudgeError,
 )
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.models import compatible_model
+from ragmetrics_core.models import attempts, compatible_model
 from ragmetrics_core.models.addresses import NAME_A_KEY
 from ragmetrics_core.models.urls import is_on_this_machine, proxy_for
 from ragmetrics_core.reporting.comparison import compare
@@ -396,6 +397,71 @@ def test_litellm_sends_nothing_for_this_machine_to_a_proxy(
             progress=False,
         )
     assert proxy.requests == server.requests == []
+
+
+@pytest.fixture
+def refusing_proxy() -> Iterator[tuple[str, list[str]]]:
+    """The address of a proxy that refuses every way, and the hosts that it was asked for."""
+    hosts: list[str] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:  # noqa: N802  # named by the standard library
+            hosts.append(self.path)
+            self.send_error(403)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.server_port}", hosts
+        proxy.shutdown()
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+@pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "anthropic/claude-haiku-4-5"])
+def test_a_proxy_that_opens_no_way_is_named_and_ends_the_run(
+    without_proxies: pytest.MonkeyPatch,
+    refusing_proxy: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_reachable: bool,
+) -> None:
+    proxy, hosts = refusing_proxy
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        if not is_reachable:
+            proxy = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        without_proxies.setenv("HTTPS_PROXY", proxy.replace("//", "//me:secret-word@"))
+        monkeypatch.setattr(attempts, "CONNECTING_SECONDS", 0.5)
+        model: Any = LiteLLMModel(name, api_key=KEY)
+        if name.startswith("openai"):
+            model = OpenAICompatibleModel.named(name, api_key=KEY)
+        with pytest.raises(JudgeUnavailable) as caught:
+            evaluate(
+                [row(number) for number in range(3)],
+                [ContextRecall()],
+                judge=model,
+                store=False,
+                progress=False,
+            )
+    sentence = str(caught.value)
+    assert f"through {proxy}" in sentence
+    assert "secret-word" not in sentence
+    assert ("the proxy refused the way" in sentence) is is_reachable
+    # LiteLLM fetches no list of its own either
+    provider_host = f"api.{name.partition('/')[0]}.com:443"
+    assert set(hosts) == ({provider_host} if is_reachable else set())
+    assert len(hosts) <= 3  # one for each row at most
+
+
+def test_a_proxy_that_wants_a_password_ends_the_run(loopback_server: Serve) -> None:
+    server = loopback_server(
+        faults=lambda _: Fault(407, body="Authentication Required")
+    )
+    with pytest.raises(JudgeUnavailable, match="the proxy refused the way"):
+        judged(server, rows=5)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("listed", ["judge.example", "judge.example:8000", "*"])

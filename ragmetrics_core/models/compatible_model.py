@@ -388,21 +388,19 @@ class OpenAICompatibleModel(ChatModel):
                         response.close()
                         raise error_of_large_reply(self.name, most_bytes)
                 return response.status, response.headers, b"".join(parts)
-        except aiohttp.ClientHttpProxyError as raised:
-            error: errors.JudgeError = errors.JudgeUnavailable(
-                f"the proxy refused to connect {self._where} (HTTP {raised.status}):"
-                " check the proxy, or list the host in NO_PROXY"
-            )
-        except aiohttp.ClientResponseError:
-            # Its status is aiohttp's own: the reply breaks the rules of HTTP.
-            error = errors.TransientJudgeError(
-                f"{self.name} sent a reply that breaks the rules of HTTP; check the"
-                " endpoint",
-                is_unreadable=True,
-            )
         except (aiohttp.ClientError, OSError) as raised:
             # aiohttp's own classes of time-outs say whether it was connected.
-            error = self._error(Fault.of(raised))
+            fault = Fault.of(raised)
+            error = self._error(fault)
+            is_of_reply = isinstance(raised, aiohttp.ClientResponseError)
+            if is_of_reply and not fault.is_refused_by_proxy:
+                # Its status is aiohttp's own: the reply breaks the rules of HTTP.
+                begins = "https://" if url.startswith("http:") else "http://"
+                error = errors.TransientJudgeError(
+                    f"{self._where} sent a reply that breaks the rules of HTTP: check the"
+                    f" endpoint, and whether its address begins with {begins}",
+                    is_unreadable=True,
+                )
         # Raised outside of the handler, so that the client's exception, which may hold
         # keys and texts, is not attached to it.
         raise error

@@ -132,6 +132,8 @@ _NOT_SENT = frozenset(
         "gaierror",
     }
 )
+# Classes of exceptions of clients to which a proxy opened no way.
+_REFUSED_BY_PROXY = frozenset({"ClientHttpProxyError", "ProxyError"})
 # Classes of exceptions of clients whose connection broke.
 _BROKEN = frozenset(
     {
@@ -265,6 +267,12 @@ class Fault:
         return not self.class_names.isdisjoint(_NOT_SENT)
 
     @property
+    def is_refused_by_proxy(self) -> bool:
+        """Whether a proxy on the way, and not the endpoint, refused the request."""
+        names_a_proxy = not self.class_names.isdisjoint(_REFUSED_BY_PROXY)
+        return self.status == 407 or (names_a_proxy and not self.is_unsent)
+
+    @property
     def is_timeout(self) -> bool:
         """Whether the client waited in vain for a reply."""
         return any("Timeout" in name for name in self.class_names)
@@ -315,6 +323,11 @@ def judge_error(
     """
     if fault.is_about_key:
         return _error_of_key(fault, where, advice_on_key)
+    if fault.is_refused_by_proxy:
+        return errors.JudgeUnavailable(
+            f"the proxy refused the way to {where}: check it, its user and password, or"
+            " list the host in NO_PROXY"
+        )
     if fault.is_connection_lost:
         return _error_of_connection(fault, where)
     if fault.is_rejection:
@@ -443,7 +456,11 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         where: Name of the model.
     """
     fault = Fault.of(error)
-    tells_of_endpoint = fault.status is not None or fault.is_connection_lost
+    tells_of_endpoint = (
+        fault.status is not None
+        or fault.is_connection_lost
+        or fault.is_refused_by_proxy
+    )
     if tells_of_endpoint or fault.is_about_key:
         return judge_error(fault, where)
     # A client that does not know a parameter raises one of these.

@@ -2,8 +2,8 @@
 
 The only file that knows it.
 
-``import litellm`` takes seconds and would fetch a price list, so it happens at the
-first call, in a thread, with the list that comes with the package. Its retries and its
+``import litellm`` takes seconds and would fetch lists, so it happens at the first call,
+in a thread, with the lists that come with the package. Its retries and its
 console output are off. It would load a ``.env`` file that stands above its own folder,
 so it is told not to. Its clients are held to our rules: ``litellm_clients``.
 """
@@ -15,6 +15,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ragmetrics_core.data import errors
@@ -43,8 +44,10 @@ from ragmetrics_core.models.openai_form import (
     reply_of,
     request_body,
 )
-from ragmetrics_core.models.urls import endpoint_address
+from ragmetrics_core.models.urls import endpoint_address, proxy_for, public_address
 
+# What LiteLLM fetches at its import or at the first call, unless it is told not to.
+_FETCHED_LISTS = ("MODEL_COST_MAP", "ANTHROPIC_BETA_HEADERS")
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
@@ -52,11 +55,11 @@ _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not 
 def _litellm() -> Any:
     """Import LiteLLM and return the module.
 
-    LiteLLM is told to use the price list of its package instead of fetching one, to
-    read no ``.env`` file, and to print nothing. What the user has set for it stays.
+    LiteLLM is told to use the lists of its package instead of fetching them, to read no ``.env`` file, and to print nothing. What the user has set for it stays.
     Example: with ``LITELLM_LOG=DEBUG`` in the environment it logs as usual.
     """
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    for name in _FETCHED_LISTS:
+        os.environ.setdefault(f"LITELLM_LOCAL_{name}", "True")
     mode_before = os.environ.get("LITELLM_MODE")
     # In this mode LiteLLM reads no .env file: a file in the working folder must not be
     # able to send requests to another address.
@@ -295,6 +298,11 @@ class LiteLLMModel(ChatModel):
             # A hook that refuses raises, and LiteLLM wraps that in an exception of its
             # own. So the hook has noted its error, too, which says what happened.
             failure = call.refusals[0] if call.refusals else self._with_advice(error)
+            with suppress(errors.SettingError):  # LiteLLM may know other proxies
+                proxy = proxy_for(call.address)
+                if proxy is not None:
+                    sentence = f"{failure} (through {public_address(proxy)})"
+                    failure.args = (sentence, *failure.args[1:])
         finally:
             current_call.reset(token)
             # the provider's address, which nobody knows before the first call
