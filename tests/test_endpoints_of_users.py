@@ -405,7 +405,7 @@ def refusing_proxy() -> Iterator[tuple[str, list[str]]]:
     hosts: list[str] = []
 
     class Refusing(BaseHTTPRequestHandler):
-        def do_CONNECT(self) -> None:  # noqa: N802  # named by the standard library
+        def do_CONNECT(self) -> None:  # named by the standard library
             hosts.append(self.path)
             self.send_error(403)
 

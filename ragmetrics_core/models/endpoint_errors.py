@@ -45,30 +45,32 @@ _TAGGED = re.compile(r"<([\w-]+-[0-9a-f]{8})\b[^>]*>\n(.*?)\n</\1>", re.DOTALL)
 # letters one by one.
 _LIKE_A_KEY = re.compile(
     r"\b(?:sk|pk|rk|key|gsk|xai|hf|r8)[-_][\w-]{6,}|\b(?=\w*\d)(?=\w*[A-Za-z])\w{20,}"
-    r"|[\w+/=]{28,}|(?<!\w)(?:\w[ .*-]+){6,}\w(?!\w)",
+    r"|[\w+=]{28,}|(?<!\w)(?:\w[ .*-]+){6,}\w(?!\w)",
     re.IGNORECASE,
 )
 # They tell nothing of a sample that has them, too.
 _WORDS_OF_ERRORS = frozenset(
-    """
-    a about above access account again all allowed already an and any api are argument as
-    at authentication available bad be because been before below between billing blocked
-    body budget but by call calls can cannot chat check client code completion completions
-    config content context could credits current data day default deployment did disabled
-    do does doesn enabled endpoint error exceed exceeded exceeds exist expected expired
-    failed feature field filter for forbidden format found from function gateway given has
-    have header http id if in include input instead internal invalid is it its json key
-    larger least length less level limit limits list load loaded long longer may max
-    maximum message messages minimum missing model models more most must name need no not
-    null number object of off on one only or organization out output over parameter parse
-    payload per permission plan please policy prompt property provided provider quota rate
-    reached received region rejected request requests required response retry role roles
-    route running schema see send server service set should size some stop string support
-    supported supports system temperature template than that the there this time timeout
-    to token tokens too tool try type unable unauthorized unavailable unexpected unknown
-    unsupported up upgrade upstream usage use used user using valid value values verified
-    version wait was we when which window with within without you your
-    """.split()
+    _WORD.findall(
+        """
+        a about above access account again all allowed already an and any api are argument as
+        at authentication available bad be because been before below between billing blocked
+        body budget but by call calls can cannot chat check client code completion completions
+        config content context could credits current data day default deployment did disabled
+        do does doesn enabled endpoint error exceed exceeded exceeds exist expected expired
+        failed feature field filter for forbidden format found from function gateway given has
+        have header http id if in include input instead internal invalid is it its json key
+        larger least length less level limit limits list load loaded long longer may max
+        maximum message messages minimum missing model models more most must name need no not
+        null number object of off on one only or organization out output over parameter parse
+        payload per permission plan please policy prompt property provided provider quota rate
+        reached received region rejected request requests required response retry role roles
+        route running schema see send server service set should size some stop string support
+        supported supports system temperature template than that the there this time timeout
+        to token tokens too tool try type unable unauthorized unavailable unexpected unknown
+        unsupported up upgrade upstream usage use used user using valid value values verified
+        version wait was we when which window with within without you your
+        """
+    )
 )
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
