@@ -56,7 +56,8 @@ def _litellm() -> Any:
     """Import LiteLLM and return the module.
 
     LiteLLM is told to use the lists of its package instead of fetching them, to read no
-    ``.env`` file, and to print nothing. What the user has set for it stays. Example: with ``LITELLM_LOG=DEBUG`` in the environment it logs as usual.
+    ``.env`` file, and to print nothing. What the user has set for it stays.
+    Example: with ``LITELLM_LOG=DEBUG`` in the environment it logs as usual.
     """
     for name in _FETCHED_LISTS:
         os.environ.setdefault(f"LITELLM_LOCAL_{name}", "True")
