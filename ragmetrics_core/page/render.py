@@ -74,7 +74,39 @@ def write_page(
         glance: What a person should see first.
         to_label: Ids of the samples that were drawn for people to label.
     """
-    data = page_data(rows, summary, run, glance, to_label)
+    judges_by_metric: dict[str, dict[str, None]] = {}  # their names are the keys
+    for row in rows:
+        for metric, result in row.results.items():
+            if result.judge:
+                judges_by_metric.setdefault(metric, {})[result.judge] = None
+
+    # each judge whose card says something of adherence, with the figures of it
+    figures_on_adherence = []
+    for judge in run.judges:
+        for card_figures in figures_of_cards(judge, run).values():
+            if card_figures.question == "adherent":
+                figures_on_adherence.append((judge, card_figures.figures))
+
+    data = {
+        "glance": glance,
+        "verdict": all_in_words(glance.decisions),
+        "date": date_of(run),
+        "screen_rows": len(rows),
+        "summary": summary,
+        "n_to_label": len(to_label),
+        "run": run,
+        # by metric the mean that people would give, beside the judge's
+        "by_people": corrected_means(run),
+        "explanations": EXPLANATIONS,
+        "answerings": answerings_of(rows, summary),
+        "what_if": what_if_known(rows),
+        "quoted": quotes_of_cards(run),
+        "figures": figures_on_adherence,
+        "has_interval": any(numbers.interval for numbers in summary.shown),
+        "formulas": FORMULAS,
+        "judges_by_metric": judges_by_metric,
+        **_script_data(rows, summary, run, glance, to_label),
+    }
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
@@ -105,57 +137,6 @@ def write_html(
     write_text(path, (str(replace_surrogates(piece)) for piece in pieces), "the page")
 
 
-def page_data(
-    rows: Sequence[SampleResult],
-    summary: Summary,
-    run: RunFacts,
-    glance: Glance,
-    to_label: Collection[str],
-) -> dict[str, Any]:
-    """Collect all that the template of a report shows, by its name in the template.
-
-    Args:
-        rows: The results.
-        summary: Their numbers.
-        run: The facts of the run.
-        glance: What a person should see first.
-        to_label: Ids of the samples that were drawn for people to label.
-    """
-    judges_by_metric: dict[str, dict[str, None]] = {}  # their names are the keys
-    for row in rows:
-        for metric, result in row.results.items():
-            if result.judge:
-                judges_by_metric.setdefault(metric, {})[result.judge] = None
-
-    # each judge whose card says something of adherence, with the figures of it
-    figures_on_adherence = []
-    for judge in run.judges:
-        for card_figures in figures_of_cards(judge, run).values():
-            if card_figures.question == "adherent":
-                figures_on_adherence.append((judge, card_figures.figures))
-
-    return {
-        "glance": glance,
-        "verdict": all_in_words(glance.decisions),
-        "date": date_of(run),
-        "screen_rows": len(rows),
-        "summary": summary,
-        "n_to_label": len(to_label),
-        "run": run,
-        # by metric the mean that people would give, beside the judge's
-        "by_people": corrected_means(run),
-        "explanations": EXPLANATIONS,
-        "answerings": answerings_of(rows, summary),
-        "what_if": what_if_known(rows),
-        "quoted": quotes_of_cards(run),
-        "figures": figures_on_adherence,
-        "has_interval": any(numbers.interval for numbers in summary.shown),
-        "formulas": FORMULAS,
-        "judges_by_metric": judges_by_metric,
-        **_script_data(rows, summary, run, glance, to_label),
-    }
-
-
 def _script_data(
     rows: Sequence[SampleResult],
     summary: Summary,
@@ -165,7 +146,7 @@ def _script_data(
 ) -> dict[str, Any]:
     """Collect what the page's script reads: the table's rows, their details, and more.
 
-    The arguments are those of ``page_data``.
+    The arguments are those of ``write_page``.
     """
     metrics = [numbers.metric for numbers in summary.metrics]
     diagnoses = [diagnose(row) for row in rows]

@@ -8,6 +8,9 @@ from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.base_handler import BaseCallbackHandler
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import ChatMessage, CompletionResponse
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import CustomQueryEngine
@@ -22,7 +25,7 @@ from measured_runs import (
     reply_to,
     verdicts_of,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragmetrics_core.models.chat import ChatRequest, Message
 
@@ -62,6 +65,34 @@ def test_the_passages_that_the_model_reads_are_used(
         engine(kit, rendering, k, model).query(QUESTION)
     with capture() as outside:
         check(captured, outside, model, read)
+
+
+class Tagged(BaseEventHandler):
+    """Keeps the tags of the events that the whole process's dispatcher tells."""
+
+    tags: list[dict[str, Any]] = Field(default_factory=list)
+
+    def handle(self, event: BaseEvent, **_: Any) -> None:
+        self.tags.append(dict(event.tags))
+
+
+def test_a_handler_of_the_whole_process_can_tell_the_repeats(kit: ModuleType) -> None:
+    model = reader(kit, ("amber",))
+    handler = Tagged()
+    dispatcher = get_dispatcher()
+    dispatcher.add_event_handler(handler)
+    try:
+        with capture(keep_prompts=True) as captured:
+            engine(kit, "numbered", 2, model).query(QUESTION)
+        n_events = len(handler.tags)
+        captured.measure_use(model=model)
+    finally:
+        dispatcher.event_handlers.remove(handler)
+    by_application, by_repeats = handler.tags[:n_events], handler.tags[n_events:]
+    assert by_application
+    assert by_repeats
+    assert all("ragmetrics" not in tags for tags in by_application)
+    assert all(tags == {"ragmetrics": "judge"} for tags in by_repeats)
 
 
 class Noted(BaseCallbackHandler):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -15,6 +16,7 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
@@ -41,7 +43,8 @@ class LlamaIndexModel(FrameworkModel):
 
     It is called through its sync API in a thread, where neither its callbacks nor an
     instrumentation by OpenTelemetry see it. Handlers that an application itself puts on
-    LlamaIndex's dispatcher do: they are the whole process's.
+    LlamaIndex's dispatcher do, as they are the whole process's: the tag ``ragmetrics``
+    of events and spans tells them such a call.
 
     A function-calling LLM replies through a function with the reply's JSON schema, any
     other in JSON as the prompt describes it. Temperature and log-probabilities are used
@@ -100,6 +103,9 @@ class LlamaIndexModel(FrameworkModel):
         address_in_form = str(form.get("api_base")).rstrip("/")
         addresses = _addresses_of_clients(self.llm) - {address_in_form}
         return [form, functions, sorted(addresses)]
+
+    def _quiet(self) -> AbstractContextManager[object]:
+        return instrument_tags({"ragmetrics": "judge"})
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]

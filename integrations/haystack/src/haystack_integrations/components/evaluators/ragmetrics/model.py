@@ -27,7 +27,9 @@ _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_ass
 class HaystackModel(FrameworkModel):
     """Any ChatGenerator of Haystack as a judge's model.
 
-    Use it as ``evaluate(…, judge=HaystackModel(generator))``.
+    Use it as ``evaluate(…, judge=HaystackModel(generator))``. A generator by itself
+    opens no span. Of one that another holds, as ``FallbackChatGenerator`` does, a tracer
+    that the application enabled sees the run: it is the whole process's.
 
     Args:
         chat_generator: The generator. Where it streams, a copy without its
