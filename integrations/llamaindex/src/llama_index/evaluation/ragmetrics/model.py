@@ -16,10 +16,10 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
+from llama_index_instrumentation.dispatcher import instrument_tags
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.data import follow_path
