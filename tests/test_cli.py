@@ -707,22 +707,26 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) 
 )
 @pytest.mark.parametrize("gate", ["adherence=0.9", "adherence=0.1"])
 def test_what_cannot_be_shown_is_no_gate_that_failed(
-    gate: str, rows: Callable[..., str]
+    gate: str, rows: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 2 and a sentence: the disk of the log is full, or nobody opened the output."""
+    monkeypatch.delenv(
+        "PYTHONUNBUFFERED", raising=False
+    )  # else nothing is left to write
     name = rows(GOOD)
     words = f"ragmetrics evaluate {name} --quiet --fail-under {gate} --out out.jsonl"
-    full = subprocess.run(
-        f"{SCRIPT.removesuffix('ragmetrics')}{words} > /dev/full",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (full.returncode, full.stderr) == (
-        2,
-        "ragmetrics: No space left on device\n",
-    )
+    for command in (words, "ragmetrics evaluate --help"):
+        full = subprocess.run(
+            f"{SCRIPT.removesuffix('ragmetrics')}{command} > /dev/full",
+            shell=True,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (full.returncode, full.stderr) == (
+            2,
+            "ragmetrics: No space left on device\n",
+        )
     assert len(Report.from_jsonl("out.jsonl")) == 1
     for closed in (">&-", ">&- 2>&-", "> /dev/full 2>&1"):
         done = subprocess.run(

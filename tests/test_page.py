@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from base64 import b64decode
 from collections.abc import Iterator
@@ -380,6 +382,28 @@ def rows_carried(page: str) -> list[int]:
 def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         Report([]).to_html(tmp_path / "none" / "r.html")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files")
+def test_of_a_page_that_fits_on_no_disk_nothing_is_left(tmp_path: Path) -> None:
+    """It can be made again; the page of an earlier run stays."""
+    page = tmp_path / "r.html"
+    page.write_text("an earlier page", "utf-8")
+    code = """
+import resource, sys
+from ragmetrics_core import Report
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+Report([]).to_html(sys.argv[1])
+"""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, str(page)],  # bytecode would be cut off, too
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "the page cannot be written to" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+    assert page.read_text("utf-8") == "an earlier page"
 
 
 # In Chromium

@@ -634,6 +634,24 @@ def test_a_workbook_that_is_not_one_table_is_refused(
         read(workbook(tmp_path / "a.xlsx", **sheets))
 
 
+def test_a_formula_without_its_value_makes_a_bad_row(tmp_path: Path) -> None:
+    """A program that computes nothing wrote it; the cell is not empty."""
+    head = ["question", "answer"]
+    lines: list[list[Any]] = [
+        head,
+        ROW_OF_WORKBOOK,
+        ["When?", '=CONCATENATE("in"," May")'],
+        [],
+        ["Why?", None],
+        ["How many?", 3],
+    ]
+    first, second, third, fourth = read(workbook(tmp_path / "a.xlsx", one=lines))
+    assert first.answer == "Anna."
+    assert isinstance(second, RowError)
+    assert "row 2: answer: a formula whose value the file lacks" in str(second)
+    assert (third.answer, fourth.answer) == (None, "3")
+
+
 def test_lines_of_json_in_a_json_file_are_named(written: Any) -> None:
     with pytest.raises(InputError, match=r"an object on each line; name it \.jsonl"):
         read(written("a.json", f"{JSONL}\n{JSONL}"))

@@ -1,8 +1,8 @@
 """Entry point of the ``ragmetrics`` command.
 
-Exit codes: 0 all well; 1 a gate failed, or nothing was scored; 2 bad input or an
-unusable judge; 3 a gate is undecided; 4 batches are on their way; 130 interrupted (what
-is done is written).
+Exit codes: 0 all well; 1 a gate failed or, without gates, nothing was scored; 2 bad
+input or an unusable judge; 3 a gate is undecided or the run ended early; 4 batches are
+on their way; 130 interrupted (what is done is written).
 """
 
 import logging
@@ -65,17 +65,19 @@ def _run(arguments: Sequence[str]) -> int:
     from ragmetrics_core.cli.parsers import COMMANDS, check_needed_options, parse
 
     try:
-        with whole_installation_for("the command"):
-            options = parse(arguments)
-            from ragmetrics_core.cli.paths import check_paths  # not needed for --help
+        try:
+            with whole_installation_for("the command"):
+                options = parse(arguments)
+                from ragmetrics_core.cli.paths import check_paths  # not for --help
 
-            command = COMMANDS[options.command]
-            if "fill_in" in command:  # takes what was not typed from the settings file
-                _function(command["fill_in"])(options)
-            check_needed_options(options)
-            check_paths(options)
-            exit_code = int(_function(command["run"])(options))
-        sys.stdout.flush()  # a pipe that is closed shows only now
+                command = COMMANDS[options.command]
+                if "fill_in" in command:  # what was not typed, from the settings file
+                    _function(command["fill_in"])(options)
+                check_needed_options(options)
+                check_paths(options)
+                exit_code = int(_function(command["run"])(options))
+        finally:
+            sys.stdout.flush()  # a pipe that is closed, a disk that is full show only now
     except RagMetricsError as error:
         from ragmetrics_core.data.display import as_line
 
@@ -91,6 +93,12 @@ def _run(arguments: Sequence[str]) -> int:
 
         place = f"{error.filename}: " if error.filename else ""
         _tell(as_line(f"ragmetrics: {place}{error.strerror}"))
+        try:
+            sys.stdout.flush()
+        except OSError:  # else the interpreter flushes it again, and ends with 120
+            from ragmetrics_core.cli.printing import discard_output
+
+            discard_output()
         return 2
     return exit_code
 

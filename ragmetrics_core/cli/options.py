@@ -103,11 +103,16 @@ def exit_code(decisions: Iterable[Decision]) -> int:
 
 
 def exit_code_of_run(summary: Summary, decisions: Iterable[Decision]) -> int:
-    """Return the exit code of a run: that of its gates; without any, 1 if it has no score."""
+    """Return the exit code of a run: that of its gates.
+
+    Without any it is 1 if nothing was scored, and 3 if the run ended early.
+    """
     decisions = tuple(decisions)
-    if decisions or any(metric.count for metric in summary.metrics):
+    if decisions:
         return exit_code(decisions)
-    return 1
+    if not any(metric.count for metric in summary.metrics):
+        return 1
+    return 3 if summary.stopped else 0
 
 
 def write_job_summary(options: argparse.Namespace, text: str) -> None:

@@ -296,6 +296,7 @@ class AtomicFile:
         self._file: TextIO
         self.written = False
         self.whole = False
+        self._is_complete = False
         with self._as_input_error():
             check_leads_nowhere_else(self.path, shown=str(self.path))
             self._target = self.path
@@ -335,19 +336,22 @@ class AtomicFile:
             if not self._is_direct:
                 os.fsync(self._file.fileno())
             self._file.close()
+        self._is_complete = True
         if not self._is_direct:
             with self._as_input_error(f"is whole in {self.partial}, but"):
                 self.partial.replace(self._target)
         self.whole = True
 
-    def leave(self) -> None:
+    def leave(self, *, keeps_part: bool = True) -> None:
         """End without replacing the target; what was written stays in ``partial``.
 
-        A ``partial`` without any text is removed. After ``finish`` this does nothing.
+        A ``partial`` without any text is removed, and a part of a text that can be
+        written again, unless ``keeps_part``. After ``finish`` this does nothing.
         """
         with suppress(OSError):
             self._file.close()
-        if not self.whole and not self.written and not self._is_direct:
+        is_kept = self._is_complete or (keeps_part and self.written)
+        if not is_kept and not self._is_direct:
             with suppress(OSError):
                 self.partial.unlink()
 
@@ -369,7 +373,7 @@ def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:
             file.write(piece)
         file.finish()
     finally:
-        file.leave()
+        file.leave(keeps_part=False)
 
 
 TRUST_VARIABLE = "RAGMETRICS_TRUST"

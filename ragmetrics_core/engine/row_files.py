@@ -3,7 +3,8 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from importlib import import_module
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
@@ -18,7 +19,6 @@ from ragmetrics_core.data import (
     open_text,
     read_text,
 )
-from ragmetrics_core.data.cells import is_filled
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.engine.columns_read import ColumnsRead
@@ -41,6 +41,7 @@ _NAMES_OF_LISTS = (
     "test_cases",
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
+_NO_VALUE = object()  # of a formula in a workbook
 # what interrupted runs leave, what logrotate puts aside, and what gzip compresses
 _LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?(\.gz)?$", re.IGNORECASE)
 
@@ -243,45 +244,34 @@ def _parquet(path: Path) -> Iterator[Located]:
 def _workbook(path: Path) -> Iterator[Located]:
     """Yield the rows of the only sheet of a workbook, each with its place.
 
+    A row with a formula whose value the file lacks comes as an error.
+
     Raises:
         InputError: If it is no workbook, several sheets hold something, or two columns
             have one name.
-        MissingDependency: If pandas, or what it reads workbooks by, is not installed.
+        MissingDependency: If openpyxl is not installed.
     """
-    pandas = import_extra("pandas", "pandas", "Reading a workbook")
     if not is_zipfile(path):
         raise InputError(
             f"{path}: no workbook of Excel's form .xlsx; save it anew, without a password"
         )
     try:
-        # The header is read like a row: pandas would give another name to a second
-        # column of one name.
-        sheets = pandas.read_excel(
-            path,
-            sheet_name=None,
-            header=None,
-            dtype=object,
-            keep_default_na=False,
-            na_values=[""],
-        )
-    except ImportError as error:
-        raise MissingDependency(
-            f"{path}: pandas reads a workbook by openpyxl: pip install openpyxl"
-        ) from error
-    except (ValueError, KeyError, BadZipFile) as error:
+        rows_by_sheet = _rows_by_sheet(path)
+    except (ValueError, KeyError, SyntaxError, BadZipFile) as error:
         raise InputError(f"{path}: no workbook ({type(error).__name__})") from None
-    filled = [name for name, sheet in sheets.items() if len(sheet)]
-    if len(filled) > 1:
+    if len(rows_by_sheet) > 1:
         raise InputError(
-            f"{path}: several sheets hold something ({', '.join(map(str, filled))});"
+            f"{path}: several sheets hold something ({', '.join(rows_by_sheet)});"
             " save the one that is meant as CSV, or alone"
         )
-    if not filled:
+    if not rows_by_sheet:
         return
-    header, *rows = sheets[filled[0]].itertuples(index=False, name=None)
+    ((header, *rows),) = rows_by_sheet.values()
+    # some programs write no empty cells at the end of a row
+    header += [None] * (max(map(len, rows), default=0) - len(header))
     names = [
-        str(name) if is_filled(name, "question") else f"column {number}"
-        for number, name in enumerate(header, start=1)
+        f"column {number}" if value in (None, _NO_VALUE) else str(value)
+        for number, value in enumerate(header, start=1)
     ]
     repeated_names = find_repeated_names(names)
     if repeated_names:
@@ -289,8 +279,47 @@ def _workbook(path: Path) -> Iterator[Located]:
             f"{path}: several columns are named {', '.join(repeated_names)}; rename all"
             " but one"
         )
-    for row_number, row in enumerate(rows, start=1):
-        yield f"{path}, row {row_number}", dict(zip(names, row, strict=True))
+    for row_number, values in enumerate(rows, start=1):
+        row = dict(zip_longest(names, values))
+        lacking = [name for name, value in row.items() if value is _NO_VALUE]
+        problem = RowError(
+            f"{', '.join(lacking)}: a formula whose value the file lacks; open it in a"
+            " spreadsheet program and save it"
+        )
+        yield f"{path}, row {row_number}", problem if lacking else row
+
+
+def _rows_by_sheet(path: Path) -> dict[str, list[list[Any]]]:
+    """Return the rows of a workbook that hold something, by the name of their sheet.
+
+    Excel's errors are None. A formula is ``_NO_VALUE`` where only its text was saved,
+    as programs write it that cannot compute it.
+    """
+    try:
+        load: Any = import_module("openpyxl").load_workbook
+    except ImportError as error:
+        raise MissingDependency(
+            f"{path}: reading a workbook needs openpyxl: pip install openpyxl"
+        ) from error
+    rows_by_sheet: dict[str, list[list[Any]]] = {}
+    with path.open("rb") as file, path.open("rb") as same_file:
+        formulas = load(same_file, read_only=True)
+        for sheet in load(file, read_only=True, data_only=True).worksheets:
+            rows_of_formulas = formulas[sheet.title].iter_rows()
+            for cells, formula_cells in zip(
+                sheet.iter_rows(), rows_of_formulas, strict=True
+            ):
+                row = [None if cell.data_type == "e" else cell.value for cell in cells]
+                for place, (cell, formula) in enumerate(
+                    zip(cells, formula_cells, strict=True)
+                ):
+                    # a value that is an empty text has another type
+                    is_saved = cell.value is not None or cell.data_type != "n"
+                    if formula.data_type == "f" and not is_saved:
+                        row[place] = _NO_VALUE
+                if any(value is not None for value in row):
+                    rows_by_sheet.setdefault(sheet.title, []).append(row)
+    return rows_by_sheet
 
 
 READERS = {
