@@ -7,12 +7,10 @@ The framework's test makes an agent with one tool of its own, ``look_up``, which
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import strategies as st
 from lighthouse import ANSWER, FACT, QUESTION
 
 from ragmetrics_core.data import Sample
 
-SWITCH = 'include=["file_search_call.results"]'
 ADDRESS = "https://lamp.example/history"
 
 # Kind and name of a call of the ledger
@@ -107,19 +105,6 @@ WEB_CITED = {
     "encrypted_index": "Eo8B",
     "cited_text": FACT,
 }
-NO_SEARCH_LEFT = {
-    "type": "web_search_tool_result_error",
-    "error_code": "max_uses_exceeded",
-}
-FETCHED = {
-    "type": "web_fetch_result",
-    "url": ADDRESS,
-    "content": {
-        "type": "document",
-        "title": "The lamp",
-        "source": {"type": "text", "media_type": "text/plain", "data": FACT},
-    },
-}
 
 
 def tool_result(content: Any, tool: str = "web_search") -> dict[str, Any]:
@@ -134,18 +119,6 @@ def tool_result(content: Any, tool: str = "web_search") -> dict[str, Any]:
 # Gemini
 
 CHUNK_OF_A_FILE = {"retrieved_context": {"title": "a.txt", "text": FACT}}
-CHUNK_OF_THE_WEB = {"web": {"uri": ADDRESS, "title": "lamp"}}
-
-
-# Any value that JSON can hold, where a payload is expected
-_LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
-JSON = st.recursive(
-    _LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
-    ),
-    max_leaves=10,
-)
 
 
 def calls_of(sample: Sample) -> list[tuple[str, str | None]]:
@@ -169,10 +142,3 @@ def check(
     assert sample.capture.grade == grade
     assert warned in " ".join(sample.capture.warnings)
     assert calls_of(sample) == list(calls)
-
-
-def check_odd_payload(sample: Sample, text: str) -> None:
-    """Assert that an odd payload is no evidence: the own tool's text alone, or a hedged grade."""
-    assert sample.capture is not None
-    texts = [context.text for context in sample.known_contexts]
-    assert texts == [text] or sample.capture.grade != "exact"

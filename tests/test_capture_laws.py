@@ -660,17 +660,3 @@ def test_a_text_is_found_again_wherever_it_stands_in_a_wider_one(seed: int) -> N
     assert [one.text for one in sample.retrieved or ()] == [
         one.text for one in retrieved
     ]
-
-
-def random_calls(rng: random.Random) -> Node:
-    """A tree of calls that overlap at random; few begin when the call around has ended."""
-
-    def call(began: int, ended: int, depth: int) -> Node:
-        node = Node("step", "step", began, ended)
-        for _ in range(rng.randint(0, 4 * depth) if ended - began > 2 else 0):
-            first, last = sorted(rng.sample(range(began + 1, ended), 2))
-            delay = ended - began if rng.random() < 0.1 else 0
-            node.children.append(call(first + delay, last + delay, depth - 1))
-        return node
-
-    return call(0, 5000, depth=3)

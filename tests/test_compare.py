@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from ragmetrics_core import Report, Sample, Scored, Undefined, metric
 from ragmetrics_core.cli.main import main
@@ -337,9 +336,6 @@ def test_runs_that_differ_are_refused_on_the_command_line(
     assert "judge gpt against other" in capsys.readouterr().err
 
 
-KNOWN = st.sampled_from([0.0, 0.2, 0.5, 1.0, "declined"])
-
-
 CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
     "score": lambda row: {"results": {"m": outcome(0.25)}},
     "undefined": lambda row: {"results": {"m": outcome("declined")}},
@@ -432,9 +428,6 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
         assert [text.count(sentence) for text in shown] == [1, 1, 1]
     chosen = first.compare(second, metrics=["m"])
     assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
-
-
-KEYS = st.sampled_from([None, "x", "y", "z"])
 
 
 def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows() -> None:

@@ -50,9 +50,6 @@ from ragmetrics_core.scale.scorer import Scorer
 FEW_EXAMPLES = settings(max_examples=examples(15), deadline=None)
 WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)
 VERDICTS = st.lists(st.booleans(), min_size=1, max_size=7)
-PROBABILITIES = st.lists(
-    st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=7
-)
 
 
 def _weight(text: str) -> int:

@@ -193,11 +193,6 @@ def test_a_run_that_a_cap_cut_scores_nothing_differently_and_goes_on_to_the_whol
 # Rows and pairs
 
 
-COLUMNS = sorted(
-    {name for names in USUAL_NAMES.values() for name in names if "." not in name}
-)
-
-
 def text_fields(sample: Sample) -> list[str]:
     """The fields of a sample that hold the text."""
     fields = {

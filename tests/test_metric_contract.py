@@ -86,13 +86,6 @@ LEDGER = Ledger(
 )
 
 
-def script(question_type, good, bad):
-    return (FULL, ScriptedJudge({question_type: good})), (
-        FULL,
-        ScriptedJudge({question_type: bad}),
-    )
-
-
 def listed(question, verdict):
     return useful_list(question, [{"useful": verdict}] * len(chunks(question)))
 

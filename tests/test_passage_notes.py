@@ -306,9 +306,6 @@ def test_where_no_prompt_is_known_nobody_knows_what_was_shown() -> None:
     assert [note.share for note in sample.capture.passages or ()] == [None] * 3
 
 
-ELSEWHERE = "Braga has the oldest cathedral of the country, built in 1089."
-
-
 def rewrites(at: float) -> Node:
     """A step that returns the first passage as it is, and two others in its own words."""
     rewritten = (Document("A southern town.", "x"), Document("A Roman town.", "y"))

@@ -51,7 +51,6 @@ from typing_extensions import TypedDict
 from ragmetrics_core import Sample
 
 STORES = (TEXTS[:2], TEXTS[2:])  # each counts from "d0"
-FAULTS = ("none", "dropped", "cut", "not shown")
 
 _FINE = Expected("not_useful", None)
 _CUT = Expected("cut", "cut")
@@ -63,7 +62,6 @@ def _expected(dropped: Expected) -> dict[str, Expected]:
     return {"none": _FINE, "dropped": dropped, "cut": _CUT, "not shown": _OUT}
 
 
-_BY_ID = Expected("not_shown", "not_kept", by="QueryFusionRetriever")
 _BY_JOINER = Expected("not_shown", "not_kept", by="joiner")
 _BY_RANKER = Expected("not_shown", "not_kept", by="ranker")
 

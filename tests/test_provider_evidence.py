@@ -108,9 +108,6 @@ def grounding(*chunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
     }
 
 
-WEB_CHUNK = {"web": {"uri": ADDRESS, "title": "lamp.example"}}
-
-
 def call_of_model(answer: str = ANSWER) -> Node:
     return Node(
         "model",

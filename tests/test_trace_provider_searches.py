@@ -16,7 +16,6 @@ ADDRESS = "https://example.org/gate"
 CITED = {"type": "url_citation", "url": ADDRESS, "title": "Gate"}
 PLACED = {**CITED, "start_index": 0, "end_index": len(ANSWER)}
 WEB = {"type": "web_search_call", "id": "w", "action": {"query": "gate"}}
-FOUND = {"file_id": "f1", "filename": "tower.txt", "score": 0.9, "text": TOWER}
 FILES: dict[str, Any] = {"type": "file_search_call", "id": "f", "queries": ["gate"]}
 SAID = {"type": "text", "text": ANSWER, "annotations": []}
 
