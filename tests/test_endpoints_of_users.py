@@ -39,6 +39,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
     TransientJudgeError,
 )
+from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models import attempts, compatible_model
 from ragmetrics_core.models.addresses import NAME_A_KEY
@@ -584,6 +585,25 @@ def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
         "set a longer --timeout (timeout=) or a lower --concurrency: 1 result lost to"
         " time"
     )
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_run_says_from_where_no_reply_comes(
+    loopback_server: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    shown: bool,
+) -> None:
+    monkeypatch.setattr(progress, "SILENT_SECONDS", 0.2)
+    server = loopback_server(lambda _: GOOD, latency=0.6)
+    model = OpenAICompatibleModel(server.base_url, "local")
+    report = evaluate(
+        [row()], [ContextRecall()], judge=model, store=False, progress=shown
+    )
+    assert report.scores("context_recall") == [1.0]
+    screen = capsys.readouterr().err
+    words = f"(a slow one: --timeout) from {server.base_url}"
+    assert (words in screen) is shown
 
 
 LONG = "The keeper wrote about the weather and the boats of the island. " * 400

@@ -237,6 +237,28 @@ def test_calls_are_spread_over_the_minute(
     assert sent == expected
 
 
+def test_silence_lasts_from_the_last_reply_and_over_calls_that_fail() -> None:
+    now = 0.0
+    budget = Budget(clock=lambda: now)
+
+    async def run() -> list[float]:
+        nonlocal now
+        silent = [budget.seconds_silent]
+        first, second = await budget.acquire(), await budget.acquire()
+        for now, number, usage in (
+            (40.0, first, Usage(calls=1)),  # it is waited for the other
+            (50.0, second, None),
+            (60.0, await budget.acquire(), None),  # sent again
+            (70.0, await budget.acquire(), Usage(calls=1)),
+        ):
+            silent.append(budget.seconds_silent)
+            budget.observe(number, usage)
+        now = 99.0
+        return [*silent, budget.seconds_silent]
+
+    assert asyncio.run(run()) == [0.0, 40.0, 10.0, 20.0, 30.0, 0.0]
+
+
 def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
     clock = Clock()
     limiter = RateLimiter(

@@ -8,9 +8,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.data.display import is_terminal
@@ -20,6 +21,9 @@ logger = logging.getLogger("ragmetrics_core")
 # Seconds between two log lines, and between two updates of the line on a terminal.
 LOG_SECONDS = 10.0
 LINE_SECONDS = 0.2
+# Seconds without any reply after which that is said.
+SILENT_SECONDS = 30.0
+_LOOKING_SECONDS = 1.0  # so often it is looked whether there was a reply
 _LONGEST_LINE = 79
 
 
@@ -119,13 +123,33 @@ class Display:
         pause = LINE_SECONDS if self._shows_line else LOG_SECONDS
         is_time = time.monotonic() - self._last_shown >= pause
         if self._show is not False and is_time:
-            self._last_shown = time.monotonic()
-            line = self.progress.line()
-            if self._shows_line:
-                _write(f"\r{line[: _columns()]:<{_columns()}}")
-            else:
-                logger.info("%s", line)
+            self._show_line(self.progress.line())
         return result
+
+    def wait_for(
+        self, future: Future[Any], silence_in_words: Callable[[float], str]
+    ) -> None:
+        """Wait until a future is done, and say where no reply comes meanwhile.
+
+        Args:
+            future: The future.
+            silence_in_words: Says that no reply came for so many seconds; "" if one
+                came.
+        """
+        pause = 0.0 if self._shows_line else SILENT_SECONDS
+        shows_words = not (self._show is False or callable(self._show))
+        while shows_words and not future.done():
+            wait([future], timeout=min(_LOOKING_SECONDS, SILENT_SECONDS))
+            words = silence_in_words(SILENT_SECONDS)
+            if words and time.monotonic() - self._last_shown >= pause:
+                self._show_line(words)
+
+    def _show_line(self, line: str) -> None:
+        self._last_shown = time.monotonic()
+        if self._shows_line:
+            _write(f"\r{line[: _columns()]:<{_columns()}}")
+        else:
+            logger.info("%s", line)
 
 
 def _columns() -> int:

@@ -198,6 +198,21 @@ class Run:
         n_left = self._n_rows - self._n_begun
         return f"{reason}; {n_left:,} of {self._n_rows:,} rows were not begun"
 
+    def silence_in_words(self, least_seconds: float) -> str:
+        """Say that no reply came for so long, and from where; "" if one came."""
+        seconds = self._budget.seconds_silent
+        if seconds < least_seconds:
+            return ""
+        places = [
+            place
+            for judge in self.judges
+            for place in addresses_of(judge) or (judge.name,)
+        ]
+        return (
+            f"no reply for {seconds:.0f} s (a slow one: --timeout) from"
+            f" {', '.join(places)}"
+        )
+
     @property
     def facts(self) -> RunFacts:
         """What is known of the run so far: versions, judges, settings, its end.
@@ -421,6 +436,7 @@ def stream(
                 take_in_replies = run.batch_store.look_at_batches()
                 wait_for(run.do_before_deadline(take_in_replies))
             for future in futures:
+                display.wait_for(future, run.silence_in_words)
                 next_result: SampleResult | None = future.result()
                 if next_result is not None:  # None: one more row may be judged
                     yield run.hand_on(display.add(run.take(next_result)))

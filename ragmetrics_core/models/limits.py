@@ -111,6 +111,8 @@ class Budget:
         # Price of the dearest call so far; None while no price is known.
         self._dearest: float | None = None
         self._n_in_flight = 0
+        # When the run began to wait for a reply; None where it waits for none.
+        self._silent_since: float | None = None
         # Set when any call ends; then a new event takes its place.
         self._next_end = asyncio.Event()
         # The blocks of code that are cancelled when the run ends (``in_time``): the
@@ -124,6 +126,12 @@ class Budget:
         if deadline is None:
             return None
         return max(self._began_at + deadline - self.clock(), 0.0)
+
+    @property
+    def seconds_silent(self) -> float:
+        """Seconds since the last reply, or since the first call was sent; 0 without one."""
+        silent_since = self._silent_since  # the loop's thread may change it
+        return 0.0 if silent_since is None else self.clock() - silent_since
 
     @asynccontextmanager
     async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
@@ -213,6 +221,8 @@ class Budget:
             self.check()
         self.calls += 1
         self._n_in_flight += 1
+        if self._silent_since is None:
+            self._silent_since = self.clock()
         return self.calls
 
     def observe(self, number: int, usage: Usage | None) -> None:
@@ -224,6 +234,8 @@ class Budget:
         """
         del number  # the limits of a job on several machines need it
         self._n_in_flight -= 1
+        if usage is not None:
+            self._silent_since = self.clock() if self._n_in_flight else None
         if usage is not None and usage.cost is not None:
             self.spent += usage.cost
             self._dearest = max(self._dearest or 0.0, usage.cost)
