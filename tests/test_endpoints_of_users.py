@@ -543,6 +543,31 @@ def test_a_server_without_tls_is_called_so(loopback_server: Serve) -> None:
         )
 
 
+def test_a_server_of_tls_that_is_asked_without_is_called_so() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def shake_hands() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client, suppress(OSError):
+                    context.wrap_socket(client, server_side=True)
+
+    threading.Thread(target=shake_hands, daemon=True).start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    with listener:
+        report = evaluate(
+            [row()],
+            [ContextRecall()],
+            judge=LLMJudge(OpenAICompatibleModel(url, "local"), attempts=1),
+            store=False,
+            progress=False,
+        )
+    assert "begins with https://" in report.results[0].results["context_recall"].reason
+
+
 def patient(server: LoopbackServer, attempts: int) -> LLMJudge:
     model = OpenAICompatibleModel(server.base_url, "local", timeout=0.2)
     return LLMJudge(model, attempts=attempts)
@@ -604,6 +629,60 @@ def test_a_run_says_from_where_no_reply_comes(
     screen = capsys.readouterr().err
     words = f"(a slow one: --timeout) from {server.base_url}"
     assert (words in screen) is shown
+
+
+def test_a_reply_that_an_error_broke_off_is_asked_for_again(
+    loopback_server: Serve,
+) -> None:
+    broken = count()
+
+    def reply(_: dict[str, Any]) -> dict[str, Any]:
+        message = {"role": "assistant", "content": GOOD}
+        reason = "stop" if next(broken) else "error"
+        return {"message": message, "finish_reason": reason}
+
+    server = loopback_server(reply)
+    assert judged(server).scores("context_recall") == [1.0]
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_a_key_that_goes_nowhere_is_told(
+    loopback_server: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_paired: bool,
+) -> None:
+    server = loopback_server(lambda _: GOOD)
+    monkeypatch.setenv("RAGMETRICS_API_KEY", KEY)
+    if is_paired:
+        monkeypatch.setenv("RAGMETRICS_API_BASE", "https://elsewhere.example/v1")
+    judge = resolve_judge("openai-compatible/told", api_base=server.base_url)
+    evaluate([row()], [ContextRecall()], judge=judge, store=False, progress=False)
+    assert "authorization" not in server.requests[0].headers
+    assert ("--api-key-env RAGMETRICS_API_KEY" in caplog.text) is not is_paired
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answered", "is_another"),
+    [("gpt-4o-mini-2026-01-31", False), ("tiny-other-model", True)],
+)
+def test_another_model_that_answers_stands_on_the_screen(
+    loopback_server: Serve, answered: str, is_another: bool
+) -> None:
+    server = loopback_server(
+        lambda _: GOOD, from_openai=lambda body: {**body, "model": answered}
+    )
+    report = evaluate(
+        [row()],
+        [ContextRecall()],
+        judge=OpenAICompatibleModel(server.base_url, "GPT-4o-mini"),
+        store=False,
+        progress=False,
+    )
+    said = "Another model answered: tiny-other-model." in str(report)
+    assert said is is_another
 
 
 LONG = "The keeper wrote about the weather and the boats of the island. " * 400

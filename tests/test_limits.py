@@ -245,12 +245,13 @@ def test_silence_lasts_from_the_last_reply_and_over_calls_that_fail() -> None:
         nonlocal now
         silent = [budget.seconds_silent]
         first, second = await budget.acquire(), await budget.acquire()
-        for now, number, usage in (
+        for time_of_end, number, usage in (
             (40.0, first, Usage(calls=1)),  # it is waited for the other
             (50.0, second, None),
             (60.0, await budget.acquire(), None),  # sent again
             (70.0, await budget.acquire(), Usage(calls=1)),
         ):
+            now = time_of_end
             silent.append(budget.seconds_silent)
             budget.observe(number, usage)
         now = 99.0

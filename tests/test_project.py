@@ -428,6 +428,7 @@ def test_no_key_goes_to_an_address_of_the_file(
 THIS_MACHINE = (
     *(
         "http://127.0.0.1:8000/v1",
+        "http://127.0.0.1:8000/~me/v1",
         "http://localhost/v1",
         "https://LOCALHOST:1/",
         "http://[::1]:11434",

@@ -380,7 +380,7 @@ TRUST_VARIABLE = "RAGMETRICS_TRUST"
 # What can be read in one way only: no user, no query, no number that a resolver may
 # take for an address.
 _PLAIN_ADDRESS = re.compile(
-    r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.\-/]*)?",
+    r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.~\-/]*)?",
     re.ASCII | re.IGNORECASE,
 )
 

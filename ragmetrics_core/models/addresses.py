@@ -5,6 +5,7 @@ only. Any other address gets the key that is named beside it, in the same place:
 options, two environment variables of ours, or two arguments.
 """
 
+import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -25,6 +26,7 @@ NAME_A_KEY = (
 )
 """What to do where another address than the provider's own wants a key."""
 
+_logger = logging.getLogger("ragmetrics_core")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Headers that say who asks, such as a key or an organisation. A client may fill them
 # from the environment.
@@ -191,6 +193,15 @@ def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endp
     check_variable(api_key_env)
     refuse_empty(api_base, "api_base (--api-base)")
     if api_base is not None:
+        has_lone_key = KEY_VARIABLE in os.environ and ADDRESS_VARIABLE not in os.environ
+        if has_lone_key and api_key_env is None:
+            _logger.warning(
+                "the key in %s is not sent to the address of --api-base (api_base=):"
+                " name it beside it, --api-key-env %s, or the address in %s",
+                KEY_VARIABLE,
+                KEY_VARIABLE,
+                ADDRESS_VARIABLE,
+            )
         return Endpoint(api_base, api_key_env)
     address = os.environ.get(ADDRESS_VARIABLE)
     refuse_empty(address, ADDRESS_VARIABLE)

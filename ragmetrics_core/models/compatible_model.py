@@ -394,13 +394,17 @@ class OpenAICompatibleModel(ChatModel):
             error = self._error(fault)
             is_of_reply = isinstance(raised, aiohttp.ClientResponseError)
             if is_of_reply and not fault.is_refused_by_proxy:
-                # Its status is aiohttp's own: the reply breaks the rules of HTTP.
-                begins = "https://" if url.startswith("http:") else "http://"
+                # Its status is aiohttp's own.
                 error = errors.TransientJudgeError(
-                    f"{self._where} sent a reply that breaks the rules of HTTP: check the"
-                    f" endpoint, and whether its address begins with {begins}",
+                    f"{self.name} sent a reply that breaks the rules of HTTP: check the"
+                    " endpoint",
                     is_unreadable=True,
                 )
+            has_begun = isinstance(raised, aiohttp.ClientPayloadError)
+            is_without_tls = url.startswith("http:") and not has_begun
+            if isinstance(error, errors.TransientJudgeError) and error.is_unreadable:
+                begins = ", and whether its address begins with https://"
+                error.args = (f"{error}{begins if is_without_tls else ''}",)
         # Raised outside of the handler, so that the client's exception, which may hold
         # keys and texts, is not attached to it.
         raise error

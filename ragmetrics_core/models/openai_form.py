@@ -402,7 +402,8 @@ def choice_of(
 ) -> Choice:
     """Make a choice of its parts, as an endpoint or a framework gives them.
 
-    A choice with words of refusal counts as refused, also if it has a text.
+    A choice with words of refusal counts as refused, also if it has a text. One that
+    ended in an error of the endpoint is none: its text may lack what was to come.
 
     Args:
         text: The text that the model wrote; no text if it is None.
@@ -410,7 +411,15 @@ def choice_of(
         refusal: Words in which the model declines; None if it does not. They become the
             text where there is none.
         logprobs: Log-probabilities of the tokens in OpenAI's form; None without any.
+
+    Raises:
+        TransientJudgeError: If the model stopped because of an error.
     """
+    if reason == "error":
+        raise errors.TransientJudgeError(
+            "the endpoint broke off its reply with an error: run again later or check"
+            " the endpoint"
+        )
     written_text = text if isinstance(text, str) else ""
     words_of_refusal = refusal if isinstance(refusal, str) else ""
     finish: Finish
