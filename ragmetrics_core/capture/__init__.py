@@ -2,8 +2,8 @@
 
 An adapter records its framework's runs (copying data only) and hands each finished one
 to those who listen; a pure function makes samples of it. ``FrontDoor`` makes
-``capture`` and ``watch`` of the two. The stub beside this file lists what every adapter
-needs; what else one of them uses it imports from the module that holds it.
+``capture`` and ``watch`` of the two. The stub beside this file lists what adapters
+need of capture and of the models behind judges.
 """
 
 from ragmetrics_core import names_of_stub

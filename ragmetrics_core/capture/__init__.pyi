@@ -3,15 +3,65 @@ from ragmetrics_core.capture.background import (
 )
 from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
+from ragmetrics_core.capture.captured import Redact as Redact
+from ragmetrics_core.capture.captured import sample_with as sample_with
+from ragmetrics_core.capture.document_cache import kept_once as kept_once
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
+from ragmetrics_core.capture.history import history_in as history_in
+from ragmetrics_core.capture.history import history_of_prompts as history_of_prompts
+from ragmetrics_core.capture.history import (
+    turns_before_question as turns_before_question,
+)
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
+from ragmetrics_core.capture.hooks import Lock as Lock
+from ragmetrics_core.capture.hooks import Problems as Problems
+from ragmetrics_core.capture.hooks import (
+    current_task_or_thread as current_task_or_thread,
+)
 from ragmetrics_core.capture.hooks import guard_hook as guard_hook
+from ragmetrics_core.capture.hooks import renew_after_fork as renew_after_fork
+from ragmetrics_core.capture.hooks import words_of as words_of
+from ragmetrics_core.capture.plain_values import Overrides as Overrides
+from ragmetrics_core.capture.plain_values import Source as Source
+from ragmetrics_core.capture.plain_values import answer_in as answer_in
+from ragmetrics_core.capture.plain_values import answer_text as answer_text
+from ragmetrics_core.capture.plain_values import documents_in as documents_in
+from ragmetrics_core.capture.plain_values import has_written as has_written
+from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
+from ragmetrics_core.capture.plain_values import question_in as question_in
+from ragmetrics_core.capture.plain_values import texts_in as texts_in
+from ragmetrics_core.capture.providers import (
+    add_provider_evidence as add_provider_evidence,
+)
+from ragmetrics_core.capture.providers import (
+    chunk_tells_of_search as chunk_tells_of_search,
+)
+from ragmetrics_core.capture.question import question_among as question_among
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
+from ragmetrics_core.capture.step_documents import (
+    note_documents_of_step as note_documents_of_step,
+)
+from ragmetrics_core.capture.step_documents import (
+    note_what_was_left_out as note_what_was_left_out,
+)
+from ragmetrics_core.capture.step_documents import sorts_documents as sorts_documents
+from ragmetrics_core.capture.structures import ANSWER_KEYS as ANSWER_KEYS
+from ragmetrics_core.capture.structures import find_instances as find_instances
+from ragmetrics_core.capture.structures import is_bulk as is_bulk
+from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capture.tree import Answer as Answer
 from ragmetrics_core.capture.tree import Document as Document
 from ragmetrics_core.capture.tree import Message as Message
 from ragmetrics_core.capture.tree import Node as Node
 from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
+from ragmetrics_core.capture.unread_requests import unread_request as unread_request
+from ragmetrics_core.engine.resolve import JudgeLike as JudgeLike
+from ragmetrics_core.models.cache_keys import is_installed as is_installed
+from ragmetrics_core.models.chat import Capabilities as Capabilities
+from ragmetrics_core.models.framework_model import Exchange as Exchange
+from ragmetrics_core.models.framework_model import FrameworkModel as FrameworkModel
+from ragmetrics_core.models.judge_work import as_judge_work as as_judge_work
+from ragmetrics_core.models.judge_work import is_judge_work as is_judge_work

@@ -5,7 +5,7 @@ given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
@@ -47,14 +47,19 @@ def complete_tools(root: Node) -> None:
     Args:
         root: The outermost call. What is noted already stays as it is.
     """
-    for node in root.walk():
-        if node.kind == "tool":
-            if node.query is None and node.arguments is not None:
-                node.query = query_of_tool(node.arguments)
-            if node.text is None and node.result:
-                node.text = compact(node.result)
-    _name_empty_searches(root)
-    _note_tools_that_find_tools(root)
+    calls = [root]
+    for call in calls:  # the list grows while the loop runs
+        if call.kind != "ignored":
+            calls += call.children
+    tools = [call for call in calls if call.kind == "tool"]
+    for tool in tools:
+        if tool.query is None and tool.arguments is not None:
+            tool.query = query_of_tool(tool.arguments)
+        if tool.text is None and tool.result:
+            tool.text = compact(tool.result)
+    if tools:
+        _name_empty_searches(tools)
+        _note_tools_that_find_tools(calls)
 
 
 def note_what_was_left_out(node: Node) -> None:
@@ -115,36 +120,29 @@ _WORD = re.compile(r"[\w-]+")
 _EMPTY = frozenset(("", "[]", "()"))
 
 
-def _searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the names of the tools that gave documents in some call."""
-    tools = [node for node in nodes if node.kind == "tool"]
-    return frozenset(tool.name for tool in tools if tool.documents)
-
-
-def _name_empty_searches(root: Node) -> None:
+def _name_empty_searches(tools: Sequence[Node]) -> None:
     """Take a tool's empty list for a search that found nothing.
 
     Example: the tool "lookup" gave two documents in one call, and "[]" in another: the
     second call found nothing. "[]" alone does not say so: a tool that asks a table
     gives this as well.
     """
-    nodes = list(root.walk())
-    names = _searching_tools(nodes)
-    for node in nodes:
-        is_search = node.kind == "tool" and node.name in names
-        gave_a_list = node.documents is None and (node.text or "").strip() in _EMPTY
-        if is_search and gave_a_list and node.ended is not None and not node.error:
-            node.documents = ()
+    names = {tool.name for tool in tools if tool.documents}
+    for tool in tools:
+        gave_a_list = tool.documents is None and (tool.text or "").strip() in _EMPTY
+        is_search = tool.name in names and gave_a_list
+        if is_search and tool.ended is not None and not tool.error:
+            tool.documents = ()
 
 
-def _note_tools_that_find_tools(root: Node) -> None:
+def _note_tools_that_find_tools(calls: Iterable[Node]) -> None:
     """Mark the tools that name the tools which models are offered from then on.
 
     Example: ``search_tools("weather")`` returned "get_weather", and the next model of its
     agent is offered this tool as well. What steers an agent brings no evidence. A tool
     that was itself found later, or that gave documents, finds no tools.
     """
-    for agent in root.walk():
+    for agent in calls:
         if all(call.kind != "tool" for call in agent.children):
             continue
         offered: set[str] = set()

@@ -9,14 +9,17 @@ from langchain_ragmetrics.capturing import ADAPTER
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.calls import Run
 from langchain_ragmetrics.recording.recorder import Recorder
-from ragmetrics_core import Limits
-from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
-from ragmetrics_core.capture.captured import Redact
-from ragmetrics_core.capture.hooks import Problems
-from ragmetrics_core.capture.plain_values import Overrides, Source
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core import Limits, Sink
+from ragmetrics_core.capture import (
+    BackgroundEvaluator,
+    Overrides,
+    Problems,
+    Redact,
+    Source,
+    WatchSettings,
+)
+from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.reporting.report import Sink
 
 
 class RagMetricsCallback(Recorder, BackgroundEvaluator[Run]):

@@ -20,7 +20,7 @@ from langchain_ragmetrics.recording.tree import trees
 from ragmetrics_core.capture import FrontDoor, Listener, Listeners
 
 if TYPE_CHECKING:
-    from ragmetrics_core.engine.resolve import JudgeLike
+    from ragmetrics_core.capture import JudgeLike
 
 
 @cache

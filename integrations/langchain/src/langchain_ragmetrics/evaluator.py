@@ -14,17 +14,15 @@ from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.tree import error_in_words
 from langchain_ragmetrics.values import plain
 from ragmetrics_core import Sample
-from ragmetrics_core.capture.plain_values import (
+from ragmetrics_core.capture import (
+    ANSWER_KEYS,
     Overrides,
     Source,
     answer_in,
     answer_text,
     question_in,
 )
-from ragmetrics_core.capture.structures import ANSWER_KEYS
-from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data import USUAL_NAMES, MetricResult, RowError
 from ragmetrics_core.engine.run import Metrics, Run
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)

@@ -23,10 +23,8 @@ from langsmith import tracing_context
 from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.engine.resolve import JudgeLike
-from ragmetrics_core.models.chat import Capabilities
-from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
+from ragmetrics_core.capture import Capabilities, Exchange, FrameworkModel, JudgeLike
+from ragmetrics_core.data import SettingError
 
 LangChainJudge = JudgeLike | Runnable[Any, Any]
 

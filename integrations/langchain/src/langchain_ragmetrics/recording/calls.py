@@ -21,14 +21,15 @@ from langchain_ragmetrics.values import (
     read_message,
     unwrapped,
 )
-from ragmetrics_core.capture import Document, Message
-from ragmetrics_core.capture.plain_values import (
+from ragmetrics_core.capture import (
+    Document,
+    Message,
     documents_in,
     names_a_history,
     texts_in,
+    unread_request,
 )
-from ragmetrics_core.capture.unread_requests import unread_request
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.messages import UnwrappedMessage
 
 # tag of a search of a vector store that the application made without a retriever

@@ -12,9 +12,13 @@ from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.calls import Call, Receiver, Recording
-from ragmetrics_core.capture import guard_hook
-from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
-from ragmetrics_core.models.judge_work import is_judge_work
+from ragmetrics_core.capture import (
+    Problems,
+    current_task_or_thread,
+    guard_hook,
+    is_judge_work,
+    words_of,
+)
 
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
 

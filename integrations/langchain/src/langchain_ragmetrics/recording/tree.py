@@ -14,18 +14,19 @@ from langchain_ragmetrics.recording.calls import (
     is_empty,
 )
 from langchain_ragmetrics.values import is_command, plain
-from ragmetrics_core.capture import Answer, Document, Node, Tree
-from ragmetrics_core.capture.history import history_in
-from ragmetrics_core.capture.plain_values import (
+from ragmetrics_core.capture import (
+    Answer,
+    Document,
+    Node,
+    Tree,
+    add_provider_evidence,
     answer_in,
     documents_in,
     has_written,
-    question_in,
-)
-from ragmetrics_core.capture.providers import add_provider_evidence
-from ragmetrics_core.capture.step_documents import (
+    history_in,
     note_documents_of_step,
     note_what_was_left_out,
+    question_in,
 )
 
 _KINDS: Mapping[str, Any] = {

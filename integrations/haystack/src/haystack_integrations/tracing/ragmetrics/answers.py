@@ -6,9 +6,7 @@ from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import PIPELINE, Run
 
-from ragmetrics_core.capture import Answer, Message
-from ragmetrics_core.capture.plain_values import answer_in
-from ragmetrics_core.capture.structures import find_instances
+from ragmetrics_core.capture import Answer, Message, answer_in, find_instances
 
 
 def answers(run: Run) -> tuple[Answer, ...]:

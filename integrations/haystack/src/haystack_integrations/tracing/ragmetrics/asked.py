@@ -12,11 +12,14 @@ from haystack_integrations.tracing.ragmetrics.components import Calls
 from haystack_integrations.tracing.ragmetrics.nodes import PIPELINE, Run
 
 from ragmetrics_core import Turn
-from ragmetrics_core.capture import Message
-from ragmetrics_core.capture.history import history_in, turns_before_question
-from ragmetrics_core.capture.plain_values import documents_in
-from ragmetrics_core.capture.question import question_among
-from ragmetrics_core.capture.structures import find_instances
+from ragmetrics_core.capture import (
+    Message,
+    documents_in,
+    find_instances,
+    history_in,
+    question_among,
+    turns_before_question,
+)
 
 
 def find_question(calls: Calls, query: str | None) -> str | None:

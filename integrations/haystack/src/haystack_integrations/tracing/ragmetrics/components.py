@@ -1,5 +1,6 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -15,16 +16,18 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     Run,
 )
 
-from ragmetrics_core.capture import Document, Message, ToolCall
-from ragmetrics_core.capture import Node as Call
-from ragmetrics_core.capture.plain_values import documents_in, texts_in
-from ragmetrics_core.capture.providers import add_provider_evidence
-from ragmetrics_core.capture.step_documents import (
+from ragmetrics_core.capture import (
+    Document,
+    Message,
+    ToolCall,
+    add_provider_evidence,
+    documents_in,
     note_documents_of_step,
     sorts_documents,
+    texts_in,
+    unread_request,
 )
-from ragmetrics_core.capture.structures import compact
-from ragmetrics_core.capture.unread_requests import unread_request
+from ragmetrics_core.capture import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
@@ -249,7 +252,11 @@ class Calls:
         for name in _QUERY_SOCKETS:
             texts = list(texts_in(node.input.get(name)))
             if texts:
-                return texts[0] if len(texts) == 1 else compact({name: texts})
+                return (
+                    texts[0]
+                    if len(texts) == 1
+                    else json.dumps({name: texts}, ensure_ascii=False)
+                )
         embedders = [
             span
             for span in self.run.nodes

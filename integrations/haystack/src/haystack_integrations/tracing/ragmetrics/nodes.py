@@ -22,9 +22,15 @@ from haystack.dataclasses import (
 )
 from pydantic import BaseModel
 
-from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
-from ragmetrics_core.capture.kept_once import kept_once
-from ragmetrics_core.capture.structures import is_bulk
+from ragmetrics_core.capture import (
+    Answer,
+    Document,
+    Listener,
+    Message,
+    ToolCall,
+    is_bulk,
+    kept_once,
+)
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"

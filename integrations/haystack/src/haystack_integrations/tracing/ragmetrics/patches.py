@@ -18,8 +18,7 @@ from typing import Any
 from haystack import component
 from haystack.core.component.component import ComponentMeta
 
-from ragmetrics_core.capture import guard_hook
-from ragmetrics_core.capture.hooks import Lock, Problems
+from ragmetrics_core.capture import Lock, Problems, guard_hook
 
 Method = Callable[..., Any]
 _NAMES = ("run", "run_async")

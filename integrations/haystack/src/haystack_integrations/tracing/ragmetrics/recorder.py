@@ -34,9 +34,14 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 )
 from haystack_integrations.tracing.ragmetrics.patches import Method, RunMethods
 
-from ragmetrics_core.capture import Listener, Listeners, guard_hook
-from ragmetrics_core.capture.hooks import current_task_or_thread, words_of
-from ragmetrics_core.models.judge_work import is_judge_work
+from ragmetrics_core.capture import (
+    Listener,
+    Listeners,
+    current_task_or_thread,
+    guard_hook,
+    is_judge_work,
+    words_of,
+)
 
 _SPANS = (
     "haystack.component",

@@ -21,13 +21,15 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     copied,
 )
 
-from ragmetrics_core.capture import Answer, Document, Tree
-from ragmetrics_core.capture.plain_values import (
+from ragmetrics_core.capture import (
+    Answer,
+    Document,
+    Tree,
     documents_in,
     names_a_history,
     texts_in,
 )
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data import SettingError
 
 
 def as_run(result: object) -> Run:

@@ -15,13 +15,11 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
 from pydantic import ValidationError
 
-from ragmetrics_core import Metric, Sample
-from ragmetrics_core.capture.captured import sample_with
-from ragmetrics_core.data.errors import RagMetricsError, SettingError
-from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core import Metric, RagMetricsError, Sample
+from ragmetrics_core.capture import as_judge_work, sample_with
+from ragmetrics_core.data import MetricResult, SettingError
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.metrics.registry import metric_named
-from ragmetrics_core.models.judge_work import as_judge_work
 
 References = str | Sequence[str] | None
 

@@ -22,11 +22,14 @@ from llama_index.core.tools import FunctionTool
 from llama_index_instrumentation.dispatcher import instrument_tags
 from pydantic import BaseModel, ConfigDict, create_model
 
+from ragmetrics_core.capture import (
+    Capabilities,
+    Exchange,
+    FrameworkModel,
+    JudgeLike,
+    is_installed,
+)
 from ragmetrics_core.data import follow_path
-from ragmetrics_core.engine.resolve import JudgeLike
-from ragmetrics_core.models.cache_keys import is_installed
-from ragmetrics_core.models.chat import Capabilities
-from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 
 T = TypeVar("T")
 JudgeOrLLM = JudgeLike | LLM

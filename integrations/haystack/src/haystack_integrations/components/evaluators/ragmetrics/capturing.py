@@ -12,7 +12,7 @@ from haystack_integrations.tracing.ragmetrics.tree import as_run, trees
 from ragmetrics_core.capture import FrontDoor
 
 if TYPE_CHECKING:
-    from ragmetrics_core.engine.resolve import JudgeLike
+    from ragmetrics_core.capture import JudgeLike
 
 
 def as_judge(judge: Any) -> JudgeLike:

@@ -18,13 +18,18 @@ from ragmetrics_core import (
     Failed,
     LLMJudge,
     Metric,
+    RagMetricsError,
     Report,
     Sample,
     evaluate,
 )
-from ragmetrics_core.data.errors import JudgeUnavailable, RagMetricsError, SettingError
-from ragmetrics_core.data.results import MetricResult, SampleResult
-from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.capture import JudgeLike
+from ragmetrics_core.data import (
+    JudgeUnavailable,
+    MetricResult,
+    SampleResult,
+    SettingError,
+)
 from ragmetrics_core.metrics.registry import NAMED_METRICS, choose_metrics, metric_named
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import Any
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
 
 from ragmetrics_core import RagMetricsError, Sample
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data import SettingError
 
 # the groups of sockets, of which one is given
 _PARTS = ("query", "documents", "replies")

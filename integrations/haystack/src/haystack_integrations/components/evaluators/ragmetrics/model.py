@@ -14,10 +14,8 @@ from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
+from ragmetrics_core.capture import Capabilities, Exchange, FrameworkModel, is_installed
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.models.cache_keys import is_installed
-from ragmetrics_core.models.chat import Capabilities
-from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 
 _CLOSE_SECONDS = 5.0
 # else the user's

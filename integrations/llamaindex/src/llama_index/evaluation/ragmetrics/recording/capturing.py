@@ -11,7 +11,7 @@ from llama_index.evaluation.ragmetrics.recording.tree import as_run, trees_of
 from ragmetrics_core.capture import FrontDoor
 
 if TYPE_CHECKING:
-    from ragmetrics_core.engine.resolve import JudgeLike
+    from ragmetrics_core.capture import JudgeLike
 
 
 def _as_judge(judge: Any) -> JudgeLike:

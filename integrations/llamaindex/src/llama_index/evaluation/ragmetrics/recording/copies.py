@@ -49,21 +49,23 @@ from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from pydantic import BaseModel
 
-from ragmetrics_core.capture import Document, Message, Node, ToolCall
-from ragmetrics_core.capture.kept_once import kept_once
-from ragmetrics_core.capture.plain_values import (
-    answer_in,
-    documents_in,
-    names_a_history,
-)
-from ragmetrics_core.capture.providers import add_provider_evidence
-from ragmetrics_core.capture.step_documents import note_documents_of_step
-from ragmetrics_core.capture.structures import (
+from ragmetrics_core.capture import (
     ANSWER_KEYS,
+    Document,
+    Message,
+    Node,
+    ToolCall,
+    add_provider_evidence,
+    answer_in,
+    answer_text,
+    documents_in,
     find_instances,
     is_bulk,
+    kept_once,
+    names_a_history,
+    note_documents_of_step,
+    unread_request,
 )
-from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data.messages import ROLES
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
@@ -408,8 +410,8 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
     raw = plain_data(getattr(response, "raw", None))
     fields = raw if isinstance(raw, dict) else {}
     # integrations put the provider's response in one of two places
-    places = [{"content": reply.text}, fields.get("response")]
-    places += [fields, plain_data(getattr(response, "additional_kwargs", None))]
+    further = plain_data(getattr(response, "additional_kwargs", None))
+    places = [{"content": reply.text}, fields.get("response"), fields, further]
     message: ChatMessage | None = None  # of a completion
     if isinstance(response, ChatResponse):
         message = response.message
@@ -418,9 +420,12 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
     if message is not None:
         places.append(plain_data(message.additional_kwargs))
         places.append(_citations_in_blocks(message))
-    # a chunk of a stream told it; that of the agent's own tool looks alike
-    has_searched = node.may_have_searched and not reply.tool_calls
-    add_provider_evidence(node, *places, has_searched_unread=has_searched)
+    add_provider_evidence(
+        node,
+        *places,
+        # a chunk of a stream told it; that of the agent's own tool looks alike
+        has_searched_unread=node.may_have_searched and not reply.tool_calls,
+    )
 
 
 def _citations_in_blocks(message: ChatMessage) -> dict[str, Any]:
@@ -638,9 +643,9 @@ def answer_of(result: object) -> str | None:
     """
     returned = without_stop_event(result)
     if isinstance(returned, str):
-        return answer_in(returned)[0]
+        return answer_text(returned)
     if isinstance(returned, (Response, AgentChatResponse)):
-        return answer_in(returned.response)[0]
+        return answer_text(returned.response)
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
         return answer_in(fields)[0] or (str(returned) if fields else None)

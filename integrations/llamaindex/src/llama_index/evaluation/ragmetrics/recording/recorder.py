@@ -41,14 +41,17 @@ from llama_index.evaluation.ragmetrics.recording.patches import (
 from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capture import Listener, Listeners, Node, guard_hook
-from ragmetrics_core.capture.hooks import (
+from ragmetrics_core.capture import (
+    Listener,
+    Listeners,
+    Node,
+    chunk_tells_of_search,
     current_task_or_thread,
+    guard_hook,
+    is_judge_work,
     renew_after_fork,
     words_of,
 )
-from ragmetrics_core.capture.providers import chunk_tells_of_search
-from ragmetrics_core.models.judge_work import is_judge_work
 
 _MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 _TOO_MANY_CALLS = f"of more steps than the {_MOST_CALLS} that are kept of a run"

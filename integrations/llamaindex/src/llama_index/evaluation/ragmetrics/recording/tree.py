@@ -7,10 +7,17 @@ from dataclasses import replace
 from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.run import Run
 
-from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.history import history_in, history_of_prompts
-from ragmetrics_core.capture.plain_values import question_in
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.capture import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Tree,
+    history_in,
+    history_of_prompts,
+    question_in,
+)
+from ragmetrics_core.data import SettingError
 
 # the fields of a call that hold documents
 _LISTS_OF_DOCUMENTS = (
