@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_fakes import Shelf, Speaker, document
-from langchain_ragmetrics import capture
+from langchain_ragmetrics import LangChainModel, capture
 from measured_runs import (
     PASSAGES,
     PLANTED,
@@ -22,6 +25,8 @@ from measured_runs import (
     verdicts_of,
 )
 
+from ragmetrics_core import Report
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import Sample
 
 
@@ -149,6 +154,27 @@ def test_a_prompt_that_redact_left_goes_where_it_changed_anything() -> None:
         assert sample.capture is not None
         kept[redact] = sample.capture.prompt is not None
     assert list(kept.values()) == [False, True]
+
+
+def test_the_command_takes_a_model_in_its_adapters_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = reader("amber")
+    with capture(keep_prompts=True) as captured:
+        app("numbered", 3, model).invoke(QUESTION)
+    results, out = tmp_path / "results.jsonl", tmp_path / "measured.jsonl"
+    captured.evaluate(judge="lexical", progress=False).to_jsonl(results)
+    settings = ModuleType("settings_of_app")
+    vars(settings).update(model=model, judge_model=LangChainModel(model))
+    monkeypatch.setitem(sys.modules, "settings_of_app", settings)
+    command = ["measure-use", str(results), "--out", str(out), "--quiet", "--model"]
+    assert main([*command, "settings_of_app:model"]) == 2
+    assert "LangChainModel(model)" in capsys.readouterr().err
+    assert main([*command, "settings_of_app:judge_model"]) == 0
+    [row] = Report.from_jsonl(out).results
+    assert row.sample is not None
+    assert row.sample.use is not None
+    assert verdicts_of(row.sample.use) == ("amber",)
 
 
 def test_text_beside_a_call_of_a_tool_is_no_answer() -> None:
