@@ -315,11 +315,11 @@ def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("gate", ["adherence=", "share(adherence>0.5)=", "answered="])
-@pytest.mark.parametrize("ids", ["none", "own", "same"])
+@pytest.mark.parametrize("ids", ["none", "own", "same", "conversations"])
 def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
     gate: str, ids: str
 ) -> None:
-    """The same rows again are no new evidence, whatever their ids."""
+    """The same rows again are no new evidence, whatever they name."""
     rows = lamps()
     for row in rows[::10]:
         row["answer"] = "I don't know."
@@ -334,8 +334,13 @@ def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
         ]
     for name, table in tables.items():
         for place, row in enumerate(table):
-            number = {"none": None, "own": place, "same": place % 30}[ids]
-            row |= {} if number is None else {"id": str(number)}
+            row |= {
+                "none": {},
+                "own": {"id": str(place)},
+                "same": {"id": str(place % 30)},
+                # two turns each; every copy of a conversation has an id of its own
+                "conversations": {"conversation_id": str(place // 2)},
+            }[ids]
         Path(name).write_text("".join(json.dumps(row) + "\n" for row in table))
     report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
     summary = report.summary()

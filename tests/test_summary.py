@@ -22,7 +22,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import CaptureNotes, EvidenceCall, Ledger
-from ragmetrics_core.reporting.groups import group_number, group_of
+from ragmetrics_core.reporting.groups import Clusters, group_of
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, Summary
@@ -288,11 +288,12 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
     assert [group_of(it, "auto") for it in (one, two, none, named)] == keys
     assert [group_of(it, "conversation") for it in (one, two, none)] == ["a", "b", None]
     assert group_of(one, "document_id") == "1"
-    numbers = [group_number(it, "auto") for it in (one, two, one, none)]
+    clusters = Clusters("auto")
+    numbers = [clusters.number(it) for it in (one, two, one, none)]
     assert numbers[0] == numbers[2]
     assert len({*numbers}) == 3
     assert min(numbers) >= 0
-    assert group_number(Sample(answer="a"), "auto") == -1
+    assert clusters.number(Sample(answer="a")) == -1
 
 
 SPELLINGS = {

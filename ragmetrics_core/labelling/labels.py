@@ -19,7 +19,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.scalars import is_yes, plain_data
-from ragmetrics_core.reporting.groups import GroupBy, group_number
+from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import digest_of_texts
 from ragmetrics_core.statistics.corrected_means import (
@@ -336,9 +336,9 @@ def corrected_mean(
     }
     if not assume_random:
         labels = _whole_draw(labels, rows, scored)
+    clusters = Clusters(cluster)
     cluster_numbers = {
-        sample_id: group_number(row.sample, cluster)
-        for sample_id, row in scored.items()
+        sample_id: clusters.number(row.sample) for sample_id, row in scored.items()
     }
 
     def scores_of(ids: Sequence[str]) -> Scores:

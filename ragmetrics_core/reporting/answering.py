@@ -23,7 +23,7 @@ from ragmetrics_core.data.metric_evidence import (
     AnsweringCase,
     Sufficed,
 )
-from ragmetrics_core.reporting.groups import GroupBy, group_number
+from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
     Interval,
@@ -152,10 +152,11 @@ def count_answering(
     clusters: dict[AnsweringCase, list[int]] = {
         case: [] for case in get_args(AnsweringCase)
     }
+    numbered = Clusters(cluster)
     n_rows = 0
     for row in results:
         n_rows += 1
-        cluster_number = group_number(row.sample, cluster)
+        cluster_number = numbered.number(row.sample)
         result = row.results.get(metric)
         if not isinstance(result, Scored):
             continue

@@ -32,7 +32,7 @@ from ragmetrics_core.reporting.diagnosis import (
     diagnose,
     is_foreign,
 )
-from ragmetrics_core.reporting.groups import GroupBy, group_number
+from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.run_facts import (
     Decision,
     Outcome,
@@ -231,10 +231,10 @@ class GlanceTally:
     """
 
     def __init__(self, cluster: GroupBy = "auto") -> None:
-        self._cluster = cluster
+        self._clusters = Clusters(cluster)
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
         # the clusters of the rows with a fault, of those that may have one, of the others
-        self._clusters: dict[Kind, array[int]] = {
+        self._cluster_numbers: dict[Kind, array[int]] = {
             kind: array("q") for kind in ("fault", "unjudged", "fine")
         }
         self._has_references = False
@@ -253,7 +253,8 @@ class GlanceTally:
         key = (diagnosis.name, diagnosis.stage)
         group = self._groups.setdefault(key, _Group(diagnosis))
         group.n_rows += 1
-        self._clusters[diagnosis.kind].append(group_number(row.sample, self._cluster))
+        cluster_number = self._clusters.number(row.sample)
+        self._cluster_numbers[diagnosis.kind].append(cluster_number)
         self._n_ranked_low += diagnosis.ranked_low
         self._problem = self._problem or row.problem
         if row.sample is None:
@@ -452,7 +453,9 @@ class GlanceTally:
         if by_words or n_open == n_rows:
             return ""
         # as if none of the open rows had a fault, and as if all had one
-        clusters = [number for of_kind in self._clusters.values() for number in of_kind]
+        clusters = [
+            number for of_kind in self._cluster_numbers.values() for number in of_kind
+        ]
         least, most = (
             mean_interval([1.0] * n + [0.0] * (n_rows - n), clusters)
             for n in (n_faults, n_faults + n_open)

@@ -206,14 +206,40 @@ class KeysSought:
             )
 
 
-def group_number(sample: Sample | None, by: GroupBy) -> int:
-    """Return the number of the group that a sample belongs to; −1 if it stands alone.
+class Clusters:
+    """Numbers the clusters of samples that come one by one.
 
-    The numbers of samples are equal where their keys are. They are digests of the keys:
-    of millions of samples, nobody has to keep which group has which number.
+    A copy of an earlier sample is no new evidence, whatever conversation or document it
+    names: it belongs to that one's cluster.
+
+    Args:
+        by: What tells which samples belong together.
     """
-    key = group_of(sample, by)
-    if key is None:
-        return -1
+
+    def __init__(self, by: GroupBy) -> None:
+        self._by = by
+        # by the texts of each sample that names a conversation or a document
+        self._number_of_texts: dict[int, int] = {}
+
+    def number(self, sample: Sample | None) -> int:
+        """Return the number of the sample's cluster; −1 if it stands alone.
+
+        It is a digest of the key: of millions of samples, nobody has to keep which
+        cluster has which number.
+        """
+        key = group_of(sample, self._by)
+        if key is None or sample is None:
+            return -1
+        number = _digest(key)
+        question_group = _question_group(sample)
+        if self._by == "auto" and question_group not in (None, key):
+            contexts = [context.text for context in sample.known_contexts]
+            texts = _digest(json.dumps([question_group, contexts, sample.answer]))
+            number = self._number_of_texts.setdefault(texts, number)
+        return number
+
+
+def _digest(key: str) -> int:
+    """A number for a text, positive in 64 bits."""
     digest = blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) >> 1  # positive in 64 bits
+    return int.from_bytes(digest) >> 1

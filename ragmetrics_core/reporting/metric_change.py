@@ -12,7 +12,7 @@ from pydantic import Field
 from ragmetrics_core.data import Frozen, MetricResult, Scored
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.scalars import ROUNDING
-from ragmetrics_core.reporting.groups import GroupBy, group_number
+from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.pairing import Pair, Part
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
@@ -166,11 +166,12 @@ def changes_of(
     """
     changes = []
     for part in parts:
+        clusters = Clusters(cluster)
         cluster_numbers: list[int] = []
         for before, after in part.pairs:
-            number = group_number(before.sample, cluster)
+            number = clusters.number(before.sample)
             if number < 0:  # the first run says nothing of it
-                number = group_number(after.sample, cluster)
+                number = clusters.number(after.sample)
             cluster_numbers.append(number)
         for metric in metrics:
             change = _counted(metric, part)

@@ -32,7 +32,7 @@ from ragmetrics_core.reporting.diagnosis import (
     is_unanswered,
     lacks_wanted_answer,
 )
-from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_number, group_of
+from ragmetrics_core.reporting.groups import Clusters, GroupBy, KeysSought, group_of
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
@@ -403,7 +403,8 @@ class Summary(Frozen):
 class Tally:
     """A summary that grows row by row.
 
-    It keeps sixteen bytes per score and the bounds of rows that lost polls, not the results.
+    It keeps numbers of each score and row, and the bounds of rows that lost polls, not
+    the results.
 
     Args:
         metrics: Names of the metrics, in the order to show them.
@@ -433,6 +434,7 @@ class Tally:
         self._n_asked_whether_declined = 0
         self._n_without_answer = 0
         self._cluster = cluster
+        self._clusters = Clusters(cluster)
         # for the key "language" the tally of "en", that of "de" and so on
         self._slices_by_key: dict[str, dict[str, Tally]] = {key: {} for key in slices}
         self._bad_rows: list[SampleResult] = []
@@ -466,7 +468,7 @@ class Tally:
             return
         is_judged = bool(result.results)
         self.row_counts["judged" if is_judged else "not_judged"] += 1
-        cluster_number = group_number(sample, self._cluster)
+        cluster_number = self._clusters.number(sample)
         for name, metric_tally in self.metrics.items():
             metric_tally.add(result.results.get(name), cluster_number)
         # what is known of a sample without any metric
