@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import (
+    Context,
     ContextAdherence,
     ContextUtilization,
     Metric,
@@ -144,10 +145,16 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
     for fault, count in n_by_fault.items():
         drawn = [row for row in planted_rows() if row["fault"] == fault]
         rows += [row for row in drawn * 4 if row["reference"] is not None][:count]
-    # each is a conversation of its own: of one question they would count as one
+    # each is a conversation of its own, and by its blanks no copy: else they would count
+    # as one
     samples = [
-        sample_of(row).model_copy(update={"metadata": {"conversation_id": place}})
-        for place, row in enumerate(rows)
+        sample.model_copy(
+            update={
+                "metadata": {"conversation_id": place},
+                "contexts": (*sample.known_contexts, Context(text=" " * place)),
+            }
+        )
+        for place, sample in enumerate(map(sample_of, rows))
     ]
     report = evaluate(samples, judge=RightJudge().judge(), progress=False)
     screen = flat(report)

@@ -238,7 +238,7 @@ def test_clusters_of_a_conversation() -> None:
         SampleResult(
             index=index,
             sample=Sample(
-                question="q",
+                question=f"q{index}",
                 contexts=["c"],
                 answer="a",
                 metadata={"conversation_id": index // 4},
@@ -337,8 +337,8 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
     """
     rows = [
         {
-            "contexts": ["Anna lit it."],
-            "answer": "Anna lit it." if n // 4 % 2 else "Rome.",
+            "contexts": [f"Anna lit lamp {n}."],
+            "answer": f"Anna lit lamp {n}." if n // 4 % 2 else "Rome.",
             written: f"s{n // 4}",
         }
         for n in range(24)

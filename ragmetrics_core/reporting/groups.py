@@ -232,7 +232,8 @@ class Clusters:
             return -1
         number = _digest(key)
         question_group = _question_group(sample)
-        if self._by == "auto" and question_group not in (None, key):
+        names_a_group = question_group not in (None, key)
+        if self._by == "auto" and names_a_group and sample.answer is not None:
             contexts = [context.text for context in sample.known_contexts]
             texts = _digest(json.dumps([question_group, contexts, sample.answer]))
             number = self._number_of_texts.setdefault(texts, number)
