@@ -116,6 +116,7 @@ def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -
         str.upper,
         quote,
         lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+        lambda text: "".join(f"\\u{ord(sign):04x}" for sign in text),
         lambda text: text.replace(" ", "_"),
         lambda text: " ".join(text),
         lambda text: ", ".join(reversed(text.split())),
@@ -126,6 +127,7 @@ def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -
         lambda text: b64encode(KEY.encode()).decode(),
         lambda _: KEY.upper(),
         lambda _: " ".join(KEY),
+        lambda _: f"{KEY[:6]}*****{KEY[-6:]}",
     ],
 )
 def test_no_word_of_the_sample_is_repeated_in_whatever_spelling(

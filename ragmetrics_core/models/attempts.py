@@ -25,10 +25,10 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.endpoint_errors import (
     MOST_BYTES,
-    add_sentence,
     error_of_client,
     error_of_large_reply,
 )
+from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import refused_feature
 from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error

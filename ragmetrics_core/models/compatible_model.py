@@ -40,8 +40,8 @@ from ragmetrics_core.models.endpoint_errors import (
     judge_error,
     seconds_of_retry_after,
     status_of_body,
-    without_secret,
 )
+from ragmetrics_core.models.endpoint_sentences import without_secret
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
     chat_reply,

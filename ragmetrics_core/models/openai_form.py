@@ -23,7 +23,8 @@ from ragmetrics_core.models.chat import (
     Finish,
     TokenAlternatives,
 )
-from ragmetrics_core.models.endpoint_errors import message_in, without_secret
+from ragmetrics_core.models.endpoint_errors import message_in
+from ragmetrics_core.models.endpoint_sentences import without_secret
 from ragmetrics_core.models.features import topics_of
 
 # Why a reply ended: the words of OpenAI, and of others that frameworks hand on.
