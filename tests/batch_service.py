@@ -287,7 +287,12 @@ class BatchService(LoopbackServer):
                         name,
                         (
                             found[0],
-                            {"error": {"code": found[1], "message": "It failed."}},
+                            {
+                                "error": {
+                                    "code": found[1],
+                                    "message": "It failed at lamp 3.",
+                                }
+                            },
                         ),
                     )
                 )

@@ -529,6 +529,8 @@ def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(
         "RequestRejected",
         True,
     )
+    assert outcome.error.raw == "It failed at …."  # without words of the sample
+    assert outcome.error.raw in outcome.reason
     assert [row.results["context_adherence"].status for row in report.results].count(
         "scored"
     ) == 5

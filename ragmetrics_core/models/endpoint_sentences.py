@@ -70,8 +70,9 @@ def public_sentence(sentence: str, request: ChatRequest) -> str:
 
     What is left out is compared without case, accents and codes such as ``%20``,
     ``&#73;`` or JSON's: words, beginnings of words, and runs of twelve letters,
-    whatever stands between them. Words of which errors are made may stay. Example: of a sample about Ida
-    Voss, 'value "IDA VOSS" is not allowed' becomes 'value "…" is not allowed'.
+    whatever stands between them. Words of which errors are made may stay. Example: of a
+    sample about Ida Voss, 'value "IDA VOSS" is not allowed' becomes 'value "…" is not
+    allowed'.
 
     Args:
         sentence: The sentence.

@@ -37,6 +37,7 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.decision_forms import request_text
+from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import (
     FittedRequest,
@@ -593,6 +594,8 @@ class Session:
                 self.model, keys_of_call, request
             )
             if reply is not None:
+                for failure in reply.failures:
+                    add_sentence(failure, request)
                 # A reply from a batch bypasses ``_attempts``, which else notes the cost.
                 # Noted, it is counted even if the question ends in a crash.
                 spending_here().note(reply.usage)
