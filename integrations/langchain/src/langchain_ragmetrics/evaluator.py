@@ -1,7 +1,7 @@
 """A LangSmith evaluator: usable in ``client.evaluate``, as a function of run and example, and in callbacks."""
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from uuid import UUID
@@ -124,7 +124,11 @@ class RagMetricsRunEvaluator(RunEvaluator):
         samples = self._samples_from(run) or [_plain_sample(run)]
         results = []
         for number, sample in enumerate(samples):
-            for outcome in self._outcomes(sample, reference):
+            # references of the dataset are used where the sample has none of its own
+            if reference and not sample.reference:
+                sample = sample.model_copy(update={"reference": tuple(reference)})
+            judging = self._run.start_one_sample(next(self._counted), sample)
+            for outcome in judging.result().results.values():
                 # an outcome that lacks the reference says "no reference"
                 needs_reference = "reference" in outcome.reason
                 hint = why_no_reference if needs_reference else ""
@@ -132,16 +136,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
         if len(results) == 1:
             return results[0]
         return EvaluationResults(results=results)
-
-    def _outcomes(self, sample: Sample, reference: Sequence[str]) -> list[MetricResult]:
-        """Judge one sample and return the outcome of each metric.
-
-        References of the dataset are used where the sample has none of its own.
-        """
-        if reference and not sample.reference:
-            sample = sample.model_copy(update={"reference": tuple(reference)})
-        judging = self._run.start_one_sample(next(self._counted), sample)
-        return list(judging.result().results.values())
 
 
 def native(

@@ -270,7 +270,16 @@ def read_message(message: UnwrappedMessage) -> Message:
     if arguments and arguments.get("lc_source") == "summarization":
         role = "summary"
     calls = message.fields.get("tool_calls") or ()
-    tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
+    tool_calls = []
+    for call in calls:
+        if isinstance(call, Mapping):
+            arguments = call.get("args")
+            tool_call = ToolCall(
+                str(call.get("name", "")),
+                arguments if isinstance(arguments, Mapping) else {},
+                call.get("id"),
+            )
+            tool_calls.append(tool_call)
     return _CopyOfMessage(role, message.text, tuple(tool_calls))
 
 
@@ -288,15 +297,6 @@ def offered_tools(parameters: object) -> tuple[str, ...]:
         if isinstance(name, str):
             names.append(name)
     return tuple(names)
-
-
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    arguments = call.get("args")
-    return ToolCall(
-        str(call.get("name", "")),
-        arguments if isinstance(arguments, Mapping) else {},
-        call.get("id"),
-    )
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:

@@ -22,7 +22,6 @@ from langchain_ragmetrics.values import (
     unwrapped,
 )
 from ragmetrics_core.capture import (
-    Document,
     Message,
     documents_in,
     names_a_history,
@@ -326,8 +325,26 @@ class Recording:
         if call.error is None:
             returned = output
             if is_command(output):
-                returned, output = _own_update(output.update, fields["tool_call_id"])
-            fields["documents"] = self._documents_of_tool(returned)
+                # what it writes into the state, and what a model is shown of it: the
+                # message that answers its call, else all of the update. A tool that
+                # hands over may repeat all messages of the state: they are left out.
+                returned = output = output.update
+                messages = (
+                    output.get("messages") if isinstance(output, Mapping) else None
+                )
+                results = [
+                    each for each in messages or () if isinstance(each, ToolMessage)
+                ]
+                id_ = fields["tool_call_id"]
+                own = [each for each in results if each.tool_call_id == id_] or results
+                if own:
+                    returned, output = {**output, "messages": own[-1:]}, own[-1]
+            # the documents beside its text: () for an empty list, None without a list
+            artifacts = map(self._snapshots.documents, artifacts_of(returned))
+            lists = [artifact for artifact in artifacts if artifact is not None]
+            documents = tuple(documents_in(lists))
+            is_list = bool(documents) or () in lists
+            fields["documents"] = documents if is_list else None
             message = message_of(output)
             text = output if message is None else message.text
             text = text if isinstance(text, str) and text else None
@@ -342,17 +359,6 @@ class Recording:
             if isinstance(output, ToolMessage) and output.status == "error":
                 fields["error"] = fields.pop("text") or "error"
         call.fields = fields
-
-    def _documents_of_tool(self, output: object) -> tuple[Document, ...] | None:
-        """The documents that a tool returned beside its text.
-
-        Example: a tool that searches returned a text and, as its artifact, two
-        documents. () for an empty list of documents; None if there is no list.
-        """
-        artifacts = map(self._snapshots.documents, artifacts_of(output))
-        lists = [artifact for artifact in artifacts if artifact is not None]
-        documents = tuple(documents_in(lists))
-        return documents if documents or () in lists else None
 
     def _end_model(self, call: Call, outputs: Mapping[str, Any]) -> None:
         """Write into a model's call its replies, and the places that may tell of searches.
@@ -397,18 +403,6 @@ def _examples(prompt: object, given: object) -> Iterator[str]:
     for reply in replies:
         if not any(text in reply for text in texts):
             yield reply
-
-
-def _own_update(update: Any, tool_call_id: str | None) -> tuple[Any, Any]:
-    """What a tool writes into the state, and what a model is shown of it.
-
-    That is the message that answers its call, else all of the update. A tool that hands
-    over to another agent may repeat all messages of the state: they are left out.
-    """
-    messages = update.get("messages") if isinstance(update, Mapping) else None
-    results = [each for each in messages or () if isinstance(each, ToolMessage)]
-    own = [each for each in results if each.tool_call_id == tool_call_id] or results
-    return ({**update, "messages": own[-1:]}, own[-1]) if own else (update, update)
 
 
 def _has_answered_calls(outputs: Any) -> bool:

@@ -198,33 +198,37 @@ class Recorder(BaseCallbackHandler):
             # what a judge asks is no part of what is evaluated
             if is_judge_work():
                 return
-            recording, around = self.open.get(_step_around(), (None, None))
+            # What names no parent may be called in a step, as ``tool.run(text)`` inside
+            # a node of LangGraph.
+            callbacks = ensure_config().get("callbacks")
+            step_around = getattr(callbacks, "parent_run_id", None)
+            recording, around = self.open.get(step_around, (None, None))
         if recording is None:
             receivers = self._get_receivers()
             if not receivers:
                 return
             recording = Recording(current_task_or_thread(), receivers)
             self._roots[run_id] = recording
-            if len(self._roots) > _MOST_OPEN:
-                self._forget_oldest()
+            if len(self._roots) > _MOST_OPEN:  # the oldest perhaps never ends
+                self._forget(self._roots.pop(next(iter(self._roots))))
+                self.problems.note(
+                    f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
+                )
+        if not name:
+            described = serialized or {}
+            path_of_class = described.get("id") or ["Unnamed"]
+            name = str(described.get("name") or path_of_class[-1])
         call = recording.begin(
             run_id,
             around,
             run_type,
-            name or _name_of_class(serialized),
+            name,
             time.time(),
             tags=tags or (),
             metadata=metadata or {},
         )
         self.open[run_id] = recording, call
         recording.give(call, inputs, invocation_params, tool_call_id)
-
-    def _forget_oldest(self) -> None:
-        """Forget the oldest of too many roots, which perhaps never end."""
-        self._forget(self._roots.pop(next(iter(self._roots))))
-        self.problems.note(
-            f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
-        )
 
     def _end(
         self,
@@ -259,19 +263,3 @@ class Recorder(BaseCallbackHandler):
         """Forget all calls of a root."""
         for run_id in recording.ids:
             self.open.pop(run_id, None)
-
-
-def _step_around() -> UUID | None:
-    """The id of the step in which the application calls something that names no parent.
-
-    ``tool.run(text)`` inside a node of LangGraph is such a call.
-    """
-    callbacks = ensure_config().get("callbacks")
-    return getattr(callbacks, "parent_run_id", None)
-
-
-def _name_of_class(serialized: dict[str, Any] | None) -> str:
-    """The name of what runs, else that of its class."""
-    described = serialized or {}
-    path_of_class = described.get("id") or ["Unnamed"]
-    return str(described.get("name") or path_of_class[-1])

@@ -70,15 +70,32 @@ def _tree(run: Run) -> Tree:
         root.input_documents = tuple(documents_in(inputs))
     given = run.metadata.get("ragmetrics")
     given = given if isinstance(given, Mapping) else {}
+    # what the user put into the metadata of the call
+    fields = {name: given[name] for name in ("reference", "metadata") if name in given}
+    if given.get("id") is not None:
+        fields["id"] = str(given["id"])
+    # LangGraph is resumed with a command, or with None as its input
+    input_alone = (
+        run.inputs.get("input") if set(run.inputs) == {"input"} else run.inputs
+    )
+    resumes = not run.inputs or input_alone is None or is_command(input_alone)
+    # another run may answer from documents that stand alone; a parallel step returns a
+    # list under each of its names
+    lists = [value for value in output.values() if isinstance(value, tuple)]
+    elements = list(chain.from_iterable(lists))
+    are_documents = all(isinstance(element, Document) for element in elements)
     tree = Tree(
         root,
         output=output,
         answers=_answers(root, output),
         instructions=tuple(_examples_in(run.root)),
-        continues=_resumes_a_graph(run),  # it is asked nothing new
+        gives_only_documents=bool(elements)
+        and are_documents
+        and len(lists) == len(output),
+        continues=resumes,  # it is asked nothing new
         is_by_hand=run.root.tag == STORE_SEARCH,
         task_or_thread=run.task_or_thread,
-        given_fields=_fields_of_the_sample(given),
+        given_fields=fields,
         native_run=run.native or run,
         lookup_inputs=(run.inputs, run.talk),
         lookup_outputs=(run.outputs,),
@@ -100,7 +117,6 @@ def _tree(run: Run) -> Tree:
             )
     if given.get("question") is not None:
         tree.question = str(given["question"])
-    tree.gives_only_documents = _are_documents(output)
     _add_error(tree, run, calls_models=bool(models))
     _add_thread(tree, run)
     return tree
@@ -227,45 +243,8 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     return (Answer(text, f"outputs[{key!r}]"),)
 
 
-def _are_documents(output: Mapping[str, Any]) -> bool:
-    """Whether a run returned lists of documents and nothing else.
-
-    Another run may answer from them.
-    """
-    # a parallel step returns a list of documents under each of its names
-    lists = [value for value in output.values() if isinstance(value, tuple)]
-    elements = list(chain.from_iterable(lists))
-    are_documents = all(isinstance(element, Document) for element in elements)
-    return bool(elements) and are_documents and len(lists) == len(output)
-
-
 def error_in_words(error: str | None) -> str | None:
     """The error with which a run ended, without its traceback; None if it ended well."""
     if not error:
         return None
     return error.split("Traceback (most recent call last)")[0].strip() or "error"
-
-
-def _resumes_a_graph(run: Run) -> bool:
-    """Whether a run resumes an interrupted graph instead of asking something new.
-
-    LangGraph is resumed with a command, or with None as its input.
-    """
-    if not run.inputs:
-        return True
-    if set(run.inputs) != {"input"}:
-        return False
-    value = run.inputs["input"]
-    return value is None or is_command(value)
-
-
-def _fields_of_the_sample(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read fields of the sample from what the user put into the metadata of a call.
-
-    Example: ``{"reference": "Anna", "id": 7, "question": "Who?"}`` gives the reference
-    "Anna" and the id "7".
-    """
-    fields = {name: given[name] for name in ("reference", "metadata") if name in given}
-    if given.get("id") is not None:
-        fields["id"] = str(given["id"])
-    return fields

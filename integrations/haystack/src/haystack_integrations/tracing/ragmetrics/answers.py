@@ -23,12 +23,23 @@ def answers(run: Run) -> tuple[Answer, ...]:
         core's rules look for one then.
     """
     outputs = outputs_by_place(run)
-    return (
-        _objects(outputs)
-        or _messages(outputs)
-        or _text(outputs)
-        or _best_extracted(outputs)
-    )
+    found = _objects(outputs) or _messages(outputs)
+    if found:
+        return found
+    # the text in an output whose socket has a usual name, such as "answer"
+    text_by_name = {
+        place.rpartition(".")[2]: value
+        for place, value in outputs.items()
+        if isinstance(value, str)
+    }
+    text, name = answer_in(text_by_name)
+    if text is not None:
+        return (Answer(text, name),)
+    # A reader lists the best passage first. One without a text says that the documents
+    # hold no answer; it counts only if no passage has a text.
+    extracted = _objects(outputs, are_extracted=True)
+    with_text = tuple(answer for answer in extracted if answer.text)
+    return (with_text or extracted)[:1]
 
 
 def outputs_by_place(run: Run) -> Mapping[str, Any]:
@@ -39,23 +50,16 @@ def outputs_by_place(run: Run) -> Mapping[str, Any]:
     for component, sockets in by_component.items():
         if isinstance(sockets, dict):
             if "last_message" in sockets:
-                sockets = _last_message(sockets)
+                message = sockets["last_message"]
+                # An agent that ran out of steps ends with a tool's result. That is the
+                # answer only where the agent was told to end with that tool.
+                is_result = isinstance(message, Message) and message.role == "tool"
+                tools = {call.name for call in message.tool_calls} if is_result else ()
+                is_last_step = tools and sockets.get("exit_reason") not in tools
+                sockets = {} if is_last_step else {"last_message": message}
             for name, value in sockets.items():
                 outputs[f"{component}.{name}" if component else name] = value
     return outputs
-
-
-def _last_message(sockets: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The last message of an agent; empty if it ran out of steps before it answered.
-
-    A tool's result is the answer where the agent was told to end with that tool.
-    """
-    message = sockets["last_message"]
-    if isinstance(message, Message) and message.role == "tool":
-        tools = {call.name for call in message.tool_calls}
-        if tools and sockets.get("exit_reason") not in tools:
-            return {}
-    return {"last_message": message}
 
 
 def _objects(
@@ -68,17 +72,6 @@ def _objects(
         for answer in find_instances(value, Answer)
         if answer.is_extracted == are_extracted
     )
-
-
-def _best_extracted(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
-    """The best passage that a reader cut out of documents: it lists the best one first.
-
-    One without a text says that the documents hold no answer; it counts only if no
-    passage has a text.
-    """
-    extracted = _objects(outputs, are_extracted=True)
-    with_text = tuple(answer for answer in extracted if answer.text)
-    return (with_text or extracted)[:1]
 
 
 def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
@@ -96,14 +89,3 @@ def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
         if replies:
             replies_by_output.append(tuple(replies))
     return replies_by_output[0] if len(replies_by_output) == 1 else ()
-
-
-def _text(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
-    """The text in some outputs whose socket has a usual name, such as "answer"."""
-    text_by_name = {
-        place.rpartition(".")[2]: value
-        for place, value in outputs.items()
-        if isinstance(value, str)
-    }
-    text, name = answer_in(text_by_name)
-    return () if text is None else (Answer(text, name),)

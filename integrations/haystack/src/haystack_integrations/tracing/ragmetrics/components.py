@@ -65,7 +65,14 @@ class Calls:
         """
         parent = None if node.parent is None else self.call_by_span[node.parent]
         if parent is not None and node.operation == AGENT:
-            return self._call_of_agent(parent, node)
+            # the call of an agent is that of the component around it; in a tool a new one
+            call = parent
+            if parent.kind == "tool":
+                call = Call("agent", parent.name, node.opened, node.closed or None)
+                parent.children.append(call)
+            agents = [span for span in self.run.nodes if span.operation == AGENT]
+            call.agent = parent.name if len(agents) > 1 else None
+            return call
         if parent is not None and node.operation not in _CALLS:
             # a nested pipeline has no call: its components go below the component that
             # runs it
@@ -78,23 +85,6 @@ class Calls:
             if node.output is None:
                 call.error = node.error or "no output"
         self._fill_call(call, node)
-        return call
-
-    def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
-        """The call of an agent: that of the component around it; in a tool a new one.
-
-        If several agents run, the call gets the agent's name, too.
-
-        Args:
-            enclosing: The call around the agent.
-            node: The agent's span.
-        """
-        call = enclosing
-        if enclosing.kind == "tool":
-            call = Call("agent", enclosing.name, node.opened, node.closed or None)
-            enclosing.children.append(call)
-        agents = [span for span in self.run.nodes if span.operation == AGENT]
-        call.agent = enclosing.name if len(agents) > 1 else None
         return call
 
     def _kind_of_call(self, node: Node) -> Any:
@@ -175,8 +165,14 @@ class Calls:
         if isinstance(error, str) and len(node.output_by_socket) == 1:
             call.error = call.text or error
             call.text = None
-        elif documents or _is_empty_search(node):
-            call.documents = documents
+        else:
+            # an empty list, alone or under a name such as "documents"
+            lists = {"documents": node.output, **node.output_by_socket}
+            is_empty_search = any(
+                value == () and "document" in name for name, value in lists.items()
+            )
+            if documents or is_empty_search:
+                call.documents = documents
         agent_output = node.agent.output_by_socket if node.agent is not None else {}
         ends_agent = agent_output.get("exit_reason") == node.name
         # what gave documents is a search, even in the last step
@@ -314,14 +310,6 @@ def _documents_found(node: Node) -> tuple[Document, ...]:
     documents = documents_with_text(documents_in(node.output))
     texts_given = set(texts_in(node.input)) if documents else set()
     return tuple(each for each in documents if each.text not in texts_given)
-
-
-def _is_empty_search(node: Node) -> bool:
-    """Whether a tool returned an empty list, alone or under a name such as "documents"."""
-    return node.output == () or any(
-        value == () and "document" in name
-        for name, value in node.output_by_socket.items()
-    )
 
 
 def _fill_model(call: Call, node: Node) -> None:

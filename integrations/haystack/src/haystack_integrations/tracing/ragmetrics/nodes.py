@@ -18,7 +18,6 @@ from haystack.dataclasses import (
     ExtractedAnswer,
     GeneratedAnswer,
     TextContent,
-    ToolCallResult,
 )
 from pydantic import BaseModel
 
@@ -158,38 +157,30 @@ def _message(message: ChatMessage) -> CopiedMessage:
     the call ``weather``.
     """
     results = message.tool_call_results
+    texts = []
+    for result in results:
+        # images and files have no text
+        parts = result.result if isinstance(result.result, list) else [result.result]
+        for part in parts:
+            text = part.text if isinstance(part, TextContent) else part
+            if isinstance(text, str):
+                texts.append(text)
+    # the calls of tools that it asks for, and those that it answers
+    tool_calls = []
+    for call in (*message.tool_calls, *(result.origin for result in results)):
+        arguments = copied(call.arguments) or {}
+        tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
     model = message.meta.get("model")
     # what cannot be read as text; older releases have no files
     unread = {"image": message.images, "file": getattr(message, "files", ())}
     return CopiedMessage(
         _role(message),
-        message.text or "\n".join(_texts_of_results(results)),
-        _tool_calls(message),
+        message.text or "\n".join(texts),
+        tuple(tool_calls),
         model=model if isinstance(model, str) else None,
         unread_kinds=tuple([kind for kind, value in unread.items() if value]),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
     )
-
-
-def _tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
-    """Copy the calls of tools that a message asks for, and those that it answers."""
-    asked_for = message.tool_calls
-    answered = [result.origin for result in message.tool_call_results]
-    tool_calls = []
-    for call in (*asked_for, *answered):
-        arguments = copied(call.arguments) or {}
-        tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
-    return tuple(tool_calls)
-
-
-def _texts_of_results(results: Iterable[ToolCallResult]) -> Iterator[str]:
-    """Yield the texts of results of tools; images and files have none."""
-    for result in results:
-        parts = result.result if isinstance(result.result, list) else [result.result]
-        for part in parts:
-            text = part.text if isinstance(part, TextContent) else part
-            if isinstance(text, str):
-                yield text
 
 
 def _role(message: ChatMessage) -> str:

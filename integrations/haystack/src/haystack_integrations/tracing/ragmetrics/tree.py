@@ -23,7 +23,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 
 from ragmetrics_core.capture import (
     Answer,
-    Document,
     Tree,
     documents_in,
     names_a_history,
@@ -46,7 +45,11 @@ def as_run(result: object) -> Run:
     """
     if isinstance(result, Run):
         return result
-    output = _by_component(copied(result))
+    output = copied(result)
+    # an answer, or several, as a pipeline's component returns them
+    several = (output,) if isinstance(output, Answer) else output
+    if isinstance(several, tuple) and all(isinstance(each, Answer) for each in several):
+        output = {"answers": {"answers": several}}
     if not isinstance(output, dict):
         raise SettingError(
             "samples_from() takes a run, a pipeline's result or answers, got"
@@ -67,30 +70,29 @@ def as_run(result: object) -> Run:
     return run
 
 
-def _by_component(output: object) -> object:
-    """Return an answer, or several, as a pipeline's component returns them; else as it is."""
-    several = (output,) if isinstance(output, Answer) else output
-    if not isinstance(several, tuple):
-        return output
-    are_answers = all(isinstance(element, Answer) for element in several)
-    return {"answers": {"answers": several}} if are_answers else output
-
-
 def trees(run: Run) -> Iterator[Tree]:
     """Make the tree of a run, of which the core makes a sample for each answer."""
     calls = Calls(run)
-    if calls.root.kind == "ignored" or _is_preparation(run, calls):
+    is_component = run.root.operation == COMPONENT
+    has_searched = any(call.kind == "retriever" for call in calls.root.walk())
+    # an embedder that ran by itself belongs to no turn
+    is_preparation = (
+        is_component
+        and calls.root.kind == "step"
+        and not (calls.root.input_documents or has_searched)
+    )
+    if calls.root.kind == "ignored" or is_preparation:
         return
     # what a run returned before it failed is no answer
     found = () if run.root.error else answers(run)
     # a component that ran by itself need not answer, nor was it asked by the user
-    is_component = run.root.operation == COMPONENT
     is_asked = not is_component or calls.root.kind in ("agent", "step")
     question = None
     if is_asked:
         question = find_question(calls, found[0].question if found else None)
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
+    by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
     yield Tree(
@@ -100,7 +102,7 @@ def trees(run: Run) -> Iterator[Tree]:
         answers=found,
         output=outputs,
         flow_documents=next(filter(None, reversed(documents)), None),
-        gives_only_documents=(not is_component or _searches_inside(calls))
+        gives_only_documents=(not is_component or has_searched)
         and any(documents)
         and all(
             each or value == ()
@@ -112,30 +114,16 @@ def trees(run: Run) -> Iterator[Tree]:
         resumption_key=repr(run.input) if may_go_on or is_resumed else None,
         is_paused=run.paused,
         continues=is_resumed,
-        documents_without_text=_documents_without_text(run),
+        # images and the like
+        documents_without_text=tuple(
+            each for each in by_id.values() if not each.text.strip()
+        ),
         native_run=run,
         lookup_outputs=(*_values_by_place(run), run.output),
         # what a model is given is its prompt
         lookup_inputs=() if calls.root.kind == "model" else (run.input, _talk(calls)),
         to_plain_value=copied,
     )
-
-
-def _is_preparation(run: Run, calls: Calls) -> bool:
-    """Whether a run is a component that ran by itself and belongs to no turn: an embedder."""
-    is_step = run.root.operation == COMPONENT and calls.root.kind == "step"
-    return is_step and not (calls.root.input_documents or _searches_inside(calls))
-
-
-def _searches_inside(calls: Calls) -> bool:
-    """Whether a retriever runs inside the run, as in a SuperComponent."""
-    return any(call.kind == "retriever" for call in calls.root.walk())
-
-
-def _documents_without_text(run: Run) -> tuple[Document, ...]:
-    """Find images and the like among what the components returned, each id once."""
-    by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
-    return tuple(each for each in by_id.values() if not each.text.strip())
 
 
 def _is_resumed(run: Run) -> bool:

@@ -291,7 +291,12 @@ def native(
 
 def _responded(query: str | None, response: Any, reference: References) -> Sample:
     """Return the sample of a response; with ``query`` and ``reference`` where given."""
-    sample = Sample() if response is None else _sample_of(response)
+    sample = Sample()
+    if response is not None:
+        # recordings are behind it, which who scores texts of their own does not need
+        from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
+
+        (sample,) = samples_from(response)
     given: dict[str, object] = {}
     if query is not None:
         given["question"] = query
@@ -299,12 +304,3 @@ def _responded(query: str | None, response: Any, reference: References) -> Sampl
         is_one = isinstance(reference, str)
         given["reference"] = reference if is_one else tuple(reference)
     return sample_with(sample, given)
-
-
-def _sample_of(response: Any) -> Sample:
-    """Return the sample that a response of a query engine or chat engine makes."""
-    # the room of recordings, which who scores texts of their own does not need
-    from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
-
-    (sample,) = samples_from(response)
-    return sample

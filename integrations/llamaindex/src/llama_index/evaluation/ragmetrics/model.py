@@ -100,11 +100,20 @@ class LlamaIndexModel(FrameworkModel):
             if not field.exclude or name in _CHANGE_NO_REPLY:
                 continue
             function = getattr(self.llm, name)
-            if function is not None:
-                functions[name] = _name_of_installed(name, function)
+            if function is None:
+                continue
+            module = getattr(function, "__module__", "")
+            full_name = getattr(function, "__qualname__", "")
+            # such as "<lambda>" or one inside another
+            is_nameless = not full_name or "<" in full_name
+            if is_nameless or not is_installed(module):
+                raise ValueError(f"{name} has no serialised form")
+            functions[name] = f"{module}.{full_name}"
         form = self.llm.to_dict()
-        address_in_form = str(form.get("api_base")).rstrip("/")
-        addresses = _addresses_of_clients(self.llm) - {address_in_form}
+        addresses = set()
+        for client in (self.llm.__pydantic_private__ or {}).values():
+            addresses.add(str(getattr(client, "base_url", "")).rstrip("/"))
+        addresses -= {"", str(form.get("api_base")).rstrip("/")}
         return [form, functions, sorted(addresses)]
 
     def _quiet(self) -> AbstractContextManager[object]:
@@ -195,30 +204,6 @@ def _unwatched(llm: LLM, new_values: Mapping[str, Any]) -> LLM:
         if isinstance(value, LLM):
             changes[name] = _unwatched(value, {})
     return llm.model_copy(update=changes)
-
-
-def _addresses_of_clients(llm: LLM) -> set[str]:
-    """The addresses that the clients of an LLM call, without a slash at the end."""
-    addresses = set()
-    for client in (llm.__pydantic_private__ or {}).values():
-        address = str(getattr(client, "base_url", ""))
-        if address:
-            addresses.add(address.rstrip("/"))
-    return addresses
-
-
-def _name_of_installed(field: str, function: object) -> str:
-    """The full name of a function or class of an installed package.
-
-    Raises:
-        ValueError: If it is the user's own, or has no name that tells what it is.
-    """
-    module = getattr(function, "__module__", "")
-    name = getattr(function, "__qualname__", "")
-    is_nameless = not name or "<" in name  # such as "<lambda>" or one inside another
-    if is_nameless or not is_installed(module):
-        raise ValueError(f"{field} has no serialised form")
-    return f"{module}.{name}"
 
 
 def capabilities_of(llm: LLM) -> Capabilities:

@@ -20,7 +20,6 @@ from ragmetrics_core import (
     Metric,
     RagMetricsError,
     Report,
-    Sample,
     evaluate,
 )
 from ragmetrics_core.capture import JudgeLike
@@ -117,11 +116,14 @@ class RagMetricsEvaluator:
         Raises:
             SerializationError: If the judge is an object that a name cannot stand for.
         """
+        if not isinstance(self.judge, str | None):
+            raise SerializationError(
+                f"a {type(self.judge).__name__} cannot be written to YAML; give judge="
+                " as a name, or chat_generator="
+            )
         metrics = [_stored(metric) for metric in self.metrics]
         settings = {name: getattr(self, name) for name in _SETTINGS}
-        return default_to_dict(
-            self, metrics=metrics, judge=_judge_name(self.judge), **settings
-        )
+        return default_to_dict(self, metrics=metrics, judge=self.judge, **settings)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
@@ -199,20 +201,16 @@ class RagMetricsEvaluator:
         except JudgeUnavailable as error:
             if self.raise_on_failure:
                 raise
-            report = self._all_failed(samples, error)
+            failed: dict[str, MetricResult] = {
+                metric.name: metric.failed(error) for metric in self.metrics
+            }
+            report = Report(
+                [
+                    SampleResult(index=index, sample=sample, results=failed)
+                    for index, sample in enumerate(samples)
+                ]
+            )
         return self._outputs(report, warnings)
-
-    def _all_failed(self, samples: Sequence[Sample], error: JudgeUnavailable) -> Report:
-        """Make the report of samples that an unavailable judge did not judge."""
-        failed: dict[str, MetricResult] = {
-            metric.name: metric.failed(error) for metric in self.metrics
-        }
-        return Report(
-            [
-                SampleResult(index=index, sample=sample, results=failed)
-                for index, sample in enumerate(samples)
-            ]
-        )
 
     def _outputs(self, report: Report, warnings: Sequence[str]) -> dict[str, Any]:
         """Make the outputs of the component: scores of each metric, and what they took.
@@ -295,16 +293,6 @@ def _column(outcomes: Sequence[MetricResult]) -> dict[str, Any]:
         "reasons": [outcome.reason for outcome in outcomes],
         "evidence": evidence,
     }
-
-
-def _judge_name(judge: JudgeLike) -> str | None:
-    """The name that stands for a judge in YAML."""
-    if judge is None or isinstance(judge, str):
-        return judge
-    raise SerializationError(
-        f"a {type(judge).__name__} cannot be written to YAML; give judge= as a name, or"
-        " chat_generator="
-    )
 
 
 def _metric_of(metric_like: MetricLike) -> Metric | str:

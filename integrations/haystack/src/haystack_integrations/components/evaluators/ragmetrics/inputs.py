@@ -51,14 +51,29 @@ def samples(
     answers = values["answers"] or ()
     rows = [_row_of_answer(answer) for answer in answers]
     if filled[1]:
-        rows = _rows_of_replies(*(values[name] for name in _PARTS))
+        query, documents, replies = (values[name] for name in _PARTS)
+        several = replies if isinstance(replies, list) else [replies]
+        # a row for each reply; one without an answer if there is none
+        for reply in several or [None]:
+            text = reply.text if isinstance(reply, ChatMessage) else reply
+            rows.append(_row(query, documents, text))
     elif filled[2]:
-        rows = _rows_of_lists({name: values[name] for name in filled[2]})
+        lists = {_FIELDS[name]: values[name] for name in filled[2]}
+        _check_lengths({name: values[name] for name in filled[2]})
+        rows = [
+            dict(zip(lists, parts, strict=True))
+            for parts in zip(*lists.values(), strict=True)
+        ]
     if ground_truth_answers is not None:
         _check_lengths({"answers": rows, "ground_truth_answers": ground_truth_answers})
         for row, reference in zip(rows, ground_truth_answers, strict=True):
             row["reference"] = reference
-    warnings = [_CITED_ONLY] if any(map(_is_cited_only, answers)) else []
+    warnings: list[str] = []
+    for answer in answers:
+        documents = answer.documents if isinstance(answer, GeneratedAnswer) else ()
+        # an ``AnswerBuilder`` that keeps only cited documents marks each of them
+        if documents and all(each.meta.get("referenced") for each in documents):
+            warnings = [_CITED_ONLY]
     try:
         return [Sample.from_row(row) for row in rows], warnings
     except RagMetricsError as error:
@@ -96,46 +111,3 @@ def _row_of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Row:
         "answers must be GeneratedAnswer or ExtractedAnswer, got"
         f" {type(answer).__name__}"
     )
-
-
-def _is_cited_only(answer: GeneratedAnswer | ExtractedAnswer) -> bool:
-    """Whether an ``AnswerBuilder`` kept only the documents that an answer cites.
-
-    It then marks each of them as referenced.
-    """
-    documents = answer.documents if isinstance(answer, GeneratedAnswer) else ()
-    return bool(documents) and all(each.meta.get("referenced") for each in documents)
-
-
-def _rows_of_replies(
-    query: str | None,
-    documents: Sequence[Document] | None,
-    replies: list[ChatMessage] | list[str] | str | None,
-) -> list[Row]:
-    """Make a row for each reply to one query; one without an answer if there is none.
-
-    Example: the query "Who?" with the replies ["Anna", "Bob"] gives two rows, one with
-    the answer "Anna" and one with "Bob".
-    """
-    several = replies if isinstance(replies, list) else [replies]
-    answers = [
-        reply.text if isinstance(reply, ChatMessage) else reply for reply in several
-    ]
-    return [_row(query, documents, answer) for answer in answers or [None]]
-
-
-def _rows_of_lists(lists: Mapping[str, Sequence[Any]]) -> list[Row]:
-    """Make a row for each answer of inputs that are lists, such as ``questions``.
-
-    Example: {"questions": ["Who?"], "predicted_answers": ["Anna"]} gives
-    [{"question": "Who?", "answer": "Anna"}].
-
-    Raises:
-        SettingError: If the lists differ in length.
-    """
-    _check_lengths(lists)
-    fields = [_FIELDS[name] for name in lists]
-    return [
-        dict(zip(fields, elements, strict=True))
-        for elements in zip(*lists.values(), strict=True)
-    ]

@@ -111,7 +111,15 @@ def copy_arguments(
 
 def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> None:
     """Copy what a model was given: its prompt, and that some of it cannot be read."""
-    sent = _prompt_among(arguments)
+    sent: object = None
+    if "messages" in arguments:
+        sent = arguments["messages"]
+    elif "prompt" in arguments:
+        sent = arguments["prompt"]
+    else:
+        # a method of an integration may take its arguments as *args and **kwargs
+        unnamed = [*arguments.get("args", ()), *arguments.get("kwargs", {}).values()]
+        sent = unnamed[0] if unnamed else None
     if isinstance(sent, str):  # without roles: the user's
         node.prompt = (Message("user", sent),)
     else:
@@ -292,16 +300,6 @@ def copy_outcome(run: Run, result: object) -> None:
     run.lookup_outputs = ({**by_name, "result": plain_result, **fields},)
 
 
-def _prompt_among(arguments: Mapping[str, Any]) -> object:
-    """The prompt among the arguments of a model's method; None without arguments."""
-    for name in ("messages", "prompt"):
-        if name in arguments:
-            return arguments[name]
-    # a method of an integration may take its arguments as *args and **kwargs
-    unnamed = [*arguments.get("args", ()), *arguments.get("kwargs", {}).values()]
-    return unnamed[0] if unnamed else None
-
-
 def _parameters_sent(arguments: Mapping[str, Any], model: BaseLLM) -> dict[str, Any]:
     """Collect the parameters of a request by their names.
 
@@ -355,21 +353,18 @@ def message_of(
 ) -> Message:
     """Copy a chat message; its tool calls are read from its blocks if none are given."""
     if calls is None:
-        calls = _tool_calls_in_blocks(message)
+        calls_in_blocks = []
+        for block in message.blocks:
+            if block.block_type == "tool_call":
+                arguments = block.tool_kwargs  # a mapping, or a text
+                if not isinstance(arguments, dict):
+                    arguments = {}
+                calls_in_blocks.append(
+                    ToolCall(block.tool_name, arguments, block.tool_call_id)
+                )
+        calls = tuple(calls_in_blocks)
     role = ROLES[message.role.value]
     return Message(role, _text_of_blocks(message), calls)
-
-
-def _tool_calls_in_blocks(message: ChatMessage) -> tuple[ToolCall, ...]:
-    """The tool calls that stand in the blocks of a message."""
-    calls = []
-    for block in message.blocks:
-        if block.block_type == "tool_call":
-            arguments = block.tool_kwargs  # a mapping, or a text
-            if not isinstance(arguments, dict):
-                arguments = {}
-            calls.append(ToolCall(block.tool_name, arguments, block.tool_call_id))
-    return tuple(calls)
 
 
 def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
@@ -419,23 +414,22 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
         message = response.response
     if message is not None:
         places.append(plain_data(message.additional_kwargs))
-        places.append(_citations_in_blocks(message))
+        # the blocks that quote a source, in the form in which providers cite
+        citations = [
+            {
+                **plain_data(block),
+                "cited_text": getattr(block.cited_content, "text", None),
+            }
+            for block in message.blocks
+            if block.block_type == "citation"  # older releases have no class for it
+        ]
+        places.append({"citations": citations})
     add_provider_evidence(
         node,
         *places,
         # a chunk of a stream told it; that of the agent's own tool looks alike
         has_searched_unread=node.may_have_searched and not reply.tool_calls,
     )
-
-
-def _citations_in_blocks(message: ChatMessage) -> dict[str, Any]:
-    """The blocks of a reply that quote a source, in the form in which providers cite."""
-    citations = [
-        {**plain_data(block), "cited_text": getattr(block.cited_content, "text", None)}
-        for block in message.blocks
-        if block.block_type == "citation"  # older releases have no class for it
-    ]
-    return {"citations": citations}
 
 
 def note_reply_of_agent(step: Node, output: AgentOutput, moment: float) -> None:

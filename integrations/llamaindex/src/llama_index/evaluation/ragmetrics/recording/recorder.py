@@ -191,7 +191,11 @@ class Recorder:
         around = self._span_around(parent_id)
         listeners: tuple[Listener, ...] = ()
         if around.run is None and around is not _IGNORED:
-            listeners = self._listeners_of_new_run(parent_id)
+            listeners = self.listeners.here()
+            # What is inside a span that began before anybody listened is a run for the
+            # blocks that were opened there, and for nobody else.
+            if parent_id is not None and parent_id not in self._spans:
+                listeners = tuple([each for each in listeners if not each.everywhere])
             if not listeners:
                 return
         span = self._span(id_, arguments, instance, around, listeners)
@@ -204,17 +208,6 @@ class Recorder:
         """The span around a new one, else the run whose streamed answer is read here."""
         around = self._spans.get(parent_id or "")
         return around or _span_while_reading.get() or _NO_SPAN
-
-    def _listeners_of_new_run(self, parent_id: str | None) -> tuple[Listener, ...]:
-        """Return the listeners for which a span outside of any run begins one.
-
-        What is inside a span that began before anybody listened is a run for the blocks
-        that were opened there, and for nobody else.
-        """
-        listening = self.listeners.here()
-        if parent_id is None or parent_id in self._spans:
-            return listening
-        return tuple(listener for listener in listening if not listener.everywhere)
 
     def _span(
         self,
@@ -345,7 +338,13 @@ class Recorder:
             self._copy(copies.copy_documents_returned, node, span.events, result)
         elif error is None:
             self._copy(copies.copy_result, span.kind, node, result, instance)
-        _note_end(node, error)
+        node.ended = _tick()
+        # A step that waits for a person has not failed: it runs again.
+        if type(error).__name__ == "WaitingForEvent":
+            node.is_control = True
+            node.error = None
+        elif error is not None:
+            node.error = words_of(error)
         if node is run.root and error is None:
             self._copy(copies.copy_outcome, run, result)
             self._end_or_wait_for_stream(run, result)
@@ -506,17 +505,6 @@ def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
     if kind == "tool":
         return around.kind == "tool"
     return kind == "write" or (kind == "predict" and around.run is not None)
-
-
-def _note_end(node: Node, error: BaseException | None) -> None:
-    """Note in a call when it ended, and the error that it ended with."""
-    node.ended = _tick()
-    # A step that waits for a person has not failed: it runs again.
-    if type(error).__name__ == "WaitingForEvent":
-        node.is_control = True
-        node.error = None
-    else:
-        node.error = node.error if error is None else words_of(error)
 
 
 RECORDER = Recorder()
