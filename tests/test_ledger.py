@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from runs_by_hand import (
     ANSWER,
+    DOCS,
     EVORA,
     FARO,
     PORTO,
@@ -21,6 +22,7 @@ from runs_by_hand import (
     found,
     later,
     reads,
+    reranked,
     says,
     step,
     tool,
@@ -40,6 +42,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger, Turn
+from ragmetrics_core.metrics.ledger_calls import call_table
 
 SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
 REPORT = "Porto is the city in question, says the report."
@@ -284,7 +287,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
         ["given () porto, faro; shown 0; step 0"],
     ),
     # they may be made of what was found: what became of that is unknown
-    "pieces that no call brought": (
+    "texts that no call brought": (
         says(
             found(P),
             call(
@@ -380,6 +383,122 @@ def test_ledger(name: str) -> None:
             context.text == item.text or (context.id and context.id == item.id)
             for item in items
         )
+
+
+# what a step made of Porto and Faro, and the places of those that it shows then
+NUMBERED = f"Source 1:\n{PORTO}\n"
+PIECE = f"Source 2:\n{FARO[:50]}\n"
+MADE: dict[str, tuple[Sequence[str], tuple[int, ...]]] = {
+    "pieces": ((PORTO[:50], PORTO[50:], FARO[:50]), (0, 1)),
+    "a piece of one": ((FARO[20:],), (1,)),
+    "numbered": ((NUMBERED,), (0,)),
+    "numbered pieces": ((f"Source 1:\n{PORTO[:50]}\n", PIECE), (0, 1)),
+    "a window": ((f"Before it. {PORTO} Behind it.",), (0,)),
+    "one text of both": ((f"{PORTO}\n\n{FARO}",), (0, 1)),
+}
+
+
+def derived(texts: Sequence[str], way: str, number: int | None) -> Tree:
+    """A search found Porto, Faro and Évora, and a model was shown what was made of them."""
+    made = tuple(
+        Document(text, None if number is None else f"new{number + place}")
+        for place, text in enumerate(texts)
+    )
+    answering = reads(asked(*texts))
+    steps = {
+        "handed to a call": [call("step", answering, input_documents=made)],
+        "by a step": [step(*made), answering],
+        "by a step that took them": [
+            step(*made, documents_among_inputs=DOCS),
+            answering,
+        ],
+        "by a reranker": [reranked(DOCS, *made), answering],
+    }
+    return says(found(P, F, E), *steps[way])
+
+
+@pytest.mark.parametrize("number", [None, 7], ids=["without ids", "new ids"])
+@pytest.mark.parametrize(
+    "way",
+    ["handed to a call", "by a step", "by a step that took them", "by a reranker"],
+)
+@pytest.mark.parametrize("name", MADE)
+def test_what_was_made_of_found_texts_is_no_further_call(
+    name: str, way: str, number: int | None
+) -> None:
+    texts, places = MADE[name]
+    (sample,) = samples_of(derived(texts, way, number))
+    assert [context.text.strip() for context in sample.known_contexts] == [
+        text.strip() for text in texts
+    ]
+    assert sample.retrieved is not None
+    assert [context.text for context in sample.retrieved] == [PORTO, FARO, EVORA]
+    assert sample.ledger is not None
+    (search,) = sample.ledger.calls
+    assert (search.kind, search.shown) == ("retrieval", places)
+    # law: each context belongs to the search, so that none of it is wasted
+    table = call_table(sample, sample.known_contexts, [True] * len(texts))
+    assert table is not None
+    assert table.wasted == 0
+    assert sorted(table.calls[0].ranks) == list(range(1, len(texts) + 1))
+    # what nobody made anything of was not shown, and what was cut is not whole
+    notes = sample.capture.passages if sample.capture is not None else None
+    assert notes is not None
+    assert [note.context is not None for note in notes] == [
+        place in places for place in range(3)
+    ]
+    assert notes[2].share == 0.0
+    for place in places:
+        is_whole = any(DOCS[place].text in text for text in texts)
+        assert notes[place].share == (1.0 if is_whole else None)
+
+
+@pytest.mark.parametrize("is_shown_again", [False, True])
+def test_what_a_state_keeps_of_an_earlier_turn_is_evidence_of_that_turn(
+    *, is_shown_again: bool
+) -> None:
+    """A middleware writes what it found into the user's message, and into the state."""
+    first = EvidenceCall(kind="retrieval", turn=1, items=(P.context(), E.context()))
+    texts = [PORTO, FARO] if is_shown_again else [FARO]
+    prompt = [
+        Message("user", asked(PORTO, EVORA)),
+        Message("assistant", "It is the Douro."),
+        Message("user", asked(*texts)),
+    ]
+    history = (
+        Turn(role="user", content="Which river is it?"),
+        Turn(role="assistant", content="It is the Douro."),
+    )
+    calls = found(F), step(F, documents_among_inputs=(P, E)), reads(prompt)
+    run = says(*calls, history=history)
+    run.earlier_calls, run.turn_number = (first,), 2
+    (sample,) = samples_of(run)
+    assert [context.text for context in sample.known_contexts] == texts
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert sample.ledger is not None
+    assert [(each.turn, each.shown) for each in sample.ledger.calls] == [
+        (1, (0, 1)),
+        (2, (0,)),
+    ]
+
+
+@pytest.mark.parametrize("way", ["handed to a call", "by a reranker"])
+def test_rows_under_the_heading_of_a_passage_are_not_its_own(way: str) -> None:
+    heading = "the name of the town, and its number of wells"
+    wells = Document(f"{heading}\nVelm: 12\nOsta: 7\nMarn: 3", "w")
+    other = Document(f"{heading}\nTorl: 44\nPirn: 51\nLosk: 8", "o")
+    answering = reads(asked(other.text))
+    steps = {
+        "handed to a call": [call("step", answering, input_documents=(other,))],
+        "by a reranker": [reranked((wells,), other), answering],
+    }
+    (sample,) = samples_of(says(found(wells), *steps[way]))
+    assert sample.ledger is not None
+    assert [item.id for each in sample.ledger.calls for item in each.items] == [
+        "w",
+        "o",
+    ]
 
 
 def test_a_tool_named_in_context_tools_is_a_retrieval() -> None:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import (
@@ -121,10 +120,16 @@ def history_in(
         return ()
     for name, part in value.items():
         if names_a_history(name) and not name.endswith("messages"):
-            turns = _history_before_question(part, question)
+            turns = read_history(part)
+            if turns and turns[-1].role == "user":
+                line = as_one_line(turns[-1].content)
+                turns = turns[:-1] if line == as_one_line(question) else turns
             if turns:
                 return turns
-    for part in _parts_that_may_hold_messages(value):
+    parts = [value.get("input"), value.get("messages")]
+    if len(value) == 1:
+        parts.extend(value.values())
+    for part in parts:
         turns = history_in(
             part,
             question,
@@ -134,26 +139,6 @@ def history_in(
         if turns:
             return turns
     return ()
-
-
-def _parts_that_may_hold_messages(inputs: Mapping[Any, Any]) -> list[object]:
-    """Return the input and the messages of a mapping, and its only value."""
-    parts = [inputs.get("input"), inputs.get("messages")]
-    if len(inputs) == 1:
-        parts.extend(inputs.values())
-    return parts
-
-
-def _history_before_question(value: object, question: str | None) -> tuple[Turn, ...]:
-    """Read the turns of a value that stands under a name such as "chat_history".
-
-    If its last turn is the current question, that turn is dropped.
-    """
-    turns = read_history(value)
-    if not turns:
-        return ()
-    is_question = as_one_line(turns[-1].content) == as_one_line(question)
-    return turns[:-1] if turns[-1].role == "user" and is_question else turns
 
 
 def read_history(value: object) -> tuple[Turn, ...]:
@@ -315,7 +300,11 @@ def drop_shown_documents(
         messages: Messages of a conversation, oldest first.
         documents: The documents that this run found.
     """
-    ids_of_answered = _ids_of_answered(messages)  # id() of each answered message
+    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
+    ids_of_answered: set[int] = set()  # id() of each message right before a reply
+    for message, next_message in pairwise(spoken_messages):
+        if next_message.role == "assistant" and next_message.text.strip():
+            ids_of_answered.add(id(message))
     unanswered = [
         message
         for message in messages
@@ -334,16 +323,6 @@ def drop_shown_documents(
     return [
         message for message in messages if id(message) not in ids_of_shown_documents
     ]
-
-
-def _ids_of_answered(messages: Sequence[Message]) -> set[int]:
-    """Return the identities of the messages right before a text of the assistant."""
-    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
-    ids_of_answered = set()
-    for message, next_message in pairwise(spoken_messages):
-        if next_message.role == "assistant" and next_message.text.strip():
-            ids_of_answered.add(id(message))
-    return ids_of_answered
 
 
 def history_of_prompts(

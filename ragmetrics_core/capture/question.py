@@ -170,15 +170,13 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
         return False
     has_ended_well = tree.is_complete and not (tree.error or tree.root.error)
     # The code of a workflow that asked no model may have indexed files: it answers nobody.
-    may_answer = bool(calls.models) or tree.output is not None
+    is_mere_code = not calls.models and tree.output is None
     is_asked = tree.question is not None and (calls.models or not has_ended_well)
+    is_answered = not is_mere_code and bool(tree.answers or is_asked)
     is_unread = not tree.is_complete and tree.flow_documents is not None  # a stream
     is_named = any(
         _value_user_named(field, tree, overrides)[0] for field in ("question", "answer")
     )
-    # A response by itself, without its run, may hold what was found, and no text.
-    has_found = bool(tree.flow_documents) and not tree.root.children
-    is_answered = may_answer and bool(tree.answers or is_asked or has_found)
     if not (is_answered or is_unread or is_named):
         return False
     only_talks = has_ended_well
@@ -500,12 +498,14 @@ def question_among(
     inputs: Iterable[Mapping[str, Any]],
     prompts: Sequence[Sequence[str]],
     carried: str | None,
-) -> str | None:
+) -> _QuestionAndDoubts:
     """Choose the question among the inputs of several components; None without one.
 
     The question that the answer carries, if the user handed it in. Else a text in an
     input of a usual name: of several the one that the last model was shown last, then
-    the one that most inputs got. Else the only text that a model was shown.
+    the one that most inputs got. Else the only text that a model was shown. Where no
+    model was shown one of a usual name, as of a store's query, but another, that is the
+    likely question.
 
     Example: ``{"builder": {"question": "Who?", "tone": "kind"}}`` hands in two texts.
     "Who?" is the question, since an input named "question" got it.
@@ -527,21 +527,31 @@ def question_among(
                 texts.append((name, question))
     lines = [as_one_line(text) for _, text in texts]
     if carried and as_one_line(carried) in lines:
-        return carried
+        return carried, ()
     usual = [text for name, text in texts if name in _USUAL_NAMES]
-    if usual:
-        last_prompt = letters_of("\n".join(prompts[-1])) if prompts else ""
-        return max(
-            usual,
-            key=lambda text: (
-                _end_of_last(letters_of(text), last_prompt),
-                lines.count(as_one_line(text)),
-            ),
-        )
     shown = {
         text for _, text in texts if any(shows(prompt, text) for prompt in prompts)
     }
-    return shown.pop() if len(shown) == 1 else carried or None
+    if not usual:
+        return shown.pop() if len(shown) == 1 else carried or None, ()
+    others = shown.difference(usual)
+    is_asked = any(
+        text in shown
+        and not any(letters_of(text) in letters_of(other) for other in others)
+        for text in usual
+    )
+    doubts = _GUESSED if others and not is_asked else ()
+    if doubts and len(others) == 1:
+        return others.pop(), doubts
+    last_prompt = letters_of("\n".join(prompts[-1])) if prompts else ""
+    question = max(
+        usual,
+        key=lambda text: (
+            _end_of_last(letters_of(text), last_prompt),
+            lines.count(as_one_line(text)),
+        ),
+    )
+    return question, doubts
 
 
 def _end_of_last(text: str, prompt: str) -> tuple[int, int]:

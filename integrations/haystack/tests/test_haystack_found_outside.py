@@ -77,6 +77,68 @@ def test_a_tool_that_searches_and_fetches_and_prints() -> None:
     assert set(sample.capture.doubts) == {"by_data_flow"}
 
 
+def test_what_a_splitter_makes_of_found_documents_is_no_further_call() -> None:
+    app = connected(
+        ("retriever.documents", "splitter.documents"),
+        ("splitter.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=InMemoryBM25Retriever(STORE),
+        splitter=DocumentSplitter(split_by="word", split_length=5),
+        prompt=PromptBuilder(EACH + "{{ question }}", required_variables="*"),
+        llm=MockChatGenerator(ANSWER),
+    )
+    with capture() as captured:
+        app.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}})
+    sample = only(captured.samples)
+    assert sample.ledger is not None
+    (search,) = sample.ledger.calls
+    assert (search.kind, search.shown) == ("retrieval", (0,))
+    assert "".join(context.text for context in sample.known_contexts) == SNIPPET
+    assert {context.id for context in sample.known_contexts} == {"snippet"}
+
+
+WORDS = "bridge Velm"
+STYLE = "Answer in one sentence, as to a child."
+# what the store was asked, what the prompt got, the question, and whether it is sure
+QUERIES: dict[str, tuple[str, dict[str, str], str, bool]] = {
+    "the same": (QUESTION, {"asked": QUESTION}, QUESTION, True),
+    "words of it": (WORDS, {"asked": QUESTION}, QUESTION, False),
+    "other words": ("opening date", {"asked": QUESTION}, QUESTION, False),
+    "a part": ("the bridge of Velm", {"asked": QUESTION}, QUESTION, False),
+    "beside a style": (QUESTION, {"asked": QUESTION, "style": STYLE}, QUESTION, True),
+    "alone": (WORDS, {}, WORDS, True),
+    "two texts": (WORDS, {"asked": QUESTION, "style": STYLE}, WORDS, False),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_store_was_asked_something_else_than_the_model(name: str) -> None:
+    query, given, question, is_sure = QUERIES[name]
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=InMemoryBM25Retriever(STORE),
+        prompt=PromptBuilder(
+            EACH + "{{ style }}\nQuestion: {{ asked }}", required_variables=[]
+        ),
+        llm=MockChatGenerator(ANSWER),
+    )
+    inputs: dict[str, Any] = {"retriever": {"query": query}, "prompt": given}
+    with capture() as captured:
+        app.run(inputs)
+    sample = only(captured.samples)
+    assert sample.question == question
+    assert sample.capture is not None
+    assert sample.capture.grade == ("exact" if is_sure else "inferred")
+    assert set(sample.capture.doubts) == (set() if is_sure else {"question_guessed"})
+    # what the doubt asks for ends it
+    with capture(question=QUESTION) as captured:
+        app.run(inputs)
+    sample = only(captured.samples)
+    assert sample.capture is not None
+    assert (sample.question, sample.capture.grade) == (QUESTION, "exact")
+
+
 ASKED, SAID = "Who built it?", "A guild of masons."
 TOLD = f"User: {ASKED}\nAssistant: {SAID}"
 TALK = [ChatMessage.from_user(ASKED), ChatMessage.from_assistant(SAID)]

@@ -17,23 +17,11 @@ from ragmetrics_core.capture import (
     documents_in,
     find_instances,
     history_in,
-    question_among,
     turns_before_question,
 )
 
 
-def find_question(calls: Calls, query: str | None) -> str | None:
-    """Choose the question among what the user handed in; None without one.
-
-    Args:
-        calls: The calls of the run.
-        query: The question that the answer carries; None if it carries none.
-    """
-    prompts = [[message.text for message in call.prompt] for call in calls.models]
-    return question_among(_groups_of_inputs(calls.run), prompts, query)
-
-
-def _groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
+def groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
     """What the user handed in, a group for each component of a pipeline."""
     is_pipeline = run.root.operation == PIPELINE
     groups = run.input.values() if is_pipeline else [run.input]
@@ -42,7 +30,7 @@ def _groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
 
 def history_handed_in(run: Run, question: str | None) -> tuple[Turn, ...]:
     """The earlier turns of the conversation among the user's inputs; () without any."""
-    for inputs in _groups_of_inputs(run):
+    for inputs in groups_of_inputs(run):
         turns = history_in(inputs, question, depth=1)
         if turns:
             return turns

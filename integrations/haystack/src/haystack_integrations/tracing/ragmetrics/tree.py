@@ -7,7 +7,7 @@ from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.answers import answers, outputs_by_place
 from haystack_integrations.tracing.ragmetrics.asked import (
-    find_question,
+    groups_of_inputs,
     history_handed_in,
     history_remembered,
 )
@@ -26,6 +26,7 @@ from ragmetrics_core.capture import (
     Tree,
     documents_in,
     names_a_history,
+    question_among,
     texts_in,
 )
 from ragmetrics_core.data import SettingError
@@ -87,9 +88,12 @@ def trees(run: Run) -> Iterator[Tree]:
     found = () if run.root.error else answers(run)
     # a component that ran by itself need not answer, nor was it asked by the user
     is_asked = not is_component or calls.root.kind in ("agent", "step")
-    question = None
-    if is_asked:
-        question = find_question(calls, found[0].question if found else None)
+    prompts = [[message.text for message in call.prompt] for call in calls.models]
+    question, doubts = question_among(
+        groups_of_inputs(run) if is_asked else (),
+        prompts,
+        found[0].question if found and is_asked else None,
+    )
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
     by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
@@ -98,6 +102,7 @@ def trees(run: Run) -> Iterator[Tree]:
     yield Tree(
         calls.root,
         question=question,
+        doubts=doubts,
         history=history_remembered(calls, question) or history_handed_in(run, question),
         answers=found,
         output=outputs,

@@ -56,6 +56,8 @@ def as_run(response: object) -> Run:
     is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
     _add_sources(run, copies.sources_of(returned))
+    if run.is_complete and run.flow_documents:  # an answer, be it without a text
+        run.answers = (Answer(answer, "the response", documents=run.flow_documents),)
     run.lookup_outputs = (copies.plain(returned),)
     return run
 
