@@ -895,7 +895,8 @@ def test_interrupt_leaves_what_was_done(rows: Callable[..., str]) -> None:
     assert [bool(row.results) for row in report.results] == [True] * 3 + [False]
     assert [row.usage.calls for row in report.results] == [1] * 4
     assert report.run.interrupted
-    assert run("evaluate out.jsonl.partial --out other.jsonl") == 0
+    # judged again, it is still a part
+    assert run("evaluate out.jsonl.partial --out other.jsonl") == 3
 
 
 def test_an_interrupt_between_two_results_tells_what_was_in_flight(
