@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
-from lanes import LAW_EXAMPLES, NIGHTLY_SECONDS, SLOW_IMPORTS, is_fast_module
+from lanes import LAW_EXAMPLES, NIGHTLY_SECONDS, SLOW_IMPORTS, is_fast
 
 if TYPE_CHECKING:
     from loopback import LoopbackServer
@@ -32,8 +32,9 @@ if sys.dont_write_bytecode:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What tests share stands in a folder that the processes they start find, too.
+_SUPPORT = Path(__file__).parent / "tests" / "support"
 os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, (str(Path(__file__).with_name("tests")), os.environ.get("PYTHONPATH")))
+    filter(None, (str(_SUPPORT), os.environ.get("PYTHONPATH")))
 )
 
 # What Hypothesis has read of the modules is kept beside their bytecode.
@@ -50,9 +51,6 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-_ADAPTERS = Path(__file__).with_name("integrations")
-
-
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """The fast lane has two workers a core: many of its tests wait for a server or a clock.
 
@@ -67,17 +65,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """The fast lane does not even import the other modules: the frameworks alone take longer to load than it may."""
     if config.option.markexpr != "fast":
         return None
-    if collection_path.is_dir():
-        return True if _ADAPTERS in collection_path.parents else None
-    is_module = (
-        collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-    )
-    return True if is_module and not is_fast_module(collection_path) else None
+    return None if is_fast(collection_path) else True
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The marker ``fast`` is given by rule, to all tests of fast modules but those that are nightly.
+    """The marker ``fast`` is given to all tests that stand in no slow folder, but to the nightly ones.
 
     A nightly test takes up to 85 seconds on an idle machine: on a busy one it may take
     longer than the others.
@@ -85,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.timeout(NIGHTLY_SECONDS))
-        elif is_fast_module(item.path):
+        elif is_fast(item.path):
             item.add_marker("fast")
 
 
@@ -112,8 +105,7 @@ def _the_fast_lane_loads_nothing_slow(request: pytest.FixtureRequest) -> Iterato
     if loaded and request.config.option.markexpr == "fast":
         names = ", ".join(sorted(loaded))
         pytest.fail(
-            f"a fast test loaded {names}: name its module in SLOW_MODULES of"
-            " tests/lanes.py"
+            f"a fast test loaded {names}: move its module into the folder slow beside it"
         )
 
 

@@ -5,7 +5,7 @@
 
 Without an address the judge is an endpoint of this program that is always right and
 takes 0.2 s a call, so the libraries differ by their rules alone; its tokens are words
-and signs. The rows stand in ``tests/golden/planted_rows.json``. The tools of ``real_model.py`` go
+and signs. The rows stand in ``tests/reporting/golden/planted_rows.json``. The tools of ``real_model.py`` go
 through them one after the other, a row at a time. A row is called faulty if its answer
 is not supported, no chunk is useful, or the expected answer is not in the contexts, as
 far as a library asks that. The last one names the search, or the second where the last
@@ -23,7 +23,7 @@ from typing import Any
 from real_model import TOOLS, Judged, judge_all, names_of, read
 from right_replies import right_reply
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from planted import planted_rows, sample_of
 

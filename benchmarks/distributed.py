@@ -31,7 +31,7 @@ from pyarrow import dataset, parquet
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, Report
 from ragmetrics_core.scale import Scorer
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from loopback import LoopbackServer
 from plausible import plausible_reply
 

@@ -59,7 +59,7 @@ def serve(latency: float) -> None:
     """
     from aiohttp import web
 
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
     from plausible import plausible_reply
 
     prompts: set[int] = set()

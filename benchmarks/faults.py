@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 import aiohttp
 from decision_loopback import Chance, DecisionServer
 from goals import Goal, Rows, at_most

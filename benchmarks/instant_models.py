@@ -20,7 +20,7 @@ from ragmetrics_core.models.decision_forms import json_text, openai_fields
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.openai_form import decision_prices
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from loopback import tokens
 from plausible import fenced, plausible_reply
 

@@ -847,12 +847,12 @@ def _is_stale(module: str) -> bool:
 
 def fast_modules() -> list[str]:
     """Test modules of the fast lane; all where the tests have no lanes."""
-    modules = sorted((ROOT / "tests").glob("test_*.py"))
+    modules = sorted((ROOT / "tests").rglob("test_*.py"))
     try:
-        from lanes import is_fast_module
+        from lanes import is_fast
     except ImportError:
         return [str(path.relative_to(ROOT)) for path in modules]
-    return [str(path.relative_to(ROOT)) for path in modules if is_fast_module(path)]
+    return [str(path.relative_to(ROOT)) for path in modules if is_fast(path)]
 
 
 def measured(
@@ -1171,7 +1171,7 @@ def _import_heavy_packages() -> None:
 
     Nothing of the project is among it.
     """
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
     # a process with threads is not to be forked
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 
 from ragmetrics_core.testing import LoopbackServer
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from plausible import plausible_reply
 
 ROOT = Path(__file__).parents[1]

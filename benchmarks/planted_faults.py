@@ -2,7 +2,7 @@
 
     uv run benchmarks/planted_faults.py
 
-The rows are those of ``tests/golden/planted_rows.json``,
+The rows are those of ``tests/reporting/golden/planted_rows.json``,
 judged by a judge that is always right and by the embedded one. It prints the table of
 ``docs/measured.md``.
 """
@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from planted import RightJudge, planted_rows, sample_of
 

@@ -5,7 +5,7 @@ Usage: python benchmarks/record_agents.py FRAMEWORK FOLDER
 It runs where the framework is installed, in an environment of its own, as in:
 
     uv run --no-project --with pydantic-ai-slim --with opentelemetry-sdk \
-        benchmarks/record_agents.py pydantic_ai tests/golden/agents
+        benchmarks/record_agents.py pydantic_ai tests/traces/golden/agents
 
 An agent is asked two questions in one conversation. For each it calls a tool that
 returns text, and answers. Nothing leaves this machine. Attributes of more than 1,500

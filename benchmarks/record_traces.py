@@ -56,7 +56,7 @@ def main() -> None:
     os.environ["LANGSMITH_TRACING"] = "false"
     os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
     warnings.simplefilter("ignore")
-    folders = [TESTS[framework], TESTS[framework] / "apps", ROOT / "tests"]
+    folders = [TESTS[framework], TESTS[framework] / "apps", ROOT / "tests" / "support"]
     sys.path[:0] = map(str, folders)
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
+GOLDEN = Path(__file__).parents[1] / "tests" / "reporting" / "golden"
 TOPICS: list[dict[str, str]] = tomllib.loads(
     (GOLDEN / "planted_topics.toml").read_text(encoding="utf-8")
 )["topic"]

@@ -31,7 +31,7 @@ from ragmetrics_core.cli.main import main as command_line
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from loopback import LoopbackServer
 from plausible import plausible_reply
 

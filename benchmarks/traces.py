@@ -6,7 +6,7 @@ Each shape of the adapters' tests runs once under the adapter's capture and the
 instrumentation; what the reader makes of the spans is held against what the adapter
 made of the run. ``--write`` puts the table into docs/traces.md. With ``:resolve`` the
 reader gets the texts of documents by their ids, as a store would give them. ``--keep``
-keeps some shapes in tests/golden/traces, where the tests read them.
+keeps some shapes in tests/traces/golden, where the tests read them.
 
 - right: question, history, contexts, answer and retrieved are the adapter's; hedged:
   the same, but graded weaker than by it.
@@ -34,7 +34,7 @@ from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 from trace_verdicts import held, verdict  # noqa: E402
 
 ALL = [
@@ -261,7 +261,7 @@ def keep(
         line = json.dumps(shape, ensure_ascii=False)
         if text.strip() and str(ROOT) not in line and str(Path.home()) not in line:
             lines.append(f"{line}\n")
-    path = ROOT / "tests" / "golden" / "traces" / f"{pair.replace(':', '_')}.jsonl.gz"
+    path = ROOT / "tests" / "traces" / "golden" / f"{pair.replace(':', '_')}.jsonl.gz"
     path.write_bytes(gzip.compress("".join(lines).encode(), 9, mtime=0))
 
 

@@ -29,8 +29,8 @@ from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import (
     RagMetricsEvaluator,
 )
+from judge_replies import poll
 from loopback import LoopbackServer
-from said import poll
 
 from ragmetrics_core import ContextAdherence, Criterion, ScriptedJudge
 from ragmetrics_core.data.asking import Question

@@ -12,7 +12,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import create_tool_from_function
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import capture
-from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from lighthouse_texts import ANSWER, FACT, QUESTION, ROOMS
 from provider_finds import (
     ASKS_THE_WEB,
     OWN,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from judge_replies import rating
 from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
@@ -26,7 +27,6 @@ from langchain_ragmetrics import RagMetricsRunEvaluator, samples_from
 from langgraph.checkpoint.memory import InMemorySaver
 from langsmith import Client
 from langsmith.schemas import Example, Run
-from said import rating
 
 from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.data.errors import TransientJudgeError

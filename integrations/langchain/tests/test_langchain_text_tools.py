@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import ToolException, tool
 from langchain_ragmetrics import capture
-from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from lighthouse_texts import ANSWER, FACT, QUESTION, ROOMS
 
 
 class Scripted(GenericFakeChatModel):

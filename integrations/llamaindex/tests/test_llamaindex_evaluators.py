@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from judge_replies import poll, polls, rating, useful
 from llama_index.core import Settings, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.response.schema import (
@@ -30,7 +31,6 @@ from llama_index.evaluation.ragmetrics.evaluators import (
     native,
 )
 from pydantic import BaseModel
-from said import poll, polls, rating, useful
 
 from ragmetrics_core import (
     ContextAdherence,

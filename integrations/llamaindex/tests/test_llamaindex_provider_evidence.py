@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from lighthouse_texts import ANSWER, FACT, QUESTION, ROOMS
 from llama_index.core import SummaryIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms import types

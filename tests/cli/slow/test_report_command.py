@@ -1,0 +1,517 @@
+"""``ragmetrics report``: the page and the gates of results that are there, judged once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import ContextAdherence, Report, Sample, ScriptedJudge, evaluate
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import InputError
+from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.page.render import PAGE_MARK
+from ragmetrics_core.reporting.joined import join_runs
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+GOLDEN = Path(__file__).parents[2] / "reporting" / "golden"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working folder, and no judge in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+
+
+def watched(count: int, path: str = "scores.jsonl", *, first: int = 0) -> None:
+    """Write the results of so many runs to a sink, as ``watch(sinks=…)`` does."""
+    background = BackgroundEvaluator(
+        lambda sample: [sample],
+        ["context_adherence", "context_utilization"],
+        "lexical",
+        settings=WatchSettings(sinks=[JsonlSink(path)]),
+    )
+    for number in range(first, first + count):
+        right, wrong = f"Anna lit lamp {number}.", "A wizard built it in 1871."
+        background.record(
+            Sample(
+                question=f"Who lit lamp {number}?",
+                contexts=[f"Anna lit lamp {number}.", "Rain fell."],
+                answer=wrong if number % 3 == 0 else right,
+            )
+        )
+    assert background.stop(timeout=30)
+
+
+def test_the_file_of_a_sink_is_a_report() -> None:
+    watched(3)
+    watched(2, first=3)  # another process goes on in the same file, numbers from 0
+    report = Report.from_jsonl("scores.jsonl")
+    lines = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    assert [row.index for row in report] == [0, 1, 2, 3, 4]
+    assert [row.sample and row.sample.question for row in report] == [
+        line["sample"]["question"] for line in lines
+    ]
+    scores = [line["results"]["context_adherence"]["value"] for line in lines]
+    assert report.scores("adherence") == scores
+    assert report.run.judges == ("lexical",)
+    assert set(report.metrics) == {"context_adherence", "context_utilization"}
+    signature = report.run.metrics["context_adherence"]
+    assert signature.judge == ""
+    assert signature.version
+    assert report.run.inputs[0].name == "scores.jsonl"
+    assert not report.run.interrupted
+
+
+def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
+    watched(3)
+    whole = Path("scores.jsonl").read_text()
+    Path("scores.jsonl").write_text(whole[:-40])
+    report = Report.from_jsonl("scores.jsonl")
+    assert [row.problem for row in report.results] == ["", ""]
+    (note,) = report.run.notes
+    assert note.startswith("1 broken line in scores.jsonl: ")
+
+
+def in_two_ways(n_rows: int = 20, **changes: str) -> None:
+    """Results of the same metric as two files, and as one to which both ways wrote."""
+    watched(n_rows, "one.jsonl")
+    lines = []
+    for line in Path("one.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        row["sample"]["question"] += " And now?"
+        row["results"]["context_adherence"]["signature"] |= changes
+        lines.append(json.dumps(row))
+    Path("two.jsonl").write_text("\n".join(lines) + "\n")
+    both = Path("one.jsonl").read_text() + Path("two.jsonl").read_text()
+    Path("both.jsonl").write_text(both)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"judge": "gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],
+    ids=["another judge", "another version", "another prompt"],
+)
+@pytest.mark.parametrize("files", [["both.jsonl"], ["one.jsonl", "two.jsonl"]])
+def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(
+    files: list[str], changes: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_two_ways(**changes)
+    told = " ".join(
+        ("v" if name == "version" else f"{name}:") + value
+        for name, value in changes.items()
+    )
+    arguments = ["report", *files, "--report", "page.html"]
+    for gate in ("adherence=0.1", "share(adherence>0.5)=0.1", "answered=0.1"):
+        assert main([*arguments, "--fail-under", gate]) == 3, gate
+        screen = " ".join(capsys.readouterr().out.split())
+        assert "its rows were measured in 2 ways: 20 by" in screen
+        assert f"20 by {told}" in screen
+    assert main([*arguments, "--fail-under", "utilization=0.1"]) == 0
+    assert main(arguments) == 0
+    assert "measured in 2 ways" in " ".join(capsys.readouterr().out.split())
+    one_way = ["--signature", told, "--fail-under", "adherence=0.1"]
+    assert main([*arguments, *one_way]) == 0
+    assert "20 rows" in capsys.readouterr().out
+    assert main([*arguments, "--signature", "judge:nobody"]) == 2
+    assert "no result has the signature 'judge:nobody'" in capsys.readouterr().err
+
+
+def test_no_gate_holds_over_a_judge_at_two_addresses(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_two_ways()
+    for name in ("one", "two"):
+        report = Report.from_jsonl(f"{name}.jsonl")
+        addresses = {
+            "lexical": (f"http://{name}.example through http://proxy.example",)
+        }
+        run = report.run.model_copy(update={"addresses": addresses})
+        Report(report.results, run=run).to_jsonl(f"{name}.jsonl")
+    arguments = ["report", "one.jsonl", "two.jsonl", "--fail-under", "adherence=0.1"]
+    assert main(arguments) == 3
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "20 by address:http://one.example, 20 by address:http://two" in screen
+    assert main([*arguments, "--signature", "address:http://one.example"]) == 0
+
+
+def test_no_gate_holds_over_two_models_that_replied_under_one_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_two_ways()
+    for name in ("one", "two"):
+        report = Report.from_jsonl(f"{name}.jsonl")
+        rows = []
+        for row in report.results:
+            results = {
+                metric: result.model_copy(
+                    update={"usage": replace(result.usage, models=(f"weights-{name}",))}
+                )
+                for metric, result in row.results.items()
+            }
+            rows.append(row.model_copy(update={"results": results}))
+        Report(rows, run=report.run).to_jsonl(f"{name}.jsonl")
+    arguments = ["report", "one.jsonl", "two.jsonl", "--fail-under", "adherence=0.1"]
+    assert main(arguments) == 3
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "20 by model:weights-one, 20 by model:weights-two" in screen
+    assert main([*arguments, "--signature", "model:weights-one"]) == 0
+
+
+def test_a_file_of_two_judges_is_compared_with_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_two_ways(judge="gpt-4o-mini")
+    assert main(["compare", "both.jsonl", "both.jsonl"]) == 2
+    assert "judge gpt-4o-mini and lexical against" in capsys.readouterr().err
+    report = Report.from_jsonl("both.jsonl").with_signature("judge:lexical")
+    assert report.run.judges == ("lexical",)
+    assert len(report) == 20
+    assert report.compare(report)["context_adherence"].verdict == "identical"
+
+
+def test_every_command_reads_the_file_of_a_sink(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(6)
+    again = ["evaluate", "scores.jsonl", "--metrics", "adherence,utilization"]
+    assert main([*again, "--out", "again.jsonl"]) == 0
+    assert Report.from_jsonl("again.jsonl").scores("adherence") == Report.from_jsonl(
+        "scores.jsonl"
+    ).scores("adherence")
+    assert main(["compare", "scores.jsonl", "again.jsonl"]) == 0
+    assert "6 rows matched" in capsys.readouterr().out
+    Path("scores.jsonl").rename("scores.jsonl.1")  # as logrotate does
+    assert main(["evaluate", "scores.jsonl.1", "--limit", "1"]) == 0
+    assert main(["report", "scores.jsonl.1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [("adherence=0.1", 0), ("adherence=0.99", 1), ("utilization=0.7", 1)],
+)
+def test_a_gate_is_held_without_judging_again(
+    gate: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(30)
+    assert main(["report", "scores.jsonl", "--fail-under", gate]) == code
+    told = capsys.readouterr()
+    assert "page   scores.html" in told.out
+    assert "Who lit lamp 7?" in Path("scores.html").read_text()
+    assert "No judge named" not in told.err
+
+
+def test_gates_of_the_settings_file_are_held() -> None:
+    watched(30)
+    Path("ragmetrics.toml").write_text("gates = ['adherence=0.99']\n")
+    assert main(["report", "scores.jsonl"]) == 1
+    assert main(["report", "scores.jsonl", "--fail-under", "adherence=0.1"]) == 0
+
+
+def test_a_run_that_ended_early_decides_no_gate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluate([{"contexts": ["Anna."], "answer": "Anna."}], judge="lexical").to_jsonl(
+        "a.jsonl"
+    )
+    lines = Path("a.jsonl").read_text().splitlines(keepends=True)
+    Path("part.jsonl").write_text("".join(lines[:-1]))
+    assert main(["report", "part.jsonl", "--fail-under", "adherence=0.1"]) == 3
+    assert "the run ended early" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_results_of_every_number_become_a_page(number: int) -> None:
+    results = GOLDEN / f"results_{number}.jsonl"
+    main(["report", str(results), "--report", "page.html"])
+    assert "</html>" in Path("page.html").read_text()
+
+
+def test_what_a_scorer_wrote_becomes_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from ragmetrics_core.scale import Scorer
+
+    table = pyarrow.table(
+        {
+            "question": ["Who lit it?", "Who built it?"],
+            "contexts": [["Anna lit it."], ["Rain fell."]],
+            "answer": ["Anna lit it.", "A wizard."],
+        }
+    )
+    Path("scored").mkdir()
+    scored = Scorer(["adherence"], "lexical")(table)
+    parquet.write_table(scored, "scored/part.parquet")
+    assert main(["report", "scored"]) == 0
+    assert "Who built it?" in Path("scored.html").read_text()
+    assert "2 rows" in capsys.readouterr().out
+
+
+def test_a_folder_that_no_scorer_wrote_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("empty").mkdir()
+    Path("notes").mkdir()
+    Path("notes/a.txt").write_text("a")
+    for arguments in (["empty"], ["notes"], ["notes", "--report", "page.html"]):
+        assert main(["report", *arguments]) == 2, arguments
+        assert "is not what a Scorer wrote" in capsys.readouterr().err
+    assert main(["report", "."]) == 2
+    assert "has no name for the page to take; give --report" in capsys.readouterr().err
+
+
+def test_several_files_are_one_report() -> None:
+    watched(2, "one.jsonl")
+    watched(3, "two.jsonl", first=2)
+    assert main(["report", "one.jsonl", "two.jsonl", "--report", "page.html"]) == 0
+    paths: Sequence[str] = ["one.jsonl", "two.jsonl"]
+    joined = join_runs([Report.from_jsonl(path) for path in paths], paths)
+    assert [row.index for row in joined.rows] == [0, 1, 2, 3, 4]
+    assert [own.name for own in joined.run.inputs] == list(paths)
+
+
+def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(2, "one.jsonl")
+    watched(3, "two.jsonl")
+    text = Path("two.jsonl").read_text()  # judged once more, with other reasons
+    Path("two.jsonl").write_text(text.replace('"reason": "', '"reason": "Again: '))
+    files = ["one.jsonl", "two.jsonl"]
+    assert main(["report", *files, "--report", "page.html", "--explain"]) == 0
+    told = capsys.readouterr().out
+    page = " ".join(Path("page.html").read_text().split())
+    assert told.index("2 of 3 questions") < told.index("context_adherence")
+    for words in ("2 of 3 questions of two.jsonl stand in an earlier file, too",):
+        assert words in told
+        assert words in page
+    assert "NEW.jsonl" not in told, "a later run is compared with one file"
+    names = ("before", "", "after")
+    reports = [Report([], RunFacts(name=name)) for name in names]
+    run = join_runs(reports, ["a", "b", "c"]).run
+    assert run.name == "before, after"
+    assert run.notes == ()
+
+
+def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
+    """Rows of which two thirds keep to their text."""
+    return [
+        {
+            "question": f"Who lit lamp {number}?",
+            "contexts": ["Anna lit it."],
+            "answer": "Anna lit it." if number % 3 else "Bo sank it.",
+        }
+        for number in range(n_rows)
+    ]
+
+
+@pytest.mark.parametrize("gate", ["adherence=", "share(adherence>0.5)=", "answered="])
+@pytest.mark.parametrize("ids", ["none", "own", "same", "conversations"])
+def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
+    gate: str, ids: str
+) -> None:
+    """The same rows again are no new evidence, whatever they name."""
+    rows = lamps()
+    for row in rows[::10]:
+        row["answer"] = "I don't know."
+    tables = {"once.jsonl": rows}
+    for n_times, name in ((4, "copies.jsonl"), (40, "many.jsonl")):
+        tables[name] = [
+            {**row, "question": f" {row['question'].upper()} "}
+            if copy % 2
+            else dict(row)
+            for copy in range(n_times)
+            for row in rows
+        ]
+    for name, table in tables.items():
+        for place, row in enumerate(table):
+            row |= {
+                "none": {},
+                "own": {"id": str(place)},
+                "same": {"id": str(place % 30)},
+                # two turns each; every copy of a conversation has an id of its own
+                "conversations": {"conversation_id": str(place // 2)},
+            }[ids]
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in table))
+    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    summary = report.summary()
+    share = summary.answered_share or 0.0
+    numbers = summary["context_adherence"]
+    value = {
+        "adherence=": numbers.mean or 0.0,
+        "share(adherence>0.5)=": numbers.n_yes / numbers.count,
+        "answered=": share,
+    }[gate]
+    command = ["--metrics", "adherence", "--judge", "lexical", "--strict"]
+    command += ["--fail-under", f"{gate}{value - 0.06:.3f}"]
+    for name in tables:
+        assert main(["evaluate", name, *command, "--out", f"{name}.out"]) == 3, name
+    alone = [*command, "--cluster", "none"]
+    assert main(["evaluate", "many.jsonl", *alone, "--out", "alone"]) == 0
+
+
+def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies() -> None:
+    def made_up(question: Any) -> Any:
+        return {"claims": 1, "unsupported": ["Bo"] * ("Bo" in question["answer"])}
+
+    metric = ContextAdherence(polls=1, cause=False)
+    widths: list[int] = []
+    for rows in (lamps(60), lamps(60) * 20):
+        judge = ScriptedJudge({Adherent: made_up})
+        sentence = evaluate(rows, [metric], judge=judge, progress=False).glance().sure
+        [(low, high)] = re.findall(r"expect (\d+)–(\d+) %", sentence)
+        widths.append(int(high) - int(low))
+    assert widths[0] > 20
+    assert widths[1] >= widths[0] - 2
+
+
+def test_the_first_screen_is_no_surer_than_the_clusters_that_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of six users have all of the faults, ten each."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            **row,
+            "retrieved": [{"id": "a", "text": "Anna lit it."}],
+            "expected_ids": ["b" if place < 20 else "a"],
+            "user": place // 10,
+        }
+        for place, row in enumerate(lamps(60))
+    ]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    make = "evaluate rows.jsonl --metrics retrieval_ranking --no-store --out out.jsonl"
+    for command in (make, "report out.jsonl"):
+        for cluster, expected in (("user", "3–77 %"), ("none", "23–46 %")):
+            assert main([*command.split(), "--cluster", cluster]) == 0
+            assert f"Among new ones expect {expected}" in capsys.readouterr().out
+
+
+def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> None:
+    texts = lamps()
+    for row, number in zip(texts, range(30), strict=True):
+        row |= {"question": "Sum it up.", "reference": f"Anna lit lamp {number}."}
+    asked = lamps()
+    unasked = [{**row, "question": None} for row in texts]
+    for rows, n_clusters in (
+        (texts, None),
+        ([*texts, *texts], 30),
+        ([*asked, *asked], 30),
+        (unasked, None),
+        ([*unasked, *unasked], 30),
+    ):
+        report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+        interval = report["adherence"].interval
+        assert interval is not None
+        assert interval.clusters == n_clusters
+
+
+def test_copies_of_a_file_decide_no_strict_gate() -> None:
+    """The same rows again are no new evidence: the interval stays as it is."""
+    rows = lamps()
+    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    files = [f"{name}.jsonl" for name in "abcd"]
+    for file in files:
+        report.to_jsonl(file)
+    mean = report.summary()["context_adherence"].mean or 0.0
+    gate = ["--fail-under", f"adherence={mean - 0.1:.2f}", "--strict"]
+    assert main(["report", files[0], *gate]) == 3
+    assert main(["report", *files, *gate, "--report", "page.html"]) == 3
+
+
+def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    turned = "Who lit\u202e it?\x1b[2J"
+    row = {"question": turned, "contexts": ["Bo."], "answer": turned}
+    evaluate([row], ["adherence"], judge="lexical").to_jsonl("results.jsonl")
+    capsys.readouterr()
+    assert main(["report", "results.jsonl", "--name", "نرم\u200cافزار"]) == 0
+    told = capsys.readouterr().out
+    assert "Who lit it?\\u001b[2J" in told
+    assert not set("\u202e\x1b") & set(told)
+    assert "نرم\u200cافزار" in told, "a sign that joins letters obeys nothing"
+    assert main(["report", "results\u202e.jsonl"]) == 2
+    assert "results\\u202e.jsonl" in capsys.readouterr().err
+
+
+def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(1)
+    Path("scores.html").write_text("<h1>mine</h1>")
+    assert main(["report", "scores.jsonl"]) == 2
+    assert "is no page of ragmetrics; name another file" in capsys.readouterr().err
+    assert Path("scores.html").read_text() == "<h1>mine</h1>"
+    assert main(["report", "scores.jsonl", "--report", "other.html"]) == 0
+    Path("other.html").rename("scores.html")
+    assert main(["report", "scores.jsonl"]) == 0, "a page of ours is written anew"
+
+
+PRODUCTION = Path(__file__).parents[3] / "docs" / "production.md"
+
+
+def test_the_loop_of_the_page_from_watching_to_a_page_and_a_gate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the page's own words: its code writes the file that its command reads."""
+    page = PRODUCTION.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    application, client = blocks[:2]
+    (command,) = re.findall(
+        r"^ {4}(ragmetrics report \S+ --fail-under \S+)", page, re.M
+    )
+    namespace: dict[str, object] = {"__name__": "readme"}
+    code = compile(application + client, str(PRODUCTION), "exec", dont_inherit=True)
+    exec(code, namespace)
+    app: Any = namespace["app"]
+    assert not app.state.watching.problems
+    capsys.readouterr()
+    arguments = command.split()[1:]
+    assert main(arguments) == 0
+    # one run is too few to be sure of anything: the strict gate does not pass
+    assert main([*arguments, "--strict"]) == 3
+    assert main([*arguments[:-1], "adherence=0.99"]) == 1
+    assert "What is the capital of France?" in Path("scores.html").read_text()
+    assert "page   scores.html" in capsys.readouterr().out
+
+
+def test_results_without_a_name_are_titled_by_their_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"question": "q", "contexts": ["Anna."], "answer": "Anna."}
+    evaluate([row], judge="lexical").to_jsonl("monday.jsonl")
+    assert main(["report", "monday.jsonl"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "monday.jsonl   1 row · judge: words only"
+    )
+    assert "<h1>monday.jsonl</h1>" in Path("monday.html").read_text()
+    assert main(["report", "monday.jsonl", "--name", "new"]) == 0
+    assert capsys.readouterr().out.startswith("new   1 row · judge: words only")
+
+
+def test_a_table_is_no_file_of_results() -> None:
+    Path("rows.jsonl").write_text(json.dumps({"index": 1, "sample": "x"}) + "\n")
+    with pytest.raises(InputError, match="no results of ragmetrics begin here"):
+        Report.from_jsonl("rows.jsonl")
+
+
+def test_a_run_that_is_named_by_its_number_keeps_one_page() -> None:
+    row = {"contexts": ["Anna lit it."], "answer": "Anna did."}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(["evaluate", "rows.jsonl", "--no-store", "--quiet"]) == 0
+    folder = Path(".ragmetrics", "runs", "1")
+    before = sorted(folder.iterdir())
+    (folder / "page.html").write_text(PAGE_MARK)
+    assert main(["report", "1"]) == 0
+    assert sorted(folder.iterdir()) == before
+    assert (folder / "page.html").read_text() != PAGE_MARK

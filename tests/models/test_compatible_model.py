@@ -1,0 +1,356 @@
+"""The model on aiohttp: the contract of all chat models, its key, its connections, silence at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from loopback import Fault, LoopbackServer
+
+from ragmetrics_core import (
+    ContextAdherence,
+    LiteLLMModel,
+    LLMJudge,
+    OpenAICompatibleModel,
+)
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    ContextWindowExceeded,
+    JudgeError,
+    MissingDependency,
+    SettingError,
+    TransientJudgeError,
+)
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.models.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.models.endpoint_errors import judge_error
+from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
+
+
+class TestOpenAICompatible(ChatModelContract):
+    def model(self, base_url: str, key: str, timeout: float) -> OpenAICompatibleModel:
+        return OpenAICompatibleModel(base_url, "test", api_key=key, timeout=timeout)
+
+
+def once(model: OpenAICompatibleModel) -> object:
+    async def work() -> object:
+        try:
+            return await model.complete(PLAIN)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(work())
+
+
+def test_the_key_comes_from_the_argument_or_the_variable_that_is_named(
+    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = loopback_server()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-service")
+    once(OpenAICompatibleModel(server.base_url, "test"))
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "from-variable")
+    once(OpenAICompatibleModel(server.base_url, "test"))
+    once(
+        OpenAICompatibleModel(server.base_url, "test", api_key_env="RAGMETRICS_API_KEY")
+    )
+    once(OpenAICompatibleModel(server.base_url, "test", api_key="from-argument"))
+    sent = [recorded.headers.get("authorization") for recorded in server.requests]
+    assert sent == [None, None, "Bearer from-variable", "Bearer from-argument"]
+
+
+def test_a_missing_key_names_its_variable(
+    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGMETRICS_API_KEY", raising=False)
+    server = loopback_server(faults=lambda number: Fault(401))
+    with pytest.raises(AuthenticationFailed, match="set RAGMETRICS_API_KEY"):
+        once(
+            OpenAICompatibleModel(
+                server.base_url, "test", api_key_env="RAGMETRICS_API_KEY"
+            )
+        )
+    with pytest.raises(
+        AuthenticationFailed, match="set RAGMETRICS_API_KEY to the key of"
+    ):
+        once(OpenAICompatibleModel(server.base_url, "test"))
+    with pytest.raises(AuthenticationFailed, match="check the key"):
+        once(OpenAICompatibleModel(server.base_url, "test", api_key="wrong"))
+
+
+def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server()
+    once(OpenAICompatibleModel(server.base_url, "test", api_key="copied\n"))
+    assert server.requests[0].headers["authorization"] == "Bearer copied"
+    for key in ("two\nlines", "k\u00e9y"):
+        with pytest.raises(AuthenticationFailed, match="copy it again") as caught:
+            once(OpenAICompatibleModel(server.base_url, "test", api_key=key))
+        assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(200, body="[" * 200_000),
+        Fault(500, body="[" * 200_000),
+        Fault(503, {"Retry-After": "Tue, 01 Jan 2030 00:00:07 +999999999999999"}),
+    ],
+    ids=["deep", "deep error", "date"],
+)
+def test_hostile_replies_are_typed_faults(
+    loopback_server: Callable[..., LoopbackServer], fault: Fault
+) -> None:
+    with pytest.raises(TransientJudgeError):
+        once(
+            OpenAICompatibleModel(
+                loopback_server(faults=lambda _: fault).base_url, "test"
+            )
+        )
+
+
+def test_an_end_of_no_known_form_is_another_end(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server(
+        reply=lambda _: {"message": {"content": "x"}, "finish_reason": ["stop"]}
+    )
+    reply = once(OpenAICompatibleModel(server.base_url, "test"))
+    assert [choice.finish for choice in reply.choices] == ["other"]  # type: ignore[attr-defined]
+
+
+def test_the_newer_name_of_the_limit_is_sent(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    """What OpenAI says for its reasoning models, and what it gets then."""
+    said = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
+        " 'max_completion_tokens' instead."
+    )
+    refusal = Fault(
+        400,
+        body=json.dumps({"error": {"message": said, "code": "unsupported_parameter"}}),
+    )
+    server = loopback_server(faults=lambda number: refusal if number == 0 else None)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+    outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
+    assert outcome.status == "scored", outcome.reason
+    first, second = (recorded.body for recorded in server.requests)
+    assert (first["max_tokens"], second["max_completion_tokens"]) == (1024, 1024)
+    assert "max_tokens" not in second
+
+
+def test_stated_prices_give_the_cost(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server()
+    model = OpenAICompatibleModel(server.base_url, "test", prices=(1.0, 100.0))
+    usage = once(model).usage  # type: ignore[attr-defined]
+    assert usage.cost == usage.prompt_tokens + 100 * usage.completion_tokens
+    assert once(OpenAICompatibleModel(server.base_url, "test")).usage.cost is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", ["/v 1", "/v\\1", "/v\t1"])
+def test_an_address_with_a_sign_that_clients_read_differently_is_refused(
+    path: str,
+) -> None:
+    with pytest.raises(SettingError, match="holds whitespace, a control character"):
+        OpenAICompatibleModel(f"http://127.0.0.1:9{path}", "x")
+
+
+def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
+    judge = resolve_judge(
+        "openai-compatible/org/model:7b", api_base="http://127.0.0.1:9/v1/"
+    )
+    assert isinstance(judge, LLMJudge)
+    assert isinstance(judge.model, OpenAICompatibleModel)
+    assert (judge.name, judge.model.base_url) == (
+        "openai-compatible/org/model:7b",
+        "http://127.0.0.1:9/v1",
+    )
+    with pytest.raises(SettingError, match="--api-base"):
+        resolve_judge("openai-compatible/x")
+    with pytest.raises(SettingError, match="http://127"):
+        OpenAICompatibleModel("127.0.0.1:9", "x")
+    with pytest.raises(SettingError, match="OpenAICompatibleModel names no model"):
+        OpenAICompatibleModel("http://127.0.0.1:9/v1", " ")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "azure_ai/phi",
+        "anthropic/claude",
+        "custom_openai/m",
+        "openai-compatible",
+        "a-name-in-no-list",
+    ],
+)
+@pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
+def test_every_other_name_goes_through_litellm(
+    name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if find_spec("litellm") is None:
+        pytest.skip("LiteLLM is not installed")
+    monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
+    judge = resolve_judge(name, api_base=api_base)
+    assert isinstance(judge, LLMJudge)
+    assert isinstance(judge.model, LiteLLMModel)
+    assert (judge.model.model, judge.model.api_base) == (name, api_base)
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-4o-mini", "gpt-4o-mini", "openai/in-no-list", "openai/o3"]
+)
+@pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
+def test_names_of_openai_go_through_our_client(
+    name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("RAGMETRICS_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    judge = resolve_judge(name, api_base=api_base)
+    assert isinstance(judge, LLMJudge)
+    model = judge.model
+    assert isinstance(model, OpenAICompatibleModel)
+    assert (judge.name, model.model) == (name, name.removeprefix("openai/"))
+    assert model.base_url == (api_base or "https://api.openai.com/v1")
+    assert (model.prices() is None) == (name == "openai/in-no-list")
+    known = api_base is None and name != "openai/in-no-list"
+    assert model.capabilities().temperature is (
+        not name.endswith("o3") if known else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "variable"),
+    [
+        ("groq/m", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ("openrouter/a/m", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ("ollama/llama3.1:8b", "http://localhost:11434/v1", None),
+        ("hosted_vllm/m", "http://localhost:8000/v1", None),
+        ("azure/m", "https://mine.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
+    ],
+)
+def test_providers_of_the_table_go_through_our_client(
+    name: str, address: str, variable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for unset in ("RAGMETRICS_API_BASE", "OLLAMA_API_BASE", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.delenv(unset, raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
+    model = resolve_judge(name).models[0]
+    assert isinstance(model, OpenAICompatibleModel)
+    assert (model.name, model.model) == (name, name.partition("/")[2])
+    assert (model.address, model.api_key_env) == (address, variable)
+
+
+def test_an_address_without_a_path_gets_that_of_its_provider() -> None:
+    judge = resolve_judge("ollama/m", api_base="http://127.0.0.1:11434")
+    assert judge.models[0].address == "http://127.0.0.1:11434/v1"
+
+
+def test_a_model_of_azure_needs_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
+    with pytest.raises(SettingError, match="AZURE_OPENAI_ENDPOINT"):
+        resolve_judge("azure/m")
+
+
+def test_a_price_that_litellm_lists_is_known_without_importing_it() -> None:
+    if find_spec("litellm") is None:
+        pytest.skip("LiteLLM is not installed")
+    model = OpenAICompatibleModel.named("groq/openai/gpt-oss-120b")
+    sent, received = model.prices() or (0, 0)
+    assert 0 < sent < received
+
+
+def test_a_name_that_needs_litellm_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        MissingDependency, match=r"pip install 'ragmetrics-core\[litellm\]'"
+    ):
+        resolve_judge("anthropic/one-that-nobody-asked-for")
+
+
+def test_a_name_is_one_judge_until_the_key_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-one")
+    one = resolve_judge("openai/gpt-4o-mini")
+    assert resolve_judge("openai/gpt-4o-mini") is one
+    assert (
+        resolve_judge("openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1") is not one
+    )
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-two")
+    assert resolve_judge("openai/gpt-4o-mini") is not one
+
+
+def test_extra_fields_are_sent_and_keep_stored_replies_apart(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server()
+    seeded = OpenAICompatibleModel(server.base_url, "test", extra={"seed": 7})
+    once(seeded)
+    assert server.requests[0].body["seed"] == 7
+    assert seeded.cache_key != OpenAICompatibleModel(server.base_url, "test").cache_key
+
+
+SAID = [
+    "maximum context length is 4096 tokens. However, you requested 5000 tokens",
+    "Requested tokens (5000) exceed context window of 4096",
+    "the request (5000 tokens) exceeds the available context size (4096 tokens)",
+    "prompt is too long: 210000 tokens > 200000 maximum",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed",
+    "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3000 `inputs` tokens",
+    "context_length_exceeded",
+]
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_endpoints_say_of_too_long_requests(text: str) -> None:
+    error = judge_error(EndpointFault(400, text=text), "m")
+    assert isinstance(error, ContextWindowExceeded)
+
+
+QUIET = """
+from ragmetrics_core import evaluate
+from loopback import LoopbackServer
+with LoopbackServer(lambda _: '{"reason": "", "useful": 1}') as server:
+    import os
+    os.environ["RAGMETRICS_API_BASE"] = server.base_url
+    rows = [{"question": "q", "contexts": ["c"], "answer": a} for a in "abc"]
+    report = evaluate(rows, ["utilization"], judge="openai-compatible/test", progress=False)
+    assert report.summary().judged == 3
+import sys
+assert "litellm" not in sys.modules
+"""
+
+
+def test_nothing_is_said_at_the_end_of_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", QUIET],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_lowest_status_of_no_success_is_an_error(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    """300: several addresses have the reply. It is no reply, whatever its body holds."""
+    choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
+    fault = Fault(300, body=json.dumps({"choices": [choice]}))
+    server = loopback_server(faults=lambda _: fault)
+    with pytest.raises(JudgeError):
+        once(OpenAICompatibleModel(server.base_url, "test"))
