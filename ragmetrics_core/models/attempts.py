@@ -48,14 +48,15 @@ _LONGEST_WAIT = 60.0
 _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
-# A word, or five letters of a script without spaces: at least one token.
-_WORD = re.compile(
-    r"[\u3040-\u9fff\uac00-\ud7af]{1,5}|[^\s\u3040-\u9fff\uac00-\ud7af]+"
+# A word, signs behind one, or five letters of a script without spaces: at least a token.
+_WORD_OR_SIGNS = re.compile(
+    r"[\u3040-\u9fff\uac00-\ud7af]{1,5}|[^\W\u3040-\u9fff\uac00-\ud7af]+"
+    r"|[^\w\s]+(?=\s|$)"
 )
 # Servers that only estimate their tokens take some four characters for one.
 _MOST_CHARACTERS_OF_A_TOKEN = 5
-# Of so many words at least one is a token of its own, also where a tokenizer joins words.
-_LEAST_TOKENS_OF_A_WORD = 0.8
+# Of English texts no count is below 1.09; some tokenizers join frequent words.
+_LEAST_TOKENS_OF_A_WORD = 0.9
 # A server may leave the tokens of its cache out of its count, as some releases of
 # Ollama do: the rest of a prompt whose instructions it has read before is not more.
 _MOST_TOKENS_BESIDE_CACHE = 1_000
@@ -378,12 +379,14 @@ def reply_to_whole_prompt(
     most_tokens = n_characters / _MOST_CHARACTERS_OF_A_TOKEN  # by any count
     if not _MOST_TOKENS_BESIDE_CACHE <= n_tokens < most_tokens:
         return reply
-    n_words = sum(len(_WORD.findall(message.content)) for message in request.messages)
+    n_words = sum(
+        len(_WORD_OR_SIGNS.findall(message.content)) for message in request.messages
+    )
     if n_tokens >= min(_LEAST_TOKENS_OF_A_WORD * n_words, most_tokens):
         return reply
     error = errors.ContextWindowExceeded(
-        f"{model} read {n_tokens:,} tokens of a prompt of {n_words:,} words, by its own"
-        " count: the server cut it to its context length. Raise that (Ollama:"
+        f"{model} read {n_tokens:,} tokens of a prompt of {n_words:,} words and signs, by"
+        " its own count: the server cut it to its context length. Raise that (Ollama:"
         " OLLAMA_CONTEXT_LENGTH or num_ctx, llama.cpp: -c, vLLM: --max-model-len), or"
         " use shorter contexts"
     )
