@@ -10,7 +10,7 @@ import json
 import math
 import re
 from bisect import bisect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -49,8 +49,8 @@ _BESIDE_OBJECT = re.compile(
 )
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
-# The end of a sentence, but not of "e.g."
-_LEADS_TO = re.compile(r"(?:[:：}！。]|\w{3}[.!])$")
+# "Here it is:", and "Sure!"
+_LEADS_TO = re.compile(r"[:：}]\W*$|^\W*(?:\w+ ?){1,3}[!！]\W*$")
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at
 _SHORTEST_CLAIM = 16  # characters
 # Behind its thinking no reply of any form is so long: 64,000 tokens.
@@ -133,10 +133,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         )
     before = _END_OF_THINKING.split(text[: replies[0].start])[-1]
     behind = text[replies[-1].end :]
-    stands_among_words = _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub(
-        "", behind
-    )
-    if stands_among_words and not _is_about_sample(replies, question):
+    if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
         _fail(choice, "words stand before and behind its JSON object, as of an example")
     *values, last_value = [
         _validate(choice, found.fields, question) for found in replies
@@ -261,7 +258,7 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
     """Tell whether an object stands among words, as one does that a sentence quotes.
 
     On its lines nothing but fences and tags stands before and behind it; words before
-    it may end with a colon, or be a sentence such as "Sure!".
+    it may end with a colon, or be a short exclamation, "Sure!".
     """
     # a line may hold thousands of objects
     before = text[max(found.start - _LONGEST_BESIDE, 0) : found.start]
@@ -269,18 +266,9 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
     behind = text[found.end : found.end + _LONGEST_BESIDE].partition("\n")[0]
     words_before = _BESIDE_OBJECT.sub("", before)
     words_behind = _BESIDE_OBJECT.sub("", behind)
-    is_led_to = not words_before or _LEADS_TO.search(words_before) is not None
+    is_led_to = not words_before or _LEADS_TO.search(before) is not None
     is_last = not words_behind or words_behind[0] == "{"
     return not (is_led_to and is_last)
-
-
-def _is_about_sample(replies: Sequence[_FoundObject], question: Question[Any]) -> bool:
-    """Tell whether a single object says something of the texts, as no example does."""
-    shown_texts = chain.from_iterable(part.texts for part in question.parts.values())
-    own_texts = tuple(_texts_in(replies[-1].fields))
-    return len(replies) == 1 and bool(
-        texts_sharing_words(own_texts, "\n".join(shown_texts))
-    )
 
 
 def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:

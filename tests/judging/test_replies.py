@@ -112,13 +112,14 @@ REPLIES: dict[str, tuple[str, str]] = {
     # as of an example before a refusal
     "prose around": ("bad", "I thought.\n\n{object}\n\nI hope this helps!"),
     "a fence in prose": ("bad", "So: ```json\n{object}\n```\nI cannot rate this."),
-    "what it says of the sample, in prose": (
-        "good",
-        'Here:\n```json\n{{"reason": "Anna lit the lamp.", {more}"{field}": {good}}}\n```'
-        "\nI hope this helps!",
+    # words may take a verdict back, on the sample as much as on an example
+    "a verdict of the sample in prose": (
+        "bad",
+        'My first thought was:\n{{"reason": "Anna lit the lamp.", {more}"{field}":'
+        " {good}}}\nBut I take that back.",
     ),
     "a greeting before": ("good", "Sure! {object}"),
-    "a sentence before": ("good", "Here is my verdict. {object}"),
+    "a sentence before": ("bad", "I cannot write anything like this. {object}"),
     "an abbreviation before": ("bad", "I cannot rate it, e.g. {object}"),
     "channels and prose": (
         "good",
