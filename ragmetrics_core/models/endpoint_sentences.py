@@ -2,7 +2,7 @@
 
 import re
 from html import unescape
-from unicodedata import combining, normalize
+from unicodedata import category, combining, normalize
 from urllib.parse import unquote
 
 from ragmetrics_core.data import errors, sendable_text
@@ -11,9 +11,12 @@ from ragmetrics_core.models.chat import ChatRequest
 LEFT_OUT = "…"
 """Stands in an endpoint's sentence for a key or a text of the sample."""
 _LONGEST_SENTENCE = 300
+_MOST_CODES_OF_CODES = 3
 _PRIVATE_RUN = 12
 _PRIVATE_RUN_WITHOUT_SPACES = 2
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/))")
+_ESCAPE = re.compile(
+    r"\\(?:[ux]((?<=u)[0-9a-fA-F]{4}|(?<=x)[0-9a-fA-F]{2})|(/)|[nrtbf])"
+)
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WHOLE_WORD = 3  # a longer one is left out where it begins a word of the sample
 # A text of the sample in the tag of a prompt, which ends in eight digits.
@@ -78,17 +81,23 @@ def public_sentence(sentence: str, request: ChatRequest) -> str:
         sentence: The sentence.
         request: The request that the endpoint answered with it.
     """
-    sample_texts: list[str] = []
-    for message in request.messages:
-        tagged_texts = [match[2] for match in _TAGGED.finditer(message.content)]
-        if not tagged_texts and message.role != "system":
-            tagged_texts = [message.content]  # of a question that has no tags
-        sample_texts += tagged_texts
+    tagged_texts = [
+        match[2]
+        for message in request.messages
+        for match in _TAGGED.finditer(message.content)
+    ]
+    sample_texts = tagged_texts + [
+        message.content
+        for message in request.messages
+        # the instructions are ours, but for a prompt of the application
+        if not _TAGGED.search(message.content)
+        and not (tagged_texts and message.role == "system")
+    ]
     words_of_sample = _WORD.findall(_folded(" ".join(sample_texts)))
     sample = f" {' '.join(words_of_sample)} "
     letters_of_sample = "".join(words_of_sample)
 
-    sentence = sendable_text(unescape(unquote(_without_escapes(sentence))))
+    sentence = sendable_text(_decoded(sentence))
     sentence = " ".join(sentence.split())[:_LONGEST_SENTENCE]
     is_private = [False] * len(sentence)
     for match in _WORD.finditer(sentence):
@@ -127,9 +136,18 @@ def _folded(text: str) -> str:
     return "".join(sign for sign in decomposed if not combining(sign)).casefold()
 
 
+def _decoded(text: str) -> str:
+    """Return a text without codes, also codes of codes, and signs that nobody sees."""
+    for _ in range(_MOST_CODES_OF_CODES):
+        text = unescape(unquote(_without_escapes(text)))
+    return "".join(sign for sign in text if category(sign) != "Cf")
+
+
 def _without_escapes(text: str) -> str:
     """Return a text with the signs that escapes of JSON in it stand for."""
-    return _ESCAPE.sub(lambda code: code[2] or chr(int(code[1], 16)), text)
+    return _ESCAPE.sub(
+        lambda code: code[2] or (chr(int(code[1], 16)) if code[1] else " "), text
+    )
 
 
 def without_secret(text: str, secret: str) -> str:

@@ -594,7 +594,7 @@ class Session:
                 self.model, keys_of_call, request
             )
             if reply is not None:
-                for failure in reply.failures:
+                for failure in set(reply.failures):  # one error for all replies
                     add_sentence(failure, request)
                 # A reply from a batch bypasses ``_attempts``, which else notes the cost.
                 # Noted, it is counted even if the question ends in a crash.

@@ -479,6 +479,20 @@ def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
         assert str(error) in (each.use.why_not or "")
 
 
+def test_a_refusal_repeats_no_word_of_a_passage_in_the_system_message() -> None:
+    error = RequestRejected("m rejected the request (HTTP 400)")
+    error.raw = "blocked: amber is red"
+    texts = PASSAGES[:2]
+    sample = sample_of(
+        texts, [("system", "\n".join(texts)), ("user", "What is known?")]
+    )
+    model = Scripted(lambda _: error)
+    [measured] = measure_use([sample], model=LLMJudge(model, attempts=1))
+    assert measured.use is not None
+    assert "it says: " in (measured.use.why_not or "")
+    assert "amber" not in (measured.use.why_not or "")
+
+
 def test_a_cap_on_calls_leaves_whole_samples() -> None:
     texts = PASSAGES[:2]
     samples = [
