@@ -254,6 +254,10 @@ class _Passages:
         A piece that is short itself stands at the end of one that was cut.
         """
         letters = letters_of(document.text)
+        if len(letters) >= SHORTEST:
+            around = [each for each, known in self._texts if letters in known]
+            if around:
+                return around
         lines = list(map(letters_of, document.text_without_metadata.splitlines()))
         lines = [line for line in lines if line]
         if not lines:
@@ -261,14 +265,12 @@ class _Passages:
         longest = max(lines, key=len)
         around = []
         for identity, known in self._texts:
-            is_cut = len(letters) >= SHORTEST and letters in known
             is_long = len(longest) >= SHORTEST and longest in known
             is_last = identity in self._cut and known.endswith(lines[-1])
-            if not is_cut and (is_long or is_last or longest == known):
+            if is_long or is_last or longest == known:
                 n_others = sum(len(line) for line in lines if line not in known)
-                is_cut = n_others < SHORTEST
-            if is_cut:
-                around.append(identity)
+                if n_others < SHORTEST:
+                    around.append(identity)
         return around
 
     def _derive(self, document: Document, call: Node) -> Literal["cut", "wider", ""]:
@@ -280,15 +282,15 @@ class _Passages:
         """
         letters = letters_of(document.text)
         around = self._passages_around(document)
-        inside = [
+        origins = around or [
             identity
             for identity, known in self._texts
             if len(known) >= SHORTEST and known in letters
         ]
-        if not around and not inside:
+        if not origins:
             return ""
         identity = self.identity(document)
-        origins = list(dict.fromkeys(around or inside))
+        origins = list(dict.fromkeys(origins))
         found = self.by_identity[origins[0]].document
         self._cut.update(around)
         if around or document.id is None:
