@@ -307,7 +307,8 @@ class _ListMetrics(argparse.Action):
             print(f"{name} ({when})\n  {(kind.__doc__ or '').splitlines()[0]}")
             print(f"  needs: {needs}\n  signature: {metric.signature}\n")
         print(
-            "Calls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
+            "Contexts that a metric judges must be known, too: a column of them, which"
+            " may be empty.\nCalls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
             " docs/metrics.md."
         )
         parser.exit()

@@ -9,6 +9,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data.errors import NotJson, RowError
@@ -77,7 +78,7 @@ _LIST_BEGINS = re.compile(
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
-_LINES_AND_COLUMNS = re.compile(r"[|\t\n\r]")
+_BETWEEN_COLUMNS = re.compile(r"[|\t]")
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
@@ -260,6 +261,12 @@ def looks_like_list(value: Any) -> bool:
     return begins_as_list or _is_unquoted_list(value.strip())
 
 
+def is_one_text(cell: Any) -> bool:
+    """Tell whether a cell is one text, neither a list nor an object, nor looks so."""
+    # a list that cannot be read is refused where it is read
+    return isinstance(data_in(cell), str) and not looks_like_list(cell)
+
+
 def may_be_several_texts(cell: Any) -> bool:
     r"""Tell whether a text may be several, joined by a sign; nobody knows whether it is.
 
@@ -272,13 +279,12 @@ def may_be_several_texts(cell: Any) -> bool:
         >>> may_be_several_texts("Rain fell; nobody came."), may_be_several_texts(["Rain fell.", "Anna lit it."])
         (False, False)
     """
-    # a list that cannot be read is refused where it is read
-    is_text = isinstance(cell, str) and isinstance(data_in(cell), str)
-    if not is_text or looks_like_list(cell):
+    if not is_one_text(cell):
         return False
-    lines = [line for line in _LINES_AND_COLUMNS.split(cell) if line.strip()]
+    columns = [_BETWEEN_COLUMNS.split(line) for line in cell.splitlines()]
+    parts = [part for part in chain.from_iterable(columns) if part.strip()]
     behind_semicolons = [part for part in cell.split(";")[1:] if part.strip()]
-    return len(lines) > 1 or any(
+    return len(parts) > 1 or any(
         not part[0].isspace() or not part.lstrip()[0].islower()
         for part in behind_semicolons
     )

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
@@ -20,10 +21,11 @@ from ragmetrics_core.data.cells import (
     data_in,
     follow_path,
     is_filled,
+    is_one_text,
     looks_like_list,
     may_be_several_texts,
 )
-from ragmetrics_core.data.citations import is_citations, numbering_in
+from ragmetrics_core.data.citations import is_citations, marks_in, numbering_in
 from ragmetrics_core.data.errors import (
     AmbiguousColumns,
     NoSuchColumn,
@@ -32,7 +34,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.messages import MEDIA_REFUSED, SaidMessage, said_messages
 from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
-from ragmetrics_core.data.scalars import plain_data
+from ragmetrics_core.data.scalars import number_as_text, plain_data
 
 # Per field of the sample, the column names in use, the most specific first. Compared
 # without case, spaces, hyphens and underscores. A name with a dot is a column's name,
@@ -90,6 +92,8 @@ _PLURALS_OF_ANSWER = ("answers", "responses", "predictedanswers", "replies")
 _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
 # Fields that two columns may claim.
 _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
+# Other names of the question may hold a whole prompt, or what was searched for.
+_NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
 # By which signs several texts, facts or ids may be joined to one, and what they are called.
@@ -382,13 +386,15 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
             )
 
 
-def joined_texts(field: str, found: FoundValue) -> str:
+def joined_texts(field: str, found: FoundValue, answer: str = "") -> str:
     """Say that one text of a field of several may be several; "" if it is one.
 
     Example: of the contexts ``"Rain fell.|Anna lit it."``, as DeepEval writes them,
-    nobody can say how many they are.
+    nobody can say how many they are; nor of any text where the answer cites ``[2]``.
     """
-    if not may_be_several_texts(found.value):
+    labels = chain.from_iterable(mark.labels for mark in marks_in(answer))
+    cites_another = is_one_text(found.value) and any(int(each) > 1 for each in labels)
+    if not cites_another and not may_be_several_texts(found.value):
         return ""
     return (
         f"one text may be several {field} or one; write several as a JSON list; if each"
@@ -463,7 +469,7 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
 
     Raises:
         AmbiguousColumns: If it is filled, and another one is, too, and differs. Lists
-            and their JSON are equal.
+            and their JSON are equal, as are texts but for case.
     """
     if not candidates:
         return None
@@ -474,7 +480,11 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
     for rival in rivals:
         name = plain_name(rival.column.rpartition(".")[2])
         is_of_retrieved = field == "contexts" and name in _NAMES_OF_RETRIEVED
-        if is_of_retrieved or not is_filled(rival.value, field):
+        may_be_prompt = (
+            field == "question" and plain_name(rival.column) not in _NAMES_OF_QUESTION
+        )
+        holds_another = is_of_retrieved or may_be_prompt
+        if holds_another or not is_filled(rival.value, field):
             continue
         if _content(rival.value) != content:
             raise AmbiguousColumns(
@@ -486,10 +496,11 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
 
 
 def _content(value: Any) -> list[Any]:
-    """Return what a cell holds as a list, without white space around texts."""
+    """Return what a cell holds as a list, its texts in small letters and stripped."""
+    elements = map(number_as_text, as_list(value))
     return [
-        element.strip() if isinstance(element, str) else element
-        for element in as_list(value)
+        element.strip().casefold() if isinstance(element, str) else element
+        for element in elements
     ]
 
 

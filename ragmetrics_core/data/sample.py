@@ -421,7 +421,8 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     _refuse_ids_in_one_text(sample, found_by_field)
     # of a column that the caller named, each cell is one text
     if columns.get("contexts") is None:
-        joined = joined_texts("contexts", found_by_field.get("contexts", _NO_VALUE))
+        found = found_by_field.get("contexts", _NO_VALUE)
+        joined = joined_texts("contexts", found, sample.answer or "")
         if joined:
             notes = sample.capture or CaptureNotes()
             doubts = {**notes.doubts, JOINED: joined}

@@ -80,8 +80,8 @@ def measure_use(
 
     Where repeats differ, nothing is told as not used. Where one prompt gives now the
     answer and now another, nothing is told of the sample. Chance stays: of a model that
-    reads nothing and says Yes or No at random, 1 of 100 passages is told as used (3
-    where it is the only one), and 1 as not used.
+    reads nothing and says Yes or No at random, 2 of 100 passages are told as used (3
+    where it is the only one), and 2 as not used.
 
     Args:
         samples: Samples whose prompts were kept, as by ``capture(keep_prompts=True)``.

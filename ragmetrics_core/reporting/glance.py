@@ -319,15 +319,11 @@ class GlanceTally:
                 " them."
             )
             notes = (on_language, *notes)
-        # "gpt-4o" and "openai/gpt-4o-2026-01" name one model
-        asked = [judge.rpartition("/")[2] for judge in judges if judge in run.addresses]
-        others = [
-            model
-            for model in run.models
-            if not any(_begin_alike(model.rpartition("/")[2], name) for name in asked)
-        ]
+        # a deployment or an alias may be the same model under another name
+        asked = {judge.rpartition("/")[2] for judge in judges if judge in run.addresses}
+        others = [name for name in run.models if name.rpartition("/")[2] not in asked]
         if asked and others:
-            notes = (f"Another model answered: {', '.join(others)}.", *notes)
+            notes = (f"The endpoint calls its model {', '.join(others)}.", *notes)
         failures = ""
         failed = [numbers for numbers in summary.metrics if numbers.failed]
         if failed:
@@ -703,11 +699,6 @@ def _with_support(
     for part in parts or ():
         if part.get(support) is not None:
             yield float(part[support]), str(part[text])
-
-
-def _begin_alike(one: str, other: str) -> bool:
-    one, other = one.casefold(), other.casefold()
-    return one.startswith(other) or other.startswith(one)
 
 
 def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:

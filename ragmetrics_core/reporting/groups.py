@@ -14,8 +14,8 @@ from ragmetrics_core.data import (
     plain_name,
 )
 from ragmetrics_core.data.cells import conversation_in
+from ragmetrics_core.data.sample import why_contexts_are_unknown
 from ragmetrics_core.data.scalars import is_present, number_as_text
-from ragmetrics_core.reporting.run_facts import texts_of
 
 GroupBy = str | None
 """What tells which samples belong together.
@@ -104,16 +104,30 @@ def _automatic_group(sample: Sample) -> str | None:
 
 
 def _question_group(sample: Sample) -> str | None:
-    """Return the question with its expected answer as "question=key", or None.
+    """Return what was asked, with the expected answer, as "question=key", or None.
 
-    Rows that share both are no new evidence: copies, or one question asked again. Rows
+    Rows that share these are no new evidence: copies, or one question asked again. Rows
     without a question are copies where all their texts are equal.
     """
+    asked = _asked(sample)
+    return f"question={_key(asked)}" if asked[0] else _copy(sample)
+
+
+def _asked(sample: Sample) -> list[object]:
+    """Return what was asked: "And the second?" is one question only after one history."""
     question = normalize("NFKC", sample.question or "").casefold()
-    if question.strip():
-        return f"question={_key([' '.join(question.split()), sample.reference])}"
-    has_texts = sample.answer is not None and bool(sample.known_contexts)
-    return f"texts={texts_of(sample)}" if has_texts else None
+    history = [turn.model_dump() for turn in sample.history or ()]
+    asked = [" ".join(question.split()), sample.reference]
+    return [*asked, sample.standalone_question, history]
+
+
+def _copy(sample: Sample) -> str | None:
+    """Return all texts of a sample, which its copies share; None if some are unknown."""
+    if sample.answer is None or why_contexts_are_unknown(sample):
+        return None
+    contexts = [context.text for context in sample.known_contexts]
+    retrieved = [context.text for context in sample.retrieved or ()]
+    return f"texts={_key([*_asked(sample), contexts, retrieved, sample.answer])}"
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:
@@ -231,12 +245,10 @@ class Clusters:
         if key is None or sample is None:
             return -1
         number = _digest(key)
-        question_group = _question_group(sample)
-        names_a_group = question_group not in (None, key)
-        if self._by == "auto" and names_a_group and sample.answer is not None:
-            contexts = [context.text for context in sample.known_contexts]
-            texts = _digest(json.dumps([question_group, contexts, sample.answer]))
-            number = self._number_of_texts.setdefault(texts, number)
+        copy = _copy(sample)
+        names_a_group = key not in (copy, _question_group(sample))
+        if self._by == "auto" and names_a_group and copy is not None:
+            number = self._number_of_texts.setdefault(_digest(copy), number)
         return number
 
 

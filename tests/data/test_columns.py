@@ -98,9 +98,26 @@ def test_no_other_name_in_an_object_stands_in_for_an_empty_one(
 RIVALS = [
     (field, *pair)
     for field in FIELDS
-    for pair in combinations(FLAT[field], 2)
+    for pair in combinations(FLAT[field][:4] if field == "question" else FLAT[field], 2)
     if pair not in KNOWN_PAIRS
 ]
+
+
+@pytest.mark.parametrize("first", FLAT["question"][:4])
+@pytest.mark.parametrize("second", [*FLAT["question"][4:], "inputs.question"])
+def test_a_question_comes_before_columns_that_may_hold_a_prompt_or_a_search(
+    first: str, second: str
+) -> None:
+    for row in ({first: "Who?", second: "P. Who?"}, {second: "P. Who?", first: "Who?"}):
+        assert Sample.from_row(row).question == "Who?"
+
+
+@pytest.mark.parametrize(("one", "other"), [("WHO?", " Who?"), (7, "7"), (" a\n", "A")])
+def test_questions_that_differ_only_in_case_or_form_are_one(
+    one: Any, other: Any
+) -> None:
+    sample = Sample.from_row({"question": one, "user_input": other})
+    assert sample.question == Sample.from_row({"question": one}).question
 
 
 @given(st.sampled_from(RIVALS), st.booleans())
@@ -237,6 +254,7 @@ DEEPEVAL = {
 
 PASSAGES = ("Rain fell on Tuesday", "Anna lit the lamp", "it is red")
 SIGNS = ["|", " | ", "||", ";", "; ", "\n", "\n\n", "\n---\n", "\t", "\r\n"]
+SIGNS += ["\u2028", "\x0b", "\x85"]  # line ends, too
 
 
 @pytest.mark.parametrize("sign", SIGNS)
@@ -275,6 +293,22 @@ def test_of_contexts_that_may_be_joined_no_passage_is_judged_by_itself(
         progress=False,
     )
     assert beside_retrieved.scores("ranking") != [None]
+
+
+@pytest.mark.parametrize("cell", ["[1] Rain fell. [2] Anna lit it.", "Rain and Anna."])
+def test_of_one_text_a_second_number_that_the_answer_cites_is_not_told_as_dangling(
+    cell: str,
+) -> None:
+    row = {"question": "Who lit it?", "contexts": cell, "answer": "Anna lit it [1][2]."}
+    metrics: Any = [CitationQuality(numbered_from=1)]
+    named: Any = {"contexts_column": "contexts"}
+    for fields, is_undivided in (({}, True), (named, False)):
+        results = evaluate([row], metrics, judge="lexical", progress=False, **fields)
+        (outcome,) = results.results[0].results.values()
+        assert (getattr(outcome, "code", "") == "undivided") is is_undivided
+    for answer, contexts in (("Anna lit it [1].", cell), (row["answer"], [cell])):
+        sample = Sample.from_row({**row, "answer": answer, "contexts": contexts})
+        assert sample.capture is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +294,40 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
     assert len({*numbers}) == 3
     assert min(numbers) >= 0
     assert clusters.number(Sample(answer="a")) == -1
+
+
+@pytest.mark.parametrize(
+    ("differs", "n_clusters"),
+    [
+        (lambda n: {"history": [{"role": "user", "content": f"About {n}"}]}, 9),
+        (lambda n: {"standalone_question": f"The second {n}?"}, 9),
+        (lambda n: {"retrieved": [f"text {n}"]}, 9),
+        (lambda n: {"contexts": None}, 9),
+        (lambda n: {"contexts": [f"text {n}"]}, 9),
+        (lambda n: {"question": "AND the second?"}, 1),
+        (lambda n: {}, 1),
+    ],
+)
+def test_a_copy_shares_all_texts_and_its_contexts_are_known(
+    differs: Callable[[int], dict[str, Any]], n_clusters: int
+) -> None:
+    row = {"question": "And the second?", "answer": "I do not know.", "contexts": ["c"]}
+    clusters = Clusters("auto")
+    numbers = [
+        clusters.number(
+            Sample(**{**row, **differs(n), "metadata": {"conversation_id": n}})
+        )
+        for n in range(9)
+    ]
+    assert len({*numbers}) == n_clusters
+
+
+def test_one_question_after_two_histories_is_two() -> None:
+    turns = [{"role": "user", "content": "Of May."}]
+    rows: list[dict[str, Any]] = [{}, {"history": turns}, {"question": "WHO? "}]
+    one, after_turns, again = (Sample(**{"question": "Who?", **row}) for row in rows)
+    assert group_of(one, "auto") == group_of(again, "auto")
+    assert group_of(one, "auto") != group_of(after_turns, "auto")
 
 
 SPELLINGS = {
