@@ -112,7 +112,7 @@ def test_a_question_comes_before_columns_that_may_hold_a_prompt_or_a_search(
         assert Sample.from_row(row).question == "Who?"
 
 
-@pytest.mark.parametrize(("one", "other"), [("WHO?", " Who?"), (7, "7"), (" a\n", "A")])
+@pytest.mark.parametrize(("one", "other"), [("WHO?", " Who?"), ("7", 7), (" a\n", "A")])
 def test_questions_that_differ_only_in_case_or_form_are_one(
     one: Any, other: Any
 ) -> None:

@@ -409,7 +409,10 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
         ({"attributes": {"thread": {"id": 7}}}, None),
         ({"thread.id": 7}, None),
         ({"notes": "the session_id is 7"}, None),
-        ({"question": '{"session_id": 7}'}, 'question=["{\\"session_id\\": 7}", []]'),
+        (
+            {"question": '{"session_id": 7}'},
+            'question=["{\\"session_id\\": 7}", [], null, []]',
+        ),
         ({"contexts": [{"text": "c", "metadata": {"thread_id": 7}}]}, None),
         ({"evaluation": {"conversation": "all of it"}}, None),
         ({"extra": {"metadata": {"thread_id": None}}}, None),
