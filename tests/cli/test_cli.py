@@ -34,7 +34,7 @@ GOOD = {
 }
 OTHER = {**GOOD, "answer": "Anna."}
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
-ENVIRONMENT = {**os.environ, "OPENAI_API_KEY": "none", "PYTHONWARNINGS": "default"}
+ENVIRONMENT = {"OPENAI_API_KEY": "none", "PYTHONWARNINGS": "default"}
 
 
 @pytest.fixture
@@ -59,8 +59,9 @@ def run(words: str) -> int:
 
 
 def script(*words: str, env: dict[str, str] = ENVIRONMENT, **pipes: Any) -> Any:
-    """Run ``ragmetrics`` as a process of its own."""
+    """Run ``ragmetrics`` as a process of its own, in the test's environment and ``env``."""
     pipes = pipes or {"capture_output": True}
+    env = {**os.environ, **env}
     return subprocess.run([SCRIPT, *words], env=env, check=False, **pipes)
 
 
@@ -794,7 +795,7 @@ def test_progress_goes_to_standard_error(rows: Callable[..., str], quiet: bool) 
     words = ["evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
     done = subprocess.run(
         [sys.executable, "-c", OFTEN, *words, *(["--quiet"] if quiet else [])],
-        env=ENVIRONMENT,
+        env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
         check=False,
@@ -874,7 +875,10 @@ def test_interrupt_leaves_what_was_done(rows: Callable[..., str]) -> None:
         judge = ["--judge", "openai/x", "--api-base", server.base_url]
         command = [sys.executable, "-c", LAUNCHER, SCRIPT, *words.split(), *judge]
         with subprocess.Popen(
-            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            env={**os.environ, **ENVIRONMENT},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             try:
                 wait_for_lines(Path("out.jsonl.partial"), 4, process)
