@@ -38,6 +38,7 @@ from ragmetrics_core.data import MeasuredUse
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
 
 JUDGES = ("lexical", "ours", "phoenix")
+ROWS_AT_ONCE = 5  # applications; the server takes them together
 PROMPT = ChatPromptTemplate.from_messages(
     [
         (
@@ -241,8 +242,11 @@ def main() -> None:
     ]
     done = {(each.task, each.id, each.tool) for each in real_model.read(file)}
     turns = [("useful", row) for row in rows]
-    with ThreadPoolExecutor(1 + len(options.judges)) as pool:
-        runs = [pool.submit(measure_all, rows, options, file)]
+    with ThreadPoolExecutor(ROWS_AT_ONCE + len(options.judges)) as pool:
+        runs = [
+            pool.submit(measure_all, rows[first::ROWS_AT_ONCE], options, file)
+            for first in range(ROWS_AT_ONCE)
+        ]
         runs += [
             pool.submit(real_model.judge_by, judge, turns, done, options, file)
             for judge in options.judges
