@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from ragmetrics_core.capture.calls import (
     STRUCTURED,
@@ -105,8 +104,6 @@ class _Passages:
 
     Attributes:
         by_identity: All passages, in the order in which they were brought.
-        origins: The passages that another document was cut out of, or that it holds: a
-            chunk, a window, a text with a number above it. No call brought it.
         of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
         brought: What each call brought.
         lists: All lists of documents, without those that a model wrote, the earliest
@@ -117,15 +114,12 @@ class _Passages:
     def __init__(self, calls: Calls, origins: Origins) -> None:
         self._calls = calls
         self.by_identity: dict[DocumentKey, _Passage] = {}
-        self.origins: dict[DocumentKey, list[DocumentKey]] = {}
         self.of_earlier_turns: set[DocumentKey] = set()
         self.brought: list[Brought] = []
         self.lists = origins.lists
         self.doubts = [
             Doubt("undivided", _UNDIVIDED.format(name)) for name in origins.undivided
         ]
-        self._texts: dict[tuple[DocumentKey, str], None] = {}  # by their letters
-        self._cut: set[DocumentKey] = set()  # passages of which there are pieces
         self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
         # of copies of passages without an id
         self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
@@ -152,8 +146,8 @@ class _Passages:
     def may_be_shown_changed(self) -> bool:
         """Whether prompts may show passages as documents that were made of them.
 
-        A call put other documents in their stead, or was handed some that no call is
-        known to have brought.
+        A call made documents of others, or was handed some that no call is known to have
+        brought, such as the numbered pieces of a citing engine.
         """
         return any(
             each.is_made_of_others or each.is_of_unknown_origin for each in self.brought
@@ -230,76 +224,29 @@ class _Passages:
         new_documents = self._new(documents)
         at_hand = {letters_of(each.text) for each in self._documents_at_hand(call)}
         is_reranker = call.kind == "reranker" and bool(at_hand)
-        left_some_out = not at_hand <= {letters_of(each.text) for each in documents}
-        found: list[Document] = []
-        put_in_their_stead: list[Document] = []
-        is_unclear = False
-        for document in new_documents:
-            made = self._derive(document, call)
-            if not made and (is_reranker or left_some_out):
-                put_in_their_stead.append(document)
-            elif not made:
-                found.append(document)
-            is_known = made == "cut" or (made == "wider" and is_reranker)
-            is_unclear = is_unclear or (left_some_out and not is_known)
-        if is_unclear:
-            self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
-        self._bring(call, found, "retrieval")
-        self._bring(call, put_in_their_stead, "retrieval", is_made_of_others=True)
+        if at_hand <= {letters_of(each.text) for each in documents}:
+            made = [
+                each for each in new_documents if is_reranker or self._is_made(each)
+            ]
+        else:
+            made = new_documents
+            if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
+                self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
+        texts_made = {each.text for each in made}
+        others = [each for each in new_documents if each.text not in texts_made]
+        self._bring(call, others, "retrieval")
+        self._bring(call, made, "retrieval", is_made_of_others=True)
 
-    def _passages_around(self, document: Document) -> list[DocumentKey]:
-        """List the passages that a document was cut out of.
-
-        They have all its letters, or all its lines but for a word or two: "Source 1:".
-        A piece that is short itself stands at the end of one that was cut.
-        """
+    def _is_made(self, document: Document, *, is_cut: bool = False) -> bool:
+        """Whether a document is cut out of a passage, or holds one, by their letters."""
         letters = letters_of(document.text)
-        if len(letters) >= SHORTEST:
-            around = [each for each, known in self._texts if letters in known]
-            if around:
-                return around
-        lines = list(map(letters_of, document.text_without_metadata.splitlines()))
-        lines = [line for line in lines if line]
-        if not lines:
-            return []
-        longest = max(lines, key=len)
-        around = []
-        for identity, known in self._texts:
-            is_long = len(longest) >= SHORTEST and longest in known
-            is_last = identity in self._cut and known.endswith(lines[-1])
-            if is_long or is_last or longest == known:
-                n_others = sum(len(line) for line in lines if line not in known)
-                if n_others < SHORTEST:
-                    around.append(identity)
-        return around
-
-    def _derive(self, document: Document, call: Node) -> Literal["cut", "wider", ""]:
-        """Note a document that a call made of passages: no call brought it.
-
-        Returns:
-            "cut" for a part of a passage, which has the passage's id then, "wider" for
-            one that holds passages, "" for any other.
-        """
-        letters = letters_of(document.text)
-        around = self._passages_around(document)
-        origins = around or [
-            identity
-            for identity, known in self._texts
-            if len(known) >= SHORTEST and known in letters
-        ]
-        if not origins:
-            return ""
-        identity = self.identity(document)
-        origins = list(dict.fromkeys(origins))
-        found = self.by_identity[origins[0]].document
-        self._cut.update(around)
-        if around or document.id is None:
-            document = replace(document, id=found.id)
-        if document.score is None:
-            document = replace(document, score=found.score)
-        self.by_identity[identity] = _Passage(document, call, 1)
-        self.origins[identity] = origins
-        return "cut" if around else "wider"
+        if len(letters) < SHORTEST:
+            return False
+        return any(
+            letters in known
+            or (not is_cut and len(known) >= SHORTEST and known in letters)
+            for known in self._identity_by_letters
+        )
 
     def _bring(
         self,
@@ -331,20 +278,15 @@ class _Passages:
         if identity not in self.by_identity:
             known = self._identity_by_letters.get(letters)
             if known is None:
-                if not self._derive(document, call):
-                    self.by_identity[identity] = _Passage(document, call, 1)
-                    if letters in self._letters_of_earlier_turns:
-                        self.of_earlier_turns.add(identity)
-                    else:
-                        self._of_unknown_origin.setdefault(call, []).append(document)
+                self.by_identity[identity] = _Passage(document, call, 1)
+                if letters in self._letters_of_earlier_turns:
+                    self.of_earlier_turns.add(identity)
+                else:
+                    self._of_unknown_origin.setdefault(call, []).append(document)
             elif document.id is None:
                 self._identity_of_other[identity] = known
                 identity = known
         self._identity_by_letters.setdefault(letters, identity)
-        origins = self.origins.get(identity, [identity])
-        if len(origins) == 1:  # a piece of what holds several may show one of them
-            for text in filter(None, map(letters_of, document.own_texts)):
-                self._texts[origins[0], text] = None
 
     # What was retrieved
 
@@ -617,26 +559,18 @@ class _Reading:
         ]
         shown.sort(key=lambda each: each[0] or (0, 0))
         self.contexts = tuple(
-            self._as_found(identity, document).context(showing.text)
+            self._scored(identity, document).context(showing.text)
             for _, identity, document, showing in shown
         )
         self.identities = tuple(identity for _, identity, _, _ in shown)
         self.evidence_from = "prompt"
 
-    def _as_found(self, identity: DocumentKey, document: Document) -> Document:
-        """Return a document with the score of its search, where a later list lacks one.
-
-        A document that was made of passages has their id.
-        """
-        if identity not in self._passages.by_identity:
+    def _scored(self, identity: DocumentKey, document: Document) -> Document:
+        """Return a document with the score of its search, where a later list lacks one."""
+        if document.score is not None or identity not in self._passages.by_identity:
             return document
-        found = self._passages.by_identity[identity].document
-        is_made = identity in self._passages.origins
-        return replace(
-            document,
-            id=found.id if is_made else document.id,
-            score=found.score if document.score is None else document.score,
-        )
+        score = self._passages.by_identity[identity].document.score
+        return document if score is None else replace(document, score=score)
 
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.
@@ -867,16 +801,13 @@ class _Reading:
 
     @cached_property
     def _places(self) -> dict[DocumentKey | str, int]:
-        """Return the place of each context, by its letters, and by what it is or shows a part of."""
+        """Return the place of each context, by its identity and by its letters."""
         places: dict[DocumentKey | str, int] = {}
-        for place, context in enumerate(self.contexts or ()):
+        pairs = zip(self.contexts or (), self.identities, strict=True)
+        for place, (context, identity) in enumerate(pairs):
             places.setdefault(letters_of(context.text), place)
-        for place, identity in enumerate(self.identities):
             if identity is not None:
                 places.setdefault(identity, place)
-        for place, identity in enumerate(self.identities):
-            for origin in self._passages.origins.get(identity or (), ()):
-                places.setdefault(origin, place)
         return places
 
     def _context_of(self, document: Document) -> int | None:

@@ -503,9 +503,9 @@ def question_among(
 
     The question that the answer carries, if the user handed it in. Else a text in an
     input of a usual name: of several the one that the last model was shown last, then
-    the one that most inputs got. Else the only text that a model was shown. Where no
-    model was shown one of a usual name, as of a store's query, but another, that is the
-    likely question.
+    the one that most inputs got. Else the only text that a model was shown. It is in
+    doubt where it may be a store's query: models were shown another text, and it at
+    most within that one.
 
     Example: ``{"builder": {"question": "Who?", "tone": "kind"}}`` hands in two texts.
     "Who?" is the question, since an input named "question" got it.
@@ -516,7 +516,9 @@ def question_among(
         carried: The question that the answer carries; None if it carries none.
     """
     texts: list[tuple[str, str]] = []
+    texts_by_component: list[set[str]] = []
     for inputs_of_component in inputs:
+        n_before = len(texts)
         for name, value in inputs_of_component.items():
             # of a list of several texts none is surely asked
             is_list = isinstance(value, tuple) and len(value) > 1
@@ -525,6 +527,7 @@ def question_among(
             question = question_in(value, depth=0)
             if question:
                 texts.append((name, question))
+        texts_by_component.append({text for _, text in texts[n_before:]})
     lines = [as_one_line(text) for _, text in texts]
     if carried and as_one_line(carried) in lines:
         return carried, ()
@@ -537,12 +540,13 @@ def question_among(
     others = shown.difference(usual)
     is_asked = any(
         text in shown
-        and not any(letters_of(text) in letters_of(other) for other in others)
+        and not any(
+            letters_of(text) in letters_of(other)
+            and not any({text, other} <= together for together in texts_by_component)
+            for other in others
+        )
         for text in usual
     )
-    doubts = _GUESSED if others and not is_asked else ()
-    if doubts and len(others) == 1:
-        return others.pop(), doubts
     last_prompt = letters_of("\n".join(prompts[-1])) if prompts else ""
     question = max(
         usual,
@@ -551,7 +555,7 @@ def question_among(
             lines.count(as_one_line(text)),
         ),
     )
-    return question, doubts
+    return question, _GUESSED if others and not is_asked else ()
 
 
 def _end_of_last(text: str, prompt: str) -> tuple[int, int]:

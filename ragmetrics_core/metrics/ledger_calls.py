@@ -4,7 +4,6 @@ Pure functions.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
@@ -19,8 +18,6 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.metric_evidence import CallUse
 from ragmetrics_core.metrics.average_precision import average_precision
-
-_SHORTEST_PART = 16  # characters that stand in another passage by no chance
 
 
 class Groups(NamedTuple):
@@ -79,9 +76,9 @@ def groups_of_texts(sample: Sample) -> Groups:
     of_earlier_turns: dict[str, None] = {}
     was_shown_by_text: dict[str, bool] = {}  # of earlier turns, where that is known
     for call, indices in zip(
-        ledger.calls, _contexts_of_items(ledger, contexts), strict=True
+        ledger.calls, _indices_of_items(ledger, contexts), strict=True
     ):
-        for place, (item, became) in enumerate(zip(call.items, indices, strict=True)):
+        for place, (item, index) in enumerate(zip(call.items, indices, strict=True)):
             if item.blank or call.kind == "written":
                 continue
             was_shown = None if call.shown is None else place in call.shown
@@ -90,7 +87,7 @@ def groups_of_texts(sample: Sample) -> Groups:
                 was_shown_by_text[item.text] = was_shown or was_shown_by_text.get(
                     item.text, False
                 )
-            if became:
+            if index is not None:  # it became a context
                 continue
             if is_earlier:
                 of_earlier_turns[item.text] = None
@@ -133,41 +130,25 @@ def _texts_of_calls(ledger: Ledger, *, written: bool) -> list[str]:
     ]
 
 
-def _contexts_of_items(
+def _indices_of_items(
     ledger: Ledger, contexts: Sequence[Context]
-) -> list[list[list[int]]]:
-    """Return, by call and item, the indices of the contexts that the item became.
+) -> list[list[int | None]]:
+    """Return, by call, the index of the context that each item became; None of none.
 
-    It is the context with the same text. Of one that no call returned as it is, since a
-    step rewrote or cut it, it is an item with its id, else a passage of which it is a
-    part, or that is a part of it.
+    It is the context with the same text, else the one with the same id, unless a call
+    returned that context as it is: a step may have rewritten the text.
     """
-    items = [item for call in ledger.calls for item in call.items]
-    texts, ids = {item.text for item in items}, {item.id for item in items} - {None}
-    index_by_text: dict[str, int] = {}  # of equal texts the first
-    changed: list[tuple[int, Context]] = []
+    index_by_text: dict[str, int] = {}
+    index_by_id: dict[str | None, int] = {}  # of contexts that no call returned as such
+    returned = {item.text for call in ledger.calls for item in call.items}
     for index, context in enumerate(contexts):
-        if context.text in texts:
+        if not context.blank:
             index_by_text.setdefault(context.text, index)
-        elif not context.blank:
-            changed.append((index, context))
-
-    def indices_of(item: Context, kind: str) -> list[int]:
-        if item.blank:
-            return []
-        if item.text in index_by_text:
-            return [index_by_text[item.text]]
-        indices = []
-        for index, context in changed:
-            part, whole = sorted((item.text, context.text), key=len)
-            is_part = len(part) >= _SHORTEST_PART and part in whole
-            is_same_id = context.id == item.id
-            if is_same_id if context.id in ids else is_part and kind == "retrieval":
-                indices.append(index)
-        return indices
-
+        if context.id is not None and context.text not in returned:
+            index_by_id.setdefault(context.id, index)
     return [
-        [indices_of(item, call.kind) for item in call.items] for call in ledger.calls
+        [index_by_text.get(item.text, index_by_id.get(item.id)) for item in call.items]
+        for call in ledger.calls
     ]
 
 
@@ -190,9 +171,9 @@ def _calls_with_contexts(
     if ledger is None:  # nobody recorded the application's calls
         return []
     calls: list[_CallWithContexts] = []
-    for number, indices in enumerate(_contexts_of_items(ledger, contexts)):
+    for number, indices in enumerate(_indices_of_items(ledger, contexts)):
         call = ledger.calls[number]
-        distinct = tuple(dict.fromkeys(chain.from_iterable(indices)))
+        distinct = tuple(dict.fromkeys(it for it in indices if it is not None))
         is_search = call.kind == "retrieval" and call.turn == ledger.turn
         if call.kind != "written" and (distinct or is_search):
             calls.append(_CallWithContexts(number, call, distinct))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from runs_by_hand import (
     ANSWER,
-    DOCS,
     EVORA,
     FARO,
     PORTO,
@@ -42,7 +41,6 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger, Turn
-from ragmetrics_core.metrics.ledger_calls import call_table
 
 SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
 REPORT = "Porto is the city in question, says the report."
@@ -287,7 +285,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
         ["given () porto, faro; shown 0; step 0"],
     ),
     # they may be made of what was found: what became of that is unknown
-    "texts that no call brought": (
+    "pieces that no call brought": (
         says(
             found(P),
             call(
@@ -383,74 +381,6 @@ def test_ledger(name: str) -> None:
             context.text == item.text or (context.id and context.id == item.id)
             for item in items
         )
-
-
-# what a step made of Porto and Faro, and the places of those that it shows then
-NUMBERED = f"Source 1:\n{PORTO}\n"
-PIECE = f"Source 2:\n{FARO[:50]}\n"
-MADE: dict[str, tuple[Sequence[str], tuple[int, ...]]] = {
-    "pieces": ((PORTO[:50], PORTO[50:], FARO[:50]), (0, 1)),
-    "a piece of one": ((FARO[20:],), (1,)),
-    "numbered": ((NUMBERED,), (0,)),
-    "numbered pieces": ((f"Source 1:\n{PORTO[:50]}\n", PIECE), (0, 1)),
-    "a window": ((f"Before it. {PORTO} Behind it.",), (0,)),
-    "one text of both": ((f"{PORTO}\n\n{FARO}",), (0, 1)),
-}
-
-
-def derived(texts: Sequence[str], way: str, number: int | None) -> Tree:
-    """A search found Porto, Faro and Évora, and a model was shown what was made of them."""
-    made = tuple(
-        Document(text, None if number is None else f"new{number + place}")
-        for place, text in enumerate(texts)
-    )
-    answering = reads(asked(*texts))
-    steps = {
-        "handed to a call": [call("step", answering, input_documents=made)],
-        "by a step": [step(*made), answering],
-        "by a step that took them": [
-            step(*made, documents_among_inputs=DOCS),
-            answering,
-        ],
-        "by a reranker": [reranked(DOCS, *made), answering],
-    }
-    return says(found(P, F, E), *steps[way])
-
-
-@pytest.mark.parametrize("number", [None, 7], ids=["without ids", "new ids"])
-@pytest.mark.parametrize(
-    "way",
-    ["handed to a call", "by a step", "by a step that took them", "by a reranker"],
-)
-@pytest.mark.parametrize("name", MADE)
-def test_what_was_made_of_found_texts_is_no_further_call(
-    name: str, way: str, number: int | None
-) -> None:
-    texts, places = MADE[name]
-    (sample,) = samples_of(derived(texts, way, number))
-    assert [context.text.strip() for context in sample.known_contexts] == [
-        text.strip() for text in texts
-    ]
-    assert sample.retrieved is not None
-    assert [context.text for context in sample.retrieved] == [PORTO, FARO, EVORA]
-    assert sample.ledger is not None
-    (search,) = sample.ledger.calls
-    assert (search.kind, search.shown) == ("retrieval", places)
-    # law: each context belongs to the search, so that none of it is wasted
-    table = call_table(sample, sample.known_contexts, [True] * len(texts))
-    assert table is not None
-    assert table.wasted == 0
-    assert sorted(table.calls[0].ranks) == list(range(1, len(texts) + 1))
-    # what nobody made anything of was not shown, and what was cut is not whole
-    notes = sample.capture.passages if sample.capture is not None else None
-    assert notes is not None
-    assert [note.context is not None for note in notes] == [
-        place in places for place in range(3)
-    ]
-    assert notes[2].share == 0.0
-    for place in places:
-        is_whole = any(DOCS[place].text in text for text in texts)
-        assert notes[place].share == (1.0 if is_whole else None)
 
 
 @pytest.mark.parametrize("is_shown_again", [False, True])

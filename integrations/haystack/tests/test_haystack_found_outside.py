@@ -77,35 +77,17 @@ def test_a_tool_that_searches_and_fetches_and_prints() -> None:
     assert set(sample.capture.doubts) == {"by_data_flow"}
 
 
-def test_what_a_splitter_makes_of_found_documents_is_no_further_call() -> None:
-    app = connected(
-        ("retriever.documents", "splitter.documents"),
-        ("splitter.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        retriever=InMemoryBM25Retriever(STORE),
-        splitter=DocumentSplitter(split_by="word", split_length=5),
-        prompt=PromptBuilder(EACH + "{{ question }}", required_variables="*"),
-        llm=MockChatGenerator(ANSWER),
-    )
-    with capture() as captured:
-        app.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}})
-    sample = only(captured.samples)
-    assert sample.ledger is not None
-    (search,) = sample.ledger.calls
-    assert (search.kind, search.shown) == ("retrieval", (0,))
-    assert "".join(context.text for context in sample.known_contexts) == SNIPPET
-    assert {context.id for context in sample.known_contexts} == {"snippet"}
-
-
-WORDS = "bridge Velm"
+WORDS, DATE, PART = "bridge Velm", "opening date", "the bridge of Velm"
 STYLE = "Answer in one sentence, as to a child."
 # what the store was asked, what the prompt got, the question, and whether it is sure
 QUERIES: dict[str, tuple[str, dict[str, str], str, bool]] = {
     "the same": (QUESTION, {"asked": QUESTION}, QUESTION, True),
-    "words of it": (WORDS, {"asked": QUESTION}, QUESTION, False),
-    "other words": ("opening date", {"asked": QUESTION}, QUESTION, False),
-    "a part": ("the bridge of Velm", {"asked": QUESTION}, QUESTION, False),
+    "words of it": (WORDS, {"asked": QUESTION}, WORDS, False),
+    "other words": (DATE, {"asked": QUESTION}, DATE, False),
+    "a part": (PART, {"asked": QUESTION}, PART, False),
     "beside a style": (QUESTION, {"asked": QUESTION, "style": STYLE}, QUESTION, True),
+    "part of a style": (PART, {"asked": PART, "style": f"Praise {PART}."}, PART, True),
+    "a language": (WORDS, {"style": "en"}, WORDS, False),
     "alone": (WORDS, {}, WORDS, True),
     "two texts": (WORDS, {"asked": QUESTION, "style": STYLE}, WORDS, False),
 }

@@ -405,6 +405,14 @@ def test_samples_from_results() -> None:
     assert (bare.question, bare.answer, bare.contexts) == ("q", "Echo of q", None)
     (spoken,) = samples_from(agent().run(messages=[ChatMessage.from_user("q")]))
     assert spoken.answer == "Done."
+    documents = {"retriever": result["retriever"]}
+    for unread in (documents, documents | {"llm": {"replies": ["Echo of q"]}}):
+        (sample,) = samples_from(unread)
+        assert (sample.question, sample.answer) == (None, None)
+        assert [context.id for context in sample.known_contexts] == ["q-0", "q-1"]
+        assert sample.capture is not None
+        assert sample.capture.grade == "incomplete"
+        assert "no_answer" in sample.capture.doubts
     with pytest.raises(SettingError, match="int"):
         samples_from(3)
 

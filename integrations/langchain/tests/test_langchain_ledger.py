@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, TypedDict
@@ -17,10 +17,7 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
 )
 from langchain.tools import ToolRuntime, tool
-from langchain_classic.retrievers import ContextualCompressionRetriever
-from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
-from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
     ANSWER,
@@ -158,39 +155,6 @@ def agent(*lines: Any, tools: Any = (look_up,), **settings: Any) -> Any:
 
 
 # One turn
-
-
-class Halves(BaseDocumentCompressor):
-    """Cuts each document in two, and keeps the second half of the last one."""
-
-    def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Any = None
-    ) -> list[Document]:
-        last = documents[-1].page_content
-        return [Document(last[len(last) // 3 :])]
-
-
-def compressed(*books: Document) -> None:
-    """No id, and a part of the text: as of a splitter or an extractor of LangChain's."""
-    retriever = ContextualCompressionRetriever(
-        base_compressor=Halves(), base_retriever=Shelf(books=[*books])
-    )
-    chain = (
-        {"context": retriever | joined, "question": RunnablePassthrough()}
-        | PROMPT
-        | Speaker(lines=[ANSWER])
-    )
-    chain.invoke(QUESTION)
-
-
-@shape([found(PARIS, ROME, shown=(1,))])
-def pieces_of_a_compressor() -> None:
-    compressed(document(PARIS), document(ROME))
-
-
-@shape([found(PARIS, ROME, shown=(1,))])
-def pieces_of_documents_with_ids() -> None:
-    compressed(document(PARIS, "p"), document(ROME, "r"))
 
 
 class _Broken(Exception):

@@ -620,7 +620,7 @@ def multi_query() -> None:
     ).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[("the capital of France", "paris", 0.9)], retrieved=FOUND))
+@shape(Turn(contexts=[("the capital of France", None, 0.9)], retrieved=FOUND))
 def compression_by_model() -> None:
     lines = ["the capital of France", "NO_OUTPUT", "NO_OUTPUT"]
     extractor = LLMChainExtractor.from_llm(

@@ -96,6 +96,10 @@ def trees(run: Run) -> Iterator[Tree]:
     )
     outputs = outputs_by_place(run)
     documents = [tuple(documents_in(value)) for value in outputs.values()]
+    flow_documents = next(filter(None, reversed(documents)), None)
+    if flow_documents and not found and len(run.nodes) == 1 and not is_component:
+        # a result by itself, as of samples_from(), whose answer is unknown
+        found = (Answer(None, "the result", documents=flow_documents),)
     by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
@@ -106,7 +110,7 @@ def trees(run: Run) -> Iterator[Tree]:
         history=history_remembered(calls, question) or history_handed_in(run, question),
         answers=found,
         output=outputs,
-        flow_documents=next(filter(None, reversed(documents)), None),
+        flow_documents=flow_documents,
         gives_only_documents=(not is_component or has_searched)
         and any(documents)
         and all(
