@@ -4,8 +4,7 @@ A step is a node of a graph, a step of a workflow or a function in a chain. What
 given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
@@ -41,8 +40,7 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
 def complete_tools(root: Node) -> None:
     """Write into the calls of tools what a run tells of them without words.
 
-    That is their query and text, which searches found nothing, and which tools name
-    others.
+    That is their query and text, and which searches found nothing.
 
     Args:
         root: The outermost call. What is noted already stays as it is.
@@ -57,9 +55,7 @@ def complete_tools(root: Node) -> None:
             tool.query = query_of_tool(tool.arguments)
         if tool.text is None and tool.result:
             tool.text = compact(tool.result)
-    if tools:
-        _name_empty_searches(tools)
-        _note_tools_that_find_tools(calls)
+    _name_empty_searches(tools)
 
 
 def note_what_was_left_out(node: Node) -> None:
@@ -115,7 +111,6 @@ def _identity(document: Document) -> tuple[str | None, str, float | None]:
     return document.id, document.text, document.score
 
 
-_WORD = re.compile(r"[\w-]+")
 # an empty list as a tool's text
 _EMPTY = frozenset(("", "[]", "()"))
 
@@ -125,43 +120,14 @@ def _name_empty_searches(tools: Sequence[Node]) -> None:
 
     Example: the tool "lookup" gave two documents in one call, and "[]" in another: the
     second call found nothing. "[]" alone does not say so: a tool that asks a table
-    gives this as well.
+    gives this as well. Where no text was recorded, what it returned says so.
     """
     names = {tool.name for tool in tools if tool.documents}
     for tool in tools:
-        gave_a_list = tool.documents is None and (tool.text or "").strip() in _EMPTY
-        is_search = tool.name in names and gave_a_list
-        if is_search and tool.ended is not None and not tool.error:
+        if tool.text is None:
+            is_empty = tool.result == () or tool.result == []
+        else:
+            is_empty = tool.text.strip() in _EMPTY
+        is_search = tool.name in names and tool.documents is None
+        if is_search and is_empty and tool.ended is not None and not tool.error:
             tool.documents = ()
-
-
-def _note_tools_that_find_tools(calls: Iterable[Node]) -> None:
-    """Mark the tools that name the tools which models are offered from then on.
-
-    Example: ``search_tools("weather")`` returned "get_weather", and the next model of its
-    agent is offered this tool as well. What steers an agent brings no evidence. A tool
-    that was itself found later, or that gave documents, finds no tools.
-    """
-    for agent in calls:
-        if all(call.kind != "tool" for call in agent.children):
-            continue
-        offered: set[str] = set()
-        offered_first: tuple[str, ...] = ()
-        tools: list[Node] = []  # since the last model
-        for call in sorted(agent.children, key=lambda child: child.began):
-            if call.kind == "tool":
-                tools.append(call)
-            elif call.kind == "model":
-                new_tools = set(call.offered_tools) - offered
-                for tool in tools:
-                    words = set(_WORD.findall(tool.text or ""))
-                    finds_tools = bool(new_tools) and new_tools <= words
-                    if (
-                        finds_tools
-                        and tool.name in offered_first
-                        and not tool.documents
-                    ):
-                        tool.is_control = True
-                offered_first = offered_first or call.offered_tools
-                offered.update(call.offered_tools)
-                tools = []

@@ -107,7 +107,7 @@ class FrameworkModel(ChatModel):
         try:
             # the sync call, the async call, and the reader of what either returns
             call, acall, body_of = self._exchange(messages, settings)
-        except (NotImplementedError, TypeError, ValueError) as error:
+        except NotImplementedError as error:
             if request.schema is None:
                 raise
             raise RequestRejected(
@@ -164,6 +164,9 @@ class FrameworkModel(ChatModel):
         Args:
             messages: Of each its ``role`` (system, user or assistant) and ``content``.
             settings: The other parameters, such as ``temperature``; it may be changed.
+
+        Raises:
+            NotImplementedError: If the object cannot be bound to the JSON schema.
         """
 
     @abstractmethod

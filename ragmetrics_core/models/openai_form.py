@@ -53,6 +53,8 @@ _FINISH: dict[str, Finish] = {
         "refused",
     ),
 }
+# A choice that an error of the endpoint broke off.
+_BROKEN_OFF = Choice("", "other")
 # A model's name: a path of a provider or a file, with a version or tag. A text that
 # begins like a key, e.g. with "sk-", is no name.
 _MODEL_NAME = re.compile(
@@ -283,7 +285,7 @@ def reply_of(
         secret_to_leave_out: The API key that was sent; "" for none.
 
     Raises:
-        TransientJudgeError: If there is no choice.
+        TransientJudgeError: If there is no choice, or an error broke off each.
     """
     all_choices = tuple(choices)
     if len(secret_to_leave_out) >= _SHORTEST_SECRET:
@@ -298,6 +300,11 @@ def reply_of(
     if not all_choices:
         raise errors.TransientJudgeError(
             f"{model} returned no reply; check its endpoint", is_unreadable=True
+        )
+    if all(choice is _BROKEN_OFF for choice in all_choices):
+        raise errors.TransientJudgeError(
+            "the endpoint broke off its reply with an error: run again later or check"
+            " the endpoint"
         )
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
@@ -404,7 +411,7 @@ def choice_of(
     """Make a choice of its parts, as an endpoint or a framework gives them.
 
     A choice with words of refusal counts as refused, also if it has a text. One that
-    ended in an error of the endpoint is none: its text may lack what was to come.
+    ended in an error of the endpoint has no text: it may lack what was to come.
 
     Args:
         text: The text that the model wrote; no text if it is None.
@@ -412,22 +419,17 @@ def choice_of(
         refusal: Words in which the model declines; None if it does not. They become the
             text where there is none.
         logprobs: Log-probabilities of the tokens in OpenAI's form; None without any.
-
-    Raises:
-        TransientJudgeError: If the model stopped because of an error.
     """
-    if reason == "error":
-        raise errors.TransientJudgeError(
-            "the endpoint broke off its reply with an error: run again later or check"
-            " the endpoint"
-        )
+    word = str(reason or "stop").lower()
+    if word == "error":
+        return _BROKEN_OFF
     written_text = text if isinstance(text, str) else ""
     words_of_refusal = refusal if isinstance(refusal, str) else ""
     finish: Finish
     if words_of_refusal.strip():
         finish = "refused"
     else:
-        finish = _FINISH.get(str(reason or "stop").lower(), "other")
+        finish = _FINISH.get(word, "other")
 
     tokens: list[TokenAlternatives] = []
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None

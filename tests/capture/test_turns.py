@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from runs_by_hand import CALL, PORTO, P, after_tool, asked, call, reads, says, tool
 
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
 from ragmetrics_core.capture.plain_values import Overrides
@@ -255,3 +256,42 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it() -
     (sample,) = turns.add(agent)  # it waits for nothing
     assert [context.text for context in sample.contexts or ()] == [PAGE, other]
     assert turns.finish() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "returned", "kind"),
+    [
+        (None, None, "tool"),  # such as a number, or an image
+        (None, (), "retrieval"),
+        (None, [], "retrieval"),
+        ("[]", None, "retrieval"),
+        ("", None, "retrieval"),
+        ("42", None, "tool"),
+    ],
+)
+def test_a_result_without_a_text_is_no_search_that_found_nothing(
+    text: str | None, returned: object, kind: str
+) -> None:
+    run = says(
+        call("tool", name="books", query="Porto", documents=(P,), text=PORTO),
+        call("tool", name="books", query="Faro", text=text, result=returned),
+        reads(asked(PORTO)),
+    )
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    (sample,) = turns.add(run) + turns.finish()
+    assert sample.ledger is not None
+    kinds = {call.query: call.kind for call in sample.ledger.calls}
+    assert kinds == {"Porto": "retrieval", "Faro": kind}
+
+
+def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence() -> None:
+    text = "A refund is paid within 30 days."
+    run = says(
+        reads(asked(), CALL, offered_tools=("search",)),
+        tool(text, name="search", query="Douro"),
+        reads(after_tool(text), offered_tools=("search", "refund")),
+    )
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    (sample,) = turns.add(run) + turns.finish()
+    assert sample.ledger is not None
+    assert [item.text for call in sample.ledger.calls for item in call.items] == [text]

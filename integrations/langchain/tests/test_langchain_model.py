@@ -203,6 +203,20 @@ def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
     assert "json_schema" in report.usage.fallbacks
 
 
+@pytest.mark.parametrize("kind", [TypeError, ValueError])
+def test_what_fails_before_a_schema_is_bound_is_no_word_of_the_schema(
+    kind: type[Exception],
+) -> None:
+    class Uncopied(Structured):
+        def model_copy(self, **settings: Any) -> Any:
+            raise kind("no copy")
+
+    with pytest.raises(errors.RequestRejected, match="json_schema"):
+        complete(Structured(outcome=kind("no schema")), schema=SCHEMA)
+    with pytest.raises(Exception, match=r"^(?!.*json_schema)"):
+        complete(Uncopied(), schema=SCHEMA, temperature=1.0)
+
+
 def test_schema_is_left_to_the_prompt_where_log_probabilities_are_asked() -> None:
     model = Structured()
     assert complete(model, schema=SCHEMA, top_logprobs=3).choices[0].text == YES

@@ -637,19 +637,36 @@ def test_a_run_says_from_where_no_reply_comes(
     assert (words in screen) is shown
 
 
+@pytest.mark.parametrize("word", ["error", "ERROR"])
 def test_a_reply_that_an_error_broke_off_is_asked_for_again(
-    loopback_server: Serve,
+    loopback_server: Serve, word: str
 ) -> None:
     broken = count()
 
     def reply(_: dict[str, Any]) -> dict[str, Any]:
         message = {"role": "assistant", "content": GOOD}
-        reason = "stop" if next(broken) else "error"
+        reason = "stop" if next(broken) else word
         return {"message": message, "finish_reason": reason}
 
     server = loopback_server(reply)
     assert judged(server).scores("context_recall") == [1.0]
     assert len(server.requests) == 2
+
+
+def test_of_several_replies_the_one_that_an_error_broke_off_alone_is_asked_for_again(
+    loopback_server: Serve,
+) -> None:
+    text = '{"claims": 1, "unsupported": []}'
+    good = {"message": {"role": "assistant", "content": text}}
+
+    def replies(body: dict[str, Any]) -> Any:
+        broken = {**good, "finish_reason": "error"}
+        return [good, broken, good] if body.get("n") == 3 else good
+
+    server = loopback_server(replies)
+    report = judged(server, metric=ContextAdherence(polls=3, cause=False))
+    assert report.scores("context_adherence") == [1.0]
+    assert [request.body.get("n") for request in server.requests] == [3, None]
 
 
 @pytest.mark.parametrize("is_paired", [True, False])

@@ -163,7 +163,10 @@ class LangChainModel(FrameworkModel):
             # LangChain names the tool or format by these two
             named = {"title": "reply", "description": "The reply.", **schema["schema"]}
             # it takes no settings per call
-            structured = model.with_structured_output(named, include_raw=True)
+            try:
+                structured = model.with_structured_output(named, include_raw=True)
+            except (TypeError, ValueError) as error:
+                raise NotImplementedError("no structured output") from error
             return (
                 partial(structured.invoke, shown, _CONFIG),
                 partial(structured.ainvoke, shown, _CONFIG),

@@ -1,6 +1,7 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -29,6 +30,7 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture import Node as Call
 
+_WORD = re.compile(r"[\w-]+")
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
 _QUERY_WORDS = ("query", "queries", "question", "embedding", "search", "keyword")
@@ -51,6 +53,7 @@ class Calls:
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
+        _note_tools_that_find_tools(self.root)
         tools = self._tools_run_by_hand(run.root)
         if tools:
             model, ended = self.root, self.root.ended
@@ -376,3 +379,35 @@ def replies(node: Node) -> tuple[CopiedMessage, ...]:
         elif isinstance(reply, CopiedMessage):
             messages.append(reply)
     return tuple(messages)
+
+
+def _note_tools_that_find_tools(root: Call) -> None:
+    """Mark the tools that name the tools which models are offered from then on.
+
+    Example: ``search_tools("weather")`` returned "get_weather", and the next model of its
+    agent is offered this tool as well. What steers an agent brings no evidence. A tool
+    that was itself found later, or that gave documents, finds no tools.
+    """
+    for agent in root.walk():
+        if all(call.kind != "tool" for call in agent.children):
+            continue
+        offered: set[str] = set()
+        offered_first: tuple[str, ...] = ()
+        tools: list[Call] = []  # since the last model
+        for call in sorted(agent.children, key=lambda child: child.began):
+            if call.kind == "tool":
+                tools.append(call)
+            elif call.kind == "model":
+                new_tools = set(call.offered_tools) - offered
+                for tool in tools:
+                    words = set(_WORD.findall(tool.text or ""))
+                    finds_tools = bool(new_tools) and new_tools <= words
+                    if (
+                        finds_tools
+                        and tool.name in offered_first
+                        and not tool.documents
+                    ):
+                        tool.is_control = True
+                offered_first = offered_first or call.offered_tools
+                offered.update(call.offered_tools)
+                tools = []
