@@ -383,7 +383,7 @@ def reply_to_whole_prompt(
     n_words = sum(
         len(_WORD_OR_SIGNS.findall(message.content)) for message in request.messages
     )
-    if n_tokens >= min(_LEAST_TOKENS_OF_A_WORD * n_words, most_tokens):
+    if n_tokens >= _LEAST_TOKENS_OF_A_WORD * n_words:
         return reply
     error = errors.ContextWindowExceeded(
         f"{model} read {n_tokens:,} tokens of a prompt of {n_words:,} words and signs, by"

@@ -14,9 +14,7 @@ _LONGEST_SENTENCE = 300
 _MOST_CODES_OF_CODES = 3
 _PRIVATE_RUN = 12
 _PRIVATE_RUN_WITHOUT_SPACES = 2
-_ESCAPE = re.compile(
-    r"\\(?:[ux]((?<=u)[0-9a-fA-F]{4}|(?<=x)[0-9a-fA-F]{2})|(/)|[nrtbf])"
-)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(/)|[nrtbf])")
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WHOLE_WORD = 3  # a longer one is left out where it begins a word of the sample
 # A text of the sample in the tag of a prompt, which ends in eight digits.
@@ -145,9 +143,12 @@ def _decoded(text: str) -> str:
 
 def _without_escapes(text: str) -> str:
     """Return a text with the signs that escapes of JSON in it stand for."""
-    return _ESCAPE.sub(
-        lambda code: code[2] or (chr(int(code[1], 16)) if code[1] else " "), text
-    )
+
+    def sign(escape: re.Match[str]) -> str:
+        code = escape[1] or escape[2]
+        return chr(int(code, 16)) if code else escape[3] or " "  # an end of a line
+
+    return _ESCAPE.sub(sign, text)
 
 
 def without_secret(text: str, secret: str) -> str:
