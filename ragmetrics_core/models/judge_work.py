@@ -27,16 +27,20 @@ def as_judge_work() -> Iterator[None]:
 def judge_context() -> Context:
     """Return an empty context that is marked as a judge's.
 
-    It is for calls of a judge's model. No tracer of the application is set in it, and
-    instrumentation by OpenTelemetry is told to look away.
+    It is for calls of a judge's model. No tracer of the application is set in it.
+    Instrumentation by OpenTelemetry is told to look away, and a tracer that does not
+    ask finds a parent that is not sampled: by default it samples none below it.
     """
     context = Context()
     context.run(_active.set, True)
     opentelemetry = sys.modules.get("opentelemetry.context")
-    if opentelemetry is not None:
+    trace = sys.modules.get("opentelemetry.trace")
+    if opentelemetry is not None and trace is not None:
         # what all read; 1.4 has none
         key = getattr(opentelemetry, "_SUPPRESS_INSTRUMENTATION_KEY", "")
         looking_away = opentelemetry.set_value(key, True, opentelemetry.Context())
+        parent = trace.NonRecordingSpan(trace.SpanContext(1, 1, is_remote=False))
+        looking_away = trace.set_span_in_context(parent, looking_away)
         context.run(opentelemetry.attach, looking_away)
     return context
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from haystack import tracing
 from haystack.components.generators.chat import (
     FallbackChatGenerator,
     MockChatGenerator,
@@ -15,7 +16,11 @@ from haystack.components.generators.chat import (
 from haystack.dataclasses import ChatMessage, StreamingChunk
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
+from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
 from loopback import Fault, LoopbackServer
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragmetrics_core import ContextAdherence, LLMJudge, Sample
 from ragmetrics_core.data import errors
@@ -198,6 +203,23 @@ def test_what_streams_to_the_application_shows_it_no_reply_of_a_judge(
     assert inner.streaming_callback is show
     generator.run([ChatMessage.from_user("u")])
     assert "".join(streamed) == "yes", "the application streams as before"
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_a_tracer_of_opentelemetry_sees_no_call_of_a_generator_inside_another(
+    judge_async: bool,
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    generator = FallbackChatGenerator([MockChatGenerator("yes")])
+    tracing.enable_tracing(OpenTelemetryTracer(provider.get_tracer("test")))
+    try:
+        complete(HaystackModel(generator, judge_async=judge_async))
+        assert not exporter.get_finished_spans()
+        generator.run([ChatMessage.from_user("u")])
+    finally:
+        tracing.disable_tracing()
+    assert exporter.get_finished_spans(), "the application's own calls are seen"
 
 
 def test_a_generator_that_streams_to_nobody_is_called_itself() -> None:

@@ -27,7 +27,8 @@ class HaystackModel(FrameworkModel):
 
     Use it as ``evaluate(…, judge=HaystackModel(generator))``. A generator by itself
     opens no span. Of one that another holds, as ``FallbackChatGenerator`` does, a tracer
-    that the application enabled sees the run: it is the whole process's.
+    that the application enabled sees the run, as it is the whole process's; one of
+    OpenTelemetry samples none.
 
     Args:
         chat_generator: The generator. Where it streams, a copy without its
