@@ -489,7 +489,7 @@ def test_a_broken_file_is_found_before_anything_is_judged(
 def finished(path: str) -> list[str]:
     """The lines of a results file that a whole run over 12 rows wrote."""
     made = [{**GOOD, "id": str(n), "question": f"Who lit lamp {n}?"} for n in range(12)]
-    evaluate(made, "adherence", judge="lexical", progress=False).to_jsonl(path)
+    evaluate(made, "adherence", judge="lexical").to_jsonl(path)
     return Path(path).read_text().splitlines()
 
 
@@ -538,7 +538,7 @@ def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(
     for text, outcome in ((lines[:9], "undecided"), (lines, "passed")):
         Path("report.jsonl").write_text("\n".join(text) + "\n")
         before = Report.from_jsonl("report.jsonl")
-        again = evaluate(before, "adherence", judge="lexical", progress=False)
+        again = evaluate(before, "adherence", judge="lexical")
         assert decide(gate, again).outcome == outcome
 
 

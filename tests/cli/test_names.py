@@ -224,9 +224,7 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     ),
     "column": (
         "no column 'qestion' for question (did you mean 'question'?)",
-        lambda: evaluate(
-            ROWS, question_column="qestion", judge="lexical", progress=False
-        ),
+        lambda: evaluate(ROWS, question_column="qestion", judge="lexical"),
     ),
     "field": ("did you mean 'answer'", lambda: Sample.from_row(ROW, answr="answer")),
 }
@@ -329,12 +327,7 @@ def test_a_key_of_some_rows_is_no_slip_and_no_rows_have_no_key() -> None:
 
 
 def test_a_column_that_some_rows_lack_makes_bad_rows_only() -> None:
-    found = evaluate(
-        [ROW, {**ROW, "q": "Who?"}],
-        question_column="q",
-        judge="lexical",
-        progress=False,
-    )
+    found = evaluate([ROW, {**ROW, "q": "Who?"}], question_column="q", judge="lexical")
     assert [bool(row.problem) for row in found.results] == [True, False]
 
 

@@ -269,7 +269,7 @@ def test_of_contexts_that_may_be_joined_no_passage_is_judged_by_itself(
     }
     by_passage = ["utilization", "ranking", CitationQuality(numbered_from=1)]
     metrics: Any = [*by_passage, "adherence"]
-    (result,) = evaluate([row], metrics, judge="lexical", progress=False).results
+    (result,) = evaluate([row], metrics, judge="lexical").results
     *ranked, adherence = result.results.values()
     for outcome in ranked:
         assert isinstance(outcome, Undefined)
@@ -280,17 +280,12 @@ def test_of_contexts_that_may_be_joined_no_passage_is_judged_by_itself(
     assert adherence.value is not None
 
     listed = {**row, "contexts": list(PASSAGES)}
-    of_list = evaluate([listed], metrics, judge="lexical", progress=False)
+    of_list = evaluate([listed], metrics, judge="lexical")
     assert of_list.scores("utilization") == [0.5]
-    of_one_text = evaluate(
-        [row], metrics, judge="lexical", progress=False, contexts_column="contexts"
-    )
+    of_one_text = evaluate([row], metrics, judge="lexical", contexts_column="contexts")
     assert of_one_text.scores("utilization") == [1.0]
     beside_retrieved = evaluate(
-        [{**row, "retrieved": list(PASSAGES)}],
-        ["ranking"],
-        judge="lexical",
-        progress=False,
+        [{**row, "retrieved": list(PASSAGES)}], ["ranking"], judge="lexical"
     )
     assert beside_retrieved.scores("ranking") != [None]
 
@@ -303,7 +298,7 @@ def test_of_one_text_a_second_number_that_the_answer_cites_is_not_told_as_dangli
     metrics: Any = [CitationQuality(numbered_from=1)]
     named: Any = {"contexts_column": "contexts"}
     for fields, is_undivided in (({}, True), (named, False)):
-        results = evaluate([row], metrics, judge="lexical", progress=False, **fields)
+        results = evaluate([row], metrics, judge="lexical", **fields)
         (outcome,) = results.results[0].results.values()
         assert (getattr(outcome, "code", "") == "undivided") is is_undivided
     for answer, contexts in (("Anna lit it [1].", cell), (row["answer"], [cell])):
@@ -457,11 +452,9 @@ def test_the_golden_answer_is_never_judged_as_the_applications(
     with pytest.raises(
         SettingError, match="'answer' and 'prediction' may both hold the answer"
     ):
-        evaluate(of_table(ROWS), ["adherence"], judge="lexical", progress=False)
+        evaluate(of_table(ROWS), ["adherence"], judge="lexical")
     named = {"answer_column": "prediction", "reference_column": "answer"}
-    report = evaluate(
-        of_table(ROWS), ["adherence"], judge="lexical", progress=False, **named
-    )
+    report = evaluate(of_table(ROWS), ["adherence"], judge="lexical", **named)
     assert all(
         score is not None and score < 0.5 for score in report.scores("adherence")
     )
@@ -472,7 +465,7 @@ def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row() -> None:
     first, *others = iterate_samples(rows, {})
     assert isinstance(first, Sample)
     assert all(isinstance(row, RowError) for row in others)
-    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    report = evaluate(rows, ["adherence"], judge="lexical")
     assert [row.problem != "" for row in report.results] == [False, *[True] * 20]
 
 

@@ -672,7 +672,7 @@ class _Case(BaseModel):
 @pytest.mark.parametrize("case", [_Case(), SimpleNamespace(**_Case().model_dump())])
 def test_the_columns_of_objects_are_told_without_their_texts(case: Any) -> None:
     columns = ColumnsRead()
-    assert evaluate([case], metrics=["adherence"], progress=False).results[0].sample
+    assert evaluate([case], metrics=["adherence"]).results[0].sample
     assert columns.read_sample(case) == Sample.from_row(case)
     (sentence,) = columns.sentences
     assert sentence.endswith("not recognised: reply_of_ours")

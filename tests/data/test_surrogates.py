@@ -52,10 +52,7 @@ def judged(row: dict[str, Any]) -> Report:
         return Scored(metric="own", reason=LONE, value=0.5)
 
     report = evaluate(
-        [{**ROW, "id": "s0"}, {**ROW, **row}],
-        ["adherence", own],
-        judge="lexical",
-        progress=False,
+        [{**ROW, "id": "s0"}, {**ROW, **row}], ["adherence", own], judge="lexical"
     )
     failed = Failed(
         metric="m",
@@ -168,9 +165,7 @@ def test_labels_are_drawn_from_such_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    evaluate(
-        [{**ROW, "id": LONE}], "adherence", judge="lexical", progress=False
-    ).to_jsonl("run.jsonl")
+    evaluate([{**ROW, "id": LONE}], "adherence", judge="lexical").to_jsonl("run.jsonl")
     words = ["card", "--results", "run.jsonl", "--to-label", "1"]
     assert main([*words, "--report", "page.html"]) == 0
     assert draw(Report.from_jsonl("run.jsonl"), 1) == [SHOWN]

@@ -98,12 +98,7 @@ def test_every_architecture_scores_adherence_and_facts_the_same_each_time(
     rows = [
         {"contexts": CONTEXTS, "answer": ANSWER, "facts": ["Anna lit it.", "Fog."]}
     ] * 20
-    report = evaluate(
-        rows,
-        [ContextAdherence(), RetrievalAccuracy()],
-        judge=encoder,
-        progress=False,
-    )
+    report = evaluate(rows, [ContextAdherence(), RetrievalAccuracy()], judge=encoder)
     assert report.scores("context_adherence") == pytest.approx(
         [adherence.value] * 20, abs=2e-4
     )
@@ -232,7 +227,7 @@ def test_texts_of_all_kinds_are_read(bag: EncoderJudge) -> None:
         for one in texts
         for two in ("Fog.", "{hypothesis}.", "火。")
     ]
-    report = evaluate(rows, [ContextAdherence(cause=False)], judge=bag, progress=False)
+    report = evaluate(rows, [ContextAdherence(cause=False)], judge=bag)
     assert {row.results["context_adherence"].status for row in report.results} == {
         "scored"
     }
@@ -254,9 +249,7 @@ def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
         {"contexts": ["Fog. " * (20 if number == 7 else 1)], "answer": "Fog."}
         for number in range(30)
     ]
-    report = evaluate(
-        rows, [ContextAdherence(cause=False)], judge=judge, progress=False
-    )
+    report = evaluate(rows, [ContextAdherence(cause=False)], judge=judge)
     failed = [
         row
         for row in report.results

@@ -150,12 +150,7 @@ def test_the_deadline_ends_any_judge_and_any_metric(
     metrics: Any, judge: Any, never_ends: bool
 ) -> None:
     report = evaluate(
-        endless(),
-        metrics,
-        judge=judge,
-        limits=Limits(deadline=0.2),
-        concurrency=2,
-        progress=False,
+        endless(), metrics, judge=judge, limits=Limits(deadline=0.2), concurrency=2
     )
     assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
     assert [row.index for row in report.results] == list(range(len(report.results)))
@@ -204,14 +199,10 @@ def test_a_judge_that_blocks_holds_up_neither_the_deadline_nor_other_runs(
     began_at = time.monotonic()
     try:
         report = evaluate(
-            endless(),
-            "utilization",
-            judge=kind(released),
-            limits=Limits(deadline=0.2),
-            progress=False,
+            endless(), "utilization", judge=kind(released), limits=Limits(deadline=0.2)
         )
         row = next(endless())
-        other = evaluate([row], "utilization", judge=SAYS_YES, progress=False)
+        other = evaluate([row], "utilization", judge=SAYS_YES)
     finally:
         released.set()
     assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
@@ -226,7 +217,6 @@ def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
         judge="lexical",
         limits=Limits(deadline=0.5),
         concurrency=2,
-        progress=False,
     )
     assert report.run.stopped.startswith("the deadline of 0.5 s was reached")
     # none where the machine is busy
@@ -244,11 +234,7 @@ def test_what_an_unfinished_worker_brings_is_dropped() -> None:
         return 1.0
 
     report = evaluate(
-        [{"answer": "a"}],
-        [late],
-        judge="lexical",
-        limits=Limits(deadline=0.5),
-        progress=False,
+        [{"answer": "a"}], [late], judge="lexical", limits=Limits(deadline=0.5)
     )
     released.set()
     # on a busy machine the deadline may come before the first row, or before it begins
@@ -381,11 +367,7 @@ def test_a_reader_of_ones_own_holds_up_nobody() -> None:
     for answer in ("reads", "waits"):
         judge = LLMJudge(Replying(VERDICT))
         report = evaluate(
-            [{"answer": answer}],
-            Asking(),
-            judge=judge,
-            limits=Limits(deadline=0.2),
-            progress=False,
+            [{"answer": answer}], Asking(), judge=judge, limits=Limits(deadline=0.2)
         )
         assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
     assert (

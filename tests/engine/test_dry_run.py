@@ -233,9 +233,7 @@ def test_a_mistake_in_a_metric_is_seen_before_any_call(mistake: str) -> None:
     settings, words = MISTAKES[mistake]
     found = count(ALL, tone_with(**settings), samples=[SAMPLE, SAMPLE])
     assert f"tone crashes on 2 of 2 samples: {words}" in found.text()
-    report = evaluate(
-        [SAMPLE], tone_with(**settings), judge=LLMJudge(Saying()), progress=False
-    )
+    report = evaluate([SAMPLE], tone_with(**settings), judge=LLMJudge(Saying()))
     (result,) = report.results
     assert result.results["tone"].status == "failed"
     assert words in result.results["tone"].reason

@@ -87,17 +87,15 @@ def test_every_length_is_complete(count):
 
 def test_sync_async_and_streaming_agree():
     metrics = ["context_utilization", "context_adherence"]
-    sync = evaluate(ROWS[:70], metrics, judge=LexicalJudge(), progress=False)
+    sync = evaluate(ROWS[:70], metrics, judge=LexicalJudge())
     streamed = list(iter_results(ROWS[:70], metrics, judge=LexicalJudge()))
     other = asyncio.run(aevaluate(ROWS[:70], metrics, judge=LexicalJudge()))
     assert list(sync.results) == streamed == list(other.results)
 
 
 def test_equal_runs_are_equal_whatever_the_timing():
-    one = evaluate(ROWS, "adherence", judge=SlowJudge(1), progress=False, concurrency=3)
-    two = evaluate(
-        ROWS, "adherence", judge=SlowJudge(2), progress=False, concurrency=30
-    )
+    one = evaluate(ROWS, "adherence", judge=SlowJudge(1), concurrency=3)
+    two = evaluate(ROWS, "adherence", judge=SlowJudge(2), concurrency=30)
     assert one.results == two.results
 
 
@@ -297,7 +295,7 @@ def test_one_slow_question_of_many_keeps_no_other_sample_out():
         {"facts": [str(n) for n in range(60)], "contexts": ["c"]},
         {"facts": ["last"], "contexts": ["c"]},
     ]
-    report = evaluate(rows, "accuracy", judge=Holding(), progress=False, concurrency=1)
+    report = evaluate(rows, "accuracy", judge=Holding(), concurrency=1)
     assert [row.results["retrieval_accuracy"].status for row in report.results] == [
         "scored",
         "scored",
@@ -318,7 +316,7 @@ def test_answers_beside_one_that_raised_are_counted():
         {"facts": ["a"], "contexts": ["c"]},
         {"facts": [str(n) for n in range(20)], "contexts": ["c"]},
     ]
-    report = evaluate(rows, "accuracy", judge=Refusing(), progress=False)
+    report = evaluate(rows, "accuracy", judge=Refusing())
     assert [row.results["retrieval_accuracy"].status for row in report.results] == [
         "scored",
         "failed",
@@ -331,7 +329,6 @@ def test_bad_rows_are_reported_and_the_rest_goes_on():
         [ROWS[0], 7, {"contexts": [3], "answer": "a"}, ROWS[1]],
         "adherence",
         judge="lexical",
-        progress=False,
     )
     assert [bool(result.problem) for result in report.results] == [
         False,
@@ -360,7 +357,7 @@ class Unavailable(Judge):
 
 def test_a_wrong_key_ends_the_run_with_one_sentence():
     with pytest.raises(JudgeUnavailable, match="set EXAMPLE_KEY"):
-        evaluate(ROWS, "adherence", judge=Unavailable(), progress=False)
+        evaluate(ROWS, "adherence", judge=Unavailable())
     with pytest.raises(JudgeUnavailable):
         asyncio.run(aevaluate(ROWS, "adherence", judge=Unavailable()))
     with pytest.raises(JudgeUnavailable):
@@ -381,9 +378,7 @@ def test_a_judge_that_refuses_its_key_after_others_were_paid_leaves_what_was_pai
                 raise AuthenticationFailed("the key was refused; set EXAMPLE_KEY")
             return await paid.answer(question)
 
-    report = evaluate(
-        ROWS, ["adherence", utilization], judge=Either(), progress=False, concurrency=1
-    )
+    report = evaluate(ROWS, ["adherence", utilization], judge=Either(), concurrency=1)
     assert report.run.stopped.startswith("the key was refused; set EXAMPLE_KEY")
     assert report.results[0].results["context_adherence"].status == "scored"
     assert report.results[0].results["refused"].error.type == "AuthenticationFailed"
@@ -402,7 +397,7 @@ def test_two_judges_of_which_one_refuses_its_key_leave_what_the_other_was_paid(
         ContextAdherence(name=name, model=f"{__name__}:{name.upper()}")
         for name in ("paid", "refusing")
     ]
-    report = evaluate(ROWS, metrics, progress=False, concurrency=1)
+    report = evaluate(ROWS, metrics, concurrency=1)
     assert "EXAMPLE_KEY" in report.run.stopped
     assert 0 < len(report.results) < len(ROWS), (
         "no further row starts once a judge has only ever refused"
@@ -432,9 +427,7 @@ class Wrong(Metric):
 
 def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
     samples = [Sample(answer="SECRET", contexts=["c"])]
-    report = evaluate(
-        samples, [Crashing(), Wrong(), "adherence"], judge="lexical", progress=False
-    )
+    report = evaluate(samples, [Crashing(), Wrong(), "adherence"], judge="lexical")
     results = report.results[0].results
     assert [
         results[name].status for name in ("crashing", "wrong", "context_adherence")
@@ -452,7 +445,7 @@ def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
 
 
 def test_a_metric_that_no_row_could_be_scored_for_stays_and_says_why():
-    report = evaluate(ROWS[:2], judge="lexical", progress=False)
+    report = evaluate(ROWS[:2], judge="lexical")
     assert "context_recall" in report.metrics
     assert "context_recall       not scored" in str(report)
     assert report.results[0].results["context_recall"].status == "undefined"
@@ -464,7 +457,7 @@ def test_each_metric_may_have_its_own_judge(monkeypatch):
         ContextAdherence(name="a"),
         ContextUtilization(name="u", model="lexical"),
     ]
-    report = evaluate(ROWS[:1], metrics, progress=False)
+    report = evaluate(ROWS[:1], metrics)
     assert report.run.judges == ("lexical",)
     assert all(
         outcome.signature.judge == "lexical"
@@ -575,9 +568,7 @@ def test_an_interrupt_ends_with_what_is_done():
 
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        report = evaluate(
-            ROWS, "adherence", judge=Interrupting(), progress=False, concurrency=2
-        )
+        report = evaluate(ROWS, "adherence", judge=Interrupting(), concurrency=2)
     finally:
         signal.signal(signal.SIGINT, previous)
     assert report.run.interrupted
@@ -606,9 +597,7 @@ def test_the_embedded_judge_opens_no_socket(monkeypatch):
     monkeypatch.setattr(socket, "create_connection", forbidden)
     monkeypatch.setattr(socket, "getaddrinfo", forbidden)
     report = evaluate(
-        [row | {"reference": "Author 1."} for row in ROWS[:5]],
-        judge="lexical",
-        progress=False,
+        [row | {"reference": "Author 1."} for row in ROWS[:5]], judge="lexical"
     )
     assert {o.status for r in report.results for o in r.results.values()} == {"scored"}
 
@@ -629,17 +618,13 @@ def test_data_frames_and_datasets_are_rows():
     import pandas as pd
 
     frame = pd.DataFrame(ROWS[:3])
-    report = evaluate(frame, "adherence", judge="lexical", progress=False)
+    report = evaluate(frame, "adherence", judge="lexical")
     assert [r.sample.question for r in report.results] == [
         row["question"] for row in ROWS[:3]
     ]
     renamed = frame.rename(columns={"answer": "what it said"})
     named = evaluate(
-        renamed,
-        "adherence",
-        judge="lexical",
-        progress=False,
-        answer_column="what it said",
+        renamed, "adherence", judge="lexical", answer_column="what it said"
     )
     assert [r.results for r in named.results] == [r.results for r in report.results]
 

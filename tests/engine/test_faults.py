@@ -64,7 +64,6 @@ def judged_at(server: LoopbackServer) -> Report:
         [{"question": "q", "contexts": ["c"], "answer": "a"}],
         "utilization",
         judge=LLMJudge(OpenAICompatibleModel(server.base_url, "m")),
-        progress=False,
     )
 
 
@@ -96,9 +95,7 @@ def test_samples_are_scored_once_each_whatever_fails(
         OpenAICompatibleModel(server.base_url, "test", timeout=1.0), attempts=12
     )
     seen: list[SampleResult] = []
-    report = evaluate(
-        rows, [ContextUtilization()], judge=judge, concurrency=32, progress=False
-    )
+    report = evaluate(rows, [ContextUtilization()], judge=judge, concurrency=32)
     seen += report.results
     assert [row.sample.id for row in seen if row.sample] == [row["id"] for row in rows]
     assert {outcome.status for row in seen for outcome in row.results.values()} == {
@@ -165,11 +162,7 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
     def run() -> Any:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
         report = evaluate(
-            rows,
-            [ContextUtilization()],
-            judge=judge,
-            store=tmp_path / "s.sqlite",
-            progress=False,
+            rows, [ContextUtilization()], judge=judge, store=tmp_path / "s.sqlite"
         )
         return report.results[0].results["context_utilization"]
 
@@ -228,12 +221,12 @@ def test_an_error_that_comes_as_a_success_is_what_it_says(
     judge = LLMJudge(model, attempts=2)
     if kind in ("AuthenticationFailed", "JudgeUnavailable", "JudgeUnavailable"):
         with pytest.raises(JudgeUnavailable) as caught:
-            evaluate(rows, "utilization", judge=judge, progress=False)
+            evaluate(rows, "utilization", judge=judge)
         assert type(caught.value).__name__ == kind
         assert len(server.requests) == 1  # the others do not pay for it
         return
     outcome = (
-        evaluate(rows, "utilization", judge=judge, progress=False)
+        evaluate(rows, "utilization", judge=judge)
         .results[0]
         .results["context_utilization"]
     )
@@ -359,11 +352,7 @@ def test_the_usage_counts_every_request_that_left(
     gives_up = "slow" in name or (limits is not None and limits.deadline is not None)
     model = Counting(endpoint.base_url, "test", timeout=0.3 if "slow" in name else 60.0)
     report = evaluate(
-        rows,
-        judge=LLMJudge(model, attempts=2),
-        limits=limits,
-        concurrency=4,
-        progress=False,
+        rows, judge=LLMJudge(model, attempts=2), limits=limits, concurrency=4
     )
     # on a busy machine a deadline may come before the first request
     if limits is None or limits.deadline is None:

@@ -199,7 +199,7 @@ def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(
     place: str, error: BaseException
 ) -> None:
     own, judge = PLACES[place](error)
-    report = evaluate(ROWS, own, judge=judge, concurrency=2, progress=False)
+    report = evaluate(ROWS, own, judge=judge, concurrency=2)
     statuses = [row.results[own.name].status for row in report.results]
     assert statuses == ["scored"] * 3 + ["failed"] + ["scored"] * 2
     assert report.run.stopped == ""
@@ -217,7 +217,7 @@ def test_a_client_without_words_is_known_by_its_status() -> None:
                 raise TooMany
             return await super().complete(request)
 
-    report = evaluate(ROWS, "utilization", judge=LLMJudge(Once()), progress=False)
+    report = evaluate(ROWS, "utilization", judge=LLMJudge(Once()))
     assert [row.results["context_utilization"].status for row in report.results] == [
         "scored"
     ] * 6
@@ -252,7 +252,7 @@ class ReadByOwnCode(Metric):
 
 def test_a_reply_that_crashes_its_reader_is_paid_and_told() -> None:
     model = Model()
-    report = evaluate(ROWS, ReadByOwnCode(), judge=LLMJudge(model), progress=False)
+    report = evaluate(ROWS, ReadByOwnCode(), judge=LLMJudge(model))
     assert [row.results["polite"].status for row in report.results] == ["failed"] * 6
     assert (
         (report.usage.calls, report.usage.cost)
@@ -288,12 +288,7 @@ def test_a_count_that_no_reply_has_is_no_count(
     )
     model = OpenAICompatibleModel(server.base_url, "m", prices=(1e-6, 1e-6))
     report = evaluate(
-        ROWS,
-        "utilization",
-        judge=LLMJudge(model),
-        limits=limits,
-        concurrency=2,
-        progress=False,
+        ROWS, "utilization", judge=LLMJudge(model), limits=limits, concurrency=2
     )
     assert [row.results["context_utilization"].status for row in report.results] == [
         "scored"
@@ -328,9 +323,7 @@ def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices: Any) -> No
     with pytest.raises(
         SettingError, match="the prices of foreign must be two numbers of at least 0"
     ):
-        evaluate(
-            ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False
-        )
+        evaluate(ROWS, "utilization", judge=LLMJudge(model), concurrency=2)
     assert model.calls == 0
 
 
@@ -364,7 +357,7 @@ NO_ANSWERS: list[tuple[Any, str]] = [
     ("answer", "words"), NO_ANSWERS, ids=[case[1][-30:] for case in NO_ANSWERS]
 )
 def test_what_no_judge_may_answer_is_told_in_words(answer: Any, words: str) -> None:
-    report = evaluate(ROWS, "utilization", judge=Answering(answer), progress=False)
+    report = evaluate(ROWS, "utilization", judge=Answering(answer))
     outcomes = [row.results["context_utilization"] for row in report.results]
     assert {outcome.status for outcome in outcomes} == {"failed"}
     assert all(
@@ -497,7 +490,7 @@ def test_who_cannot_say_what_it_is_ends_the_run_before_the_first_call(
 
     judge.answer = answer  # type: ignore[method-assign]
     with pytest.raises(SettingError, match=words):
-        evaluate(ROWS, [made()], judge=judge, progress=False)
+        evaluate(ROWS, [made()], judge=judge)
     assert asked == []
     if "session" not in words:  # what a dry run never opens
         with pytest.raises(SettingError, match=words):
@@ -528,7 +521,7 @@ class PlainWithSession(Plain):
 @pytest.mark.parametrize("judge", [Plain(), PlainWithSession()])
 def test_a_judge_that_forgot_its_async_is_told_so(judge: Judge) -> None:
     result = (
-        evaluate(ROWS, "utilization", judge=judge, progress=False)
+        evaluate(ROWS, "utilization", judge=judge)
         .results[0]
         .results["context_utilization"]
     )

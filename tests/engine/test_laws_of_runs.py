@@ -110,11 +110,7 @@ def outcomes(results: Any) -> list[dict[str, tuple[str, float | None]]]:
 
 def judged(kinds: list[str], model: Scripted | None = None, **options: Any) -> Report:
     return evaluate(
-        samples_of(kinds),
-        METRICS,
-        judge=LLMJudge(model or Scripted()),
-        progress=False,
-        **options,
+        samples_of(kinds), METRICS, judge=LLMJudge(model or Scripted()), **options
     )
 
 
@@ -215,9 +211,7 @@ def text_fields(sample: Sample) -> list[str]:
 )
 @pytest.mark.parametrize("value", ["a text", ["a text"]], ids=["text", "list"])
 def test_no_column_is_two_fields(column: str, value: Any) -> None:
-    (row,) = evaluate(
-        [{column: value, "other": 1}], "recall", judge="lexical", progress=False
-    ).results
+    (row,) = evaluate([{column: value, "other": 1}], "recall", judge="lexical").results
     assert row.sample is None or len(text_fields(row.sample)) <= 1
 
 

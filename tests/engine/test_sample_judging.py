@@ -75,7 +75,7 @@ class Answering(Judge):
 def judged(
     judge: Any, metrics: Any = BOTH, rows: Any = (SAMPLE,), **how: Any
 ) -> Report:
-    return evaluate(list(rows), metrics, judge=judge, progress=False, **how)
+    return evaluate(list(rows), metrics, judge=judge, **how)
 
 
 def test_metrics_that_name_one_model_share_a_session_and_others_do_not(

@@ -49,7 +49,7 @@ def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve: Serve) -> N
 
     assert {type(outcome) for outcome in asyncio.run(run())} == {AuthenticationFailed}
     with pytest.raises(AuthenticationFailed):
-        evaluate(ROWS, [ContextUtilization()], judge="openai/wrong-key", progress=False)
+        evaluate(ROWS, [ContextUtilization()], judge="openai/wrong-key")
     assert len(server.requests) == 1
 
 
@@ -70,13 +70,7 @@ def test_runs_at_the_same_time_share_slots_and_calls(serve: Serve) -> None:
     server = serve(latency=0.02)
 
     def run() -> None:
-        evaluate(
-            ROWS,
-            [ContextUtilization()],
-            judge="openai/shared",
-            concurrency=5,
-            progress=False,
-        )
+        evaluate(ROWS, [ContextUtilization()], judge="openai/shared", concurrency=5)
 
     threads = [Thread(target=run) for _ in range(4)]
     for thread in threads:

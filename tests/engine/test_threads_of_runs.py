@@ -39,12 +39,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def run(judge: Any, samples: list[Sample] = SAMPLES) -> None:
     metrics = [ContextAdherence(polls=1)]
     report = evaluate(
-        samples,
-        metrics,
-        judge=judge,
-        concurrency=CONCURRENCY,
-        progress=False,
-        store=None,
+        samples, metrics, judge=judge, concurrency=CONCURRENCY, store=None
     )
     assert len(report.scores("context_adherence")) == len(samples)
 

@@ -94,9 +94,7 @@ def judged(
     rows: Sequence[Sample] = (SAMPLE,),
     **settings: Any,
 ) -> Report:
-    return evaluate(
-        rows, metrics, judge=judge, progress=False, **{"store": False, **settings}
-    )
+    return evaluate(rows, metrics, judge=judge, **{"store": False, **settings})
 
 
 def state_of(body: Body) -> Body:

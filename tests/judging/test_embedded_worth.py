@@ -51,7 +51,7 @@ def on_the_developer_sources(of: Measured) -> str:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return evaluate(ROWS, ["adherence", "utilization"], judge="lexical", progress=False)
+    return evaluate(ROWS, ["adherence", "utilization"], judge="lexical")
 
 
 def test_the_figures_in_the_code_are_those_of_the_card() -> None:

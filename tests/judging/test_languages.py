@@ -106,7 +106,7 @@ def faults(report: Report) -> Counter[tuple[bool, bool, bool]]:
 
 @pytest.fixture(scope="module")
 def by_words() -> Report:
-    return evaluate(ROWS, judge="lexical", progress=False)
+    return evaluate(ROWS, judge="lexical")
 
 
 def test_words_call_no_row_outside_english_a_fault(by_words: Report) -> None:
@@ -157,7 +157,7 @@ def test_a_right_judge_names_every_fault_in_all_languages() -> None:
             RateRecall: lambda asked: {"score": float(is_right(asked))},
         }
     )
-    counts = faults(evaluate(ROWS, judge=judge, progress=False))
+    counts = faults(evaluate(ROWS, judge=judge))
     assert counts == {
         (True, True, False): 13,
         (True, False, True): 13,
@@ -191,7 +191,6 @@ def test_an_answer_in_another_language_than_its_contexts_is_undecided() -> None:
             }
         ],
         judge="lexical",
-        progress=False,
     ).results
     assert diagnose(result).name == "unsure"
 
@@ -317,10 +316,7 @@ def test_the_order_of_contexts_tells_no_language() -> None:
     row = {"question": "Who lit the lamp?", "answer": "Anna lit the lamp in 1901."}
     outcomes = [
         evaluate(
-            [{**row, "contexts": ordered}],
-            ["context_adherence"],
-            judge="lexical",
-            progress=False,
+            [{**row, "contexts": ordered}], ["context_adherence"], judge="lexical"
         )[0].results["context_adherence"]
         for ordered in (contexts, contexts[::-1])
     ]
@@ -342,7 +338,7 @@ def test_many_contexts_tell_their_language(language: str, count: int) -> None:
     }
     contexts = [sentences[language].format(number) for number in range(count)]
     row = {"question": "Who lit it?", "contexts": contexts, "answer": "It was Anna."}
-    report = evaluate([row], ["context_adherence"], judge="lexical", progress=False)
+    report = evaluate([row], ["context_adherence"], judge="lexical")
     outcome = report[0].results["context_adherence"]
     assert (outcome.status == "scored") is (language == "English")
 
@@ -358,5 +354,5 @@ def test_short_english_contexts_without_small_words_are_no_other_language() -> N
         "answer": "A ticket costs nine euros, and the museum opens at ten.",
         "contexts": contexts,
     }
-    (result,) = evaluate([row], judge="lexical", progress=False)
+    (result,) = evaluate([row], judge="lexical")
     assert result.results["context_utilization"].status == "scored"

@@ -154,7 +154,7 @@ def test_a_report_counts_the_scores_of_which_it_is_uncertain(tmp_path: Path) -> 
         {"answer": answer, "contexts": [RIVER]}
         for answer in ("The bridge was not opened.", "Wizards.")
     ]
-    report = evaluate(rows, ["context_adherence"], judge="lexical", progress=False)
+    report = evaluate(rows, ["context_adherence"], judge="lexical")
     assert [
         row.results["context_adherence"].reason.startswith("uncertain")
         for row in report.results

@@ -78,7 +78,7 @@ class Oracle(Judge):
 
 
 def judged(judge: Judge, metrics: Any = "utilization", **settings: Any) -> Any:
-    return evaluate(ROWS, metrics, judge=judge, progress=False, **settings)
+    return evaluate(ROWS, metrics, judge=judge, **settings)
 
 
 def test_no_more_questions_are_asked_than_calls_are_allowed() -> None:

@@ -148,7 +148,7 @@ def test_the_mean_score_of_a_torn_judge_is_its_probability(
 ) -> None:
     metric, logprobs, probability_of = CLAIMING[name]
     judge = LLMJudge(Torn(chance, logprobs=logprobs))
-    report = evaluate(ROWS, [metric], judge=judge, progress=False, store=False)
+    report = evaluate(ROWS, [metric], judge=judge)
     probabilities = [probability_of(row.results[metric.name]) for row in report.results]
     assert fmean(probabilities) == pytest.approx(chance, abs=0.05)
     n_torn = sum(0 < one < 1 for one in probabilities)
@@ -167,7 +167,7 @@ def modes_of(evidence: Any) -> set[str]:
 )
 def test_a_single_verdict_claims_no_probability(metric: Metric) -> None:
     judge = LLMJudge(Torn(0.5, logprobs=False))
-    report = evaluate(ROWS[:5], [metric], judge=judge, progress=False, store=False)
+    report = evaluate(ROWS[:5], [metric], judge=judge)
     for row in report.results:
         evidence: Any = row.results[metric.name].evidence
         assert modes_of(evidence) == {"verdict"}

@@ -368,13 +368,7 @@ def test_an_answer_that_only_declines_is_undefined(ledger: dict[str, Any]) -> No
 
     row = {"question": "Who?", "contexts": ["A."], "answer": "I don't know.", **ledger}
     with DecisionServer(answer) as server:
-        report = evaluate(
-            [row],
-            [ContextAdherence()],
-            judge=judge_at(server),
-            store=False,
-            progress=False,
-        )
+        report = evaluate([row], [ContextAdherence()], judge=judge_at(server))
     result = report.results[0].results["context_adherence"]
     assert (result.status, result.code) == ("undefined", "declined")
 
@@ -388,9 +382,7 @@ def test_an_answer_that_declines_and_claims_is_asked_about(
         "answer": "I don't know, but it may be Anna.",
     }
     judge = judge_at(server)
-    report = evaluate(
-        [row], [ContextAdherence()], judge=judge, store=False, progress=False
-    )
+    report = evaluate([row], [ContextAdherence()], judge=judge)
     assert report.results[0].results["context_adherence"].value == 0.9
 
 
@@ -566,9 +558,7 @@ def test_law_what_is_sent_is_what_was_estimated_and_two_questions_on_a_low_score
     with DecisionServer(evenly) as server:
         judge = DecisionJudge(MODELS[form]("tiny", api_base=server.base_url))
         counted = estimate([sample], [metric], judge)
-        spent = evaluate(
-            [sample], [metric], judge=judge, store=False, progress=False
-        ).usage
+        spent = evaluate([sample], [metric], judge=judge).usage
     assert counted.usage.calls <= spent.calls <= counted.usage.calls + 2
     if spent.calls == counted.usage.calls > 0:
         assert 0.5 < counted.usage.prompt_tokens / spent.prompt_tokens < 2
@@ -589,7 +579,7 @@ def test_a_dry_run_says_which_metric_will_fail_and_what_to_do(
     text = counted.text()
     assert "retrieval_accuracy will fail on 3 of 3 samples: " in text
     assert "facts=" in text
-    report = evaluate(rows, metrics, judge=judge, store=False, progress=False)
+    report = evaluate(rows, metrics, judge=judge)
     statuses = {
         name: {row.results[name].status for row in report.results}
         for name in ("context_utilization", "retrieval_accuracy")

@@ -536,7 +536,7 @@ def test_a_card_takes_the_judges_own_verdict(
     )
     # the same of a run whose rows were labelled
     samples = [row.sample for row in labelled]
-    run = evaluate(samples, "adherence", judge=Weakest(), progress=False)
+    run = evaluate(samples, "adherence", judge=Weakest())
     labels = [
         Label(f"row {number}", row.labels, "s")
         for number, row in enumerate(labelled, start=1)

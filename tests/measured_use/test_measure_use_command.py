@@ -50,7 +50,7 @@ def reads_amber(body: dict[str, Any]) -> str:
 def results(tmp_path: Path) -> Path:
     rows = [kept("a", 3), kept("b", 2), Sample(question="?", answer="!")]
     path = tmp_path / "results.jsonl"
-    evaluate(rows, ContextUtilization(), judge="lexical", progress=False).to_jsonl(path)
+    evaluate(rows, ContextUtilization(), judge="lexical").to_jsonl(path)
     return path
 
 
@@ -142,7 +142,7 @@ def test_a_file_without_prompts_ends_with_1_and_says_why(
 ) -> None:
     path, out = tmp_path / "results.jsonl", tmp_path / "out.jsonl"
     rows = [Sample(question="?", contexts=["a"], answer="!")]
-    evaluate(rows, ContextUtilization(), judge="lexical", progress=False).to_jsonl(path)
+    evaluate(rows, ContextUtilization(), judge="lexical").to_jsonl(path)
     server = loopback_server(reply=reads_amber)
     assert main(arguments(path, server, "--out", str(out))) == 1
     assert "Nothing was measured." in capsys.readouterr().out

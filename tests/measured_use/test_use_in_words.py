@@ -135,7 +135,6 @@ def test_the_first_screen_has_the_line() -> None:
         [Sample(question="?", answer="Yes.", contexts=["a"], use=use("u"))],
         ContextUtilization(),
         judge="lexical",
-        progress=False,
     )
     assert "Measured on 1 row: 1.0 of 1.0 passages" in str(report)
     assert "Measured on 1 row: 1.0 of 1.0 passages" in report._repr_html_()
@@ -166,7 +165,7 @@ def test_a_judge_is_set_against_what_was_measured() -> None:
         Sample(question=f"{n}?", answer="Yes.", contexts=texts, use=use(verdicts))
         for n, verdicts in enumerate(["unun", "unnn", "?nuu"])
     ]
-    report = evaluate(samples, ContextUtilization(), judge=judge, progress=False)
+    report = evaluate(samples, ContextUtilization(), judge=judge)
     head, useful, unuseful, kappa = agreement_lines(report.results)
     assert head == "context_utilization, 11 passages:    used  not used"
     assert useful.split() == ["judged", "useful", "4", "1"]
@@ -178,7 +177,7 @@ def test_a_judge_is_set_against_what_was_measured() -> None:
 def test_a_judge_that_says_the_same_of_all_has_no_kappa() -> None:
     judge = ScriptedJudge({Useful: {"useful": 1}})
     sample = Sample(question="?", answer="Yes.", contexts=["a", "b"], use=use("uu"))
-    report = evaluate([sample], ContextUtilization(), judge=judge, progress=False)
+    report = evaluate([sample], ContextUtilization(), judge=judge)
     assert [*agreement_lines(report.results)][-1].startswith("  kappa unknown")
 
 

@@ -132,7 +132,7 @@ def labels() -> ScriptedJudge:
 @pytest.fixture(scope="module")
 def report() -> Report:
     metrics = [ContextSufficiency(), ContextRecall()]
-    return evaluate(samples(), metrics, judge=labels(), progress=False, store=False)
+    return evaluate(samples(), metrics, judge=labels())
 
 
 # The table
@@ -179,9 +179,7 @@ def test_any_rows_are_counted_with_the_intervals_of_statsmodels(
         Sample(question=f"q{place}", contexts=[str(enough)], answer=str(declines))
         for place, (enough, declines) in enumerate(labelled)
     ]
-    run = evaluate(
-        rows, [ContextSufficiency()], judge=judge, progress=False, store=False
-    )
+    run = evaluate(rows, [ContextSufficiency()], judge=judge)
     if not rows:
         return
     answering = run.answering()
@@ -272,13 +270,7 @@ def test_rows_without_a_case_are_counted_and_stand_in_no_share() -> None:
         Sample(question="q", contexts=["c"]),
         Sample(question="q", answer="a"),
     ]
-    run = evaluate(
-        rows,
-        [ContextSufficiency()],
-        judge=refusing,
-        progress=False,
-        store=False,
-    )
+    run = evaluate(rows, [ContextSufficiency()], judge=refusing)
     answering = run.answering()
     assert (sum(answering.cases.values()), answering.without_case) == (0, 3)
     assert str(answering.answered) == "no sample"
@@ -302,7 +294,7 @@ def test_a_metric_that_says_nothing_of_sufficiency_is_refused(report: Report) ->
 
 def test_a_metric_of_another_name_is_counted() -> None:
     metrics = [ContextSufficiency(name="enough"), ContextRecall()]
-    run = evaluate(samples(), metrics, judge=labels(), progress=False, store=False)
+    run = evaluate(samples(), metrics, judge=labels())
     answering = run.answering("enough")
     assert answering.metric == "enough"
     assert answering.cases["answered"] == 5
@@ -739,7 +731,7 @@ def test_typed_questions_of_sufficiency_and_relevance() -> None:
     with DecisionServer(answer=answer) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
         metrics = [ContextSufficiency(), AnswerRelevance()]
-        run = evaluate([SAMPLE], metrics, judge=judge, progress=False, store=False)
+        run = evaluate([SAMPLE], metrics, judge=judge)
         states = [json.loads(sent.body["input"]) for sent in server.requests]
     assert sorted(sorted(state) for state in states) == [
         ["answer", "note", "question", "rules"],  # does it decline?
@@ -821,7 +813,7 @@ def test_a_dry_run_counts_what_a_run_sends(logprobs: bool) -> None:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
         counted = estimate([SAMPLE], metrics, judge)
         assert server.requests == []
-        evaluate([SAMPLE], metrics, judge=judge, progress=False, store=False)
+        evaluate([SAMPLE], metrics, judge=judge)
         n_sent = len(server.requests)
     assert counted.usage.calls <= n_sent
     # both ask whether the answer declines, in one request

@@ -702,9 +702,7 @@ def test_typed_questions_ask_of_what_they_show() -> None:
     sample = citing_sample(answer, ["Anna lit it once.", "Fog."], question="Who?")
     with DecisionServer(answer=chance) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
-        run = evaluate(
-            [sample], [CitationQuality()], judge=judge, progress=False, store=False
-        )
+        run = evaluate([sample], [CitationQuality()], judge=judge)
         states = [json.loads(sent.body["input"]) for sent in server.requests]
     result = run.results[0].results["citation_quality"]
     evidence = evidence_of(result)
@@ -750,7 +748,7 @@ def test_a_dry_run_counts_what_a_run_sends(logprobs: bool) -> None:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
         counted = estimate([sample], metrics, judge)
         assert server.requests == []
-        evaluate([sample], metrics, judge=judge, progress=False, store=False)
+        evaluate([sample], metrics, judge=judge)
         n_sent = len(server.requests)
     assert counted.usage.calls == 4 <= n_sent
 

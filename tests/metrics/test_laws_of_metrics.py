@@ -238,10 +238,8 @@ def _outcomes(results: Sequence[SampleResult]) -> list[Any]:
 def test_a_run_is_the_same_in_one_piece_in_a_stream_and_divided_over_machines(
     samples: list[Sample], concurrency: int, division: int
 ) -> None:
-    whole = evaluate(samples, METRICS, judge=replies(), progress=False)
-    again = evaluate(
-        samples, METRICS, judge=replies(), concurrency=concurrency, progress=False
-    )
+    whole = evaluate(samples, METRICS, judge=replies())
+    again = evaluate(samples, METRICS, judge=replies(), concurrency=concurrency)
     awaited = asyncio.run(aevaluate(samples, METRICS, judge=replies()))
     streamed = list(
         iter_results(iter(samples), METRICS, judge=replies(), concurrency=concurrency)

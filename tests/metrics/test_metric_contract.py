@@ -362,7 +362,7 @@ def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
     row = {"question": "q", "answer": "a", "reference": "r", "facts": ["f", "g"]}
     sample = Sample(**row, contexts=[f"Context {number} " * 50 for number in range(3)])
     judge = listener()
-    report = evaluate([sample], [metric], judge=judge, progress=False)
+    report = evaluate([sample], [metric], judge=judge)
     assert report.results[0].sample is sample
     shown = [
         text for question in judge.asked for text in SHOWN[type(question)](question)

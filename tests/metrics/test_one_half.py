@@ -78,7 +78,7 @@ def test_a_card_reads_a_score_of_one_half_as_a_no() -> None:
 def test_rows_whose_search_found_nothing_never_leave_a_perfect_mean(name: str) -> None:
     good = {"question": "Who?", "answer": "Ada did.", "contexts": ["Ada did."]}
     dead = {"question": "Who?", "answer": "Ada did.", "retrieved": []}
-    report = evaluate([good, dead] * 10, [name], judge="lexical", progress=False)
+    report = evaluate([good, dead] * 10, [name], judge="lexical")
     summary = next(it for it in report.summary().metrics if it.metric == name)
     assert summary.count == 20
     assert 0.4 < summary.mean <= 0.5

@@ -95,7 +95,7 @@ def test_the_pages_metric_with_a_chat_model(
         lambda _: '{"polite": 1, "reason": "kind"}', logprobs=logprobs
     )
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
-    report = evaluate(ROWS, f"{module}:politeness", judge=judge, progress=False)
+    report = evaluate(ROWS, f"{module}:politeness", judge=judge)
     results = [row.results["politeness"] for row in report.results]
     assert {result.status for result in results} == {"scored"}
     evidence = results[0].model_dump()["evidence"]
@@ -205,7 +205,7 @@ def test_the_pages_metric_on_the_command_line(
 )
 def test_a_name_that_leads_to_no_metric(name: str, said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        evaluate(ROWS, name, judge=LexicalJudge(), progress=False)
+        evaluate(ROWS, name, judge=LexicalJudge())
 
 
 @pytest.mark.parametrize(
@@ -493,9 +493,7 @@ def as_class(judge: Judge) -> Metric:
 @pytest.mark.parametrize("make", [as_function, as_class])
 def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> None:
     own = make(LLMJudge(Affirming(last=1)))
-    report = evaluate(
-        ROWS, own, judge="lexical", limits=Limits(deadline=0.2), progress=False
-    )
+    report = evaluate(ROWS, own, judge="lexical", limits=Limits(deadline=0.2))
     assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
     assert report.summary().judged == 0
 
@@ -503,7 +501,7 @@ def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> No
 @pytest.mark.parametrize("make", [as_function, as_class])
 def test_what_a_metric_scores_inside_counts_in_its_own_usage(make: Any) -> None:
     own = make(LLMJudge(Affirming(last=9)))
-    report = evaluate(ROWS[:1], own, judge="lexical", progress=False)
+    report = evaluate(ROWS[:1], own, judge="lexical")
     assert (report.usage.calls, report.usage.cost) == (1, 0.25)
 
 
@@ -594,10 +592,7 @@ class OwnReply(BaseModel):
 
 def test_a_table_says_why_nothing_was_scored() -> None:
     report = evaluate(
-        ROWS,
-        [asking(Instructions("{anwser}")), lengthy],
-        judge=ScriptedJudge({}),
-        progress=False,
+        ROWS, [asking(Instructions("{anwser}")), lengthy], judge=ScriptedJudge({})
     )
     said = (
         "asked failed, e.g.: asked: the template has {anwser}, of which this question"
@@ -813,7 +808,7 @@ def test_a_class_stands_for_its_metric_with_the_usual_settings() -> None:
     from ragmetrics_core.metrics import ContextAdherence
 
     for metrics in (ContextAdherence, [ContextAdherence], ["adherence"]):
-        report = evaluate(ROWS, metrics, judge="lexical", progress=False)
+        report = evaluate(ROWS, metrics, judge="lexical")
         assert report.metrics == ("context_adherence",)
 
 
@@ -932,7 +927,7 @@ class Written(Metric):
 def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(
     own: Metric, said: str
 ) -> None:
-    report = evaluate(ROWS, [own, lengthy], judge="lexical", progress=False)
+    report = evaluate(ROWS, [own, lengthy], judge="lexical")
     for row in report.results:
         assert re.fullmatch(f"own: {said}", row.results["own"].reason, re.DOTALL)
         assert row.results["lengthy"].status == "scored"

@@ -201,7 +201,7 @@ def test_a_server_without_a_decision_model_ends_the_run_after_one_request(
     with pytest.raises(
         errors.JudgeUnavailable, match="start that server with a decision"
     ):
-        evaluate(rows, [ContextUtilization()], judge=judge, store=False, progress=False)
+        evaluate(rows, [ContextUtilization()], judge=judge)
     assert len(server.requests) == 1
 
 
@@ -265,8 +265,6 @@ def test_a_missing_key_names_its_variable_before_any_call(
             [{"answer": "A.", "reference": "B.", "contexts": ["C."]}],
             [ContextRecall()],
             judge=judge,
-            store=False,
-            progress=False,
         )
 
 

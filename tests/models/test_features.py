@@ -400,7 +400,7 @@ def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
     """Whatever the status of the refusal, which is said once."""
     server = loopback_server(status=status, **{feature: "reject"})
     model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
-    report = evaluate(ROWS, METRICS, judge=LLMJudge(model), progress=False, store=False)
+    report = evaluate(ROWS, METRICS, judge=LLMJudge(model))
     statuses = {
         result.status for row in report.results for result in row.results.values()
     }
@@ -445,5 +445,5 @@ def test_a_wrong_key_ends_the_run_before_the_second_call(
     )
     model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
     with pytest.raises(AuthenticationFailed):
-        evaluate(ROWS, METRICS, judge=LLMJudge(model), progress=False, store=False)
+        evaluate(ROWS, METRICS, judge=LLMJudge(model))
     assert len(server.requests) == 1

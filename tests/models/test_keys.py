@@ -226,11 +226,7 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(
         for model in ("good", "bad"):
             judge = OpenAICompatibleModel(server.base_url, model, name="judge")
             report = evaluate(
-                rows,
-                ["adherence"],
-                judge=judge,
-                store=tmp_path / "s.sqlite",
-                progress=False,
+                rows, ["adherence"], judge=judge, store=tmp_path / "s.sqlite"
             )
             values.append(report.results[0].results["context_adherence"].value)
     assert set(asked) == {"good", "bad"}
@@ -246,11 +242,7 @@ def test_a_model_under_another_name_is_asked_anew(tmp_path: Path) -> None:
         for name in ("one", "two", "one"):
             judge = OpenAICompatibleModel(server.base_url, "good", name=name)
             report = evaluate(
-                rows,
-                ["adherence"],
-                judge=judge,
-                store=tmp_path / "s.sqlite",
-                progress=False,
+                rows, ["adherence"], judge=judge, store=tmp_path / "s.sqlite"
             )
             calls.append(report.summary().usage.calls)
     assert [count > 0 for count in calls] == [True, True, False]

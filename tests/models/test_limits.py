@@ -487,9 +487,7 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
             text = json.dumps({"reason": "r", "claims": 1, "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
-    report = evaluate(
-        ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False
-    )
+    report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1)
     outcome = report.results[0].results["context_adherence"]
     assert (outcome.status, outcome.error.type) == ("failed", "AuthenticationFailed")
 
@@ -513,11 +511,7 @@ def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
 
     metric = ContextAdherence(polls=3, early_stop=True, cause=False)
     report = evaluate(
-        ROWS[:1],
-        [metric],
-        judge=LLMJudge(Polled()),
-        limits=Limits(max_calls=2),
-        progress=False,
+        ROWS[:1], [metric], judge=LLMJudge(Polled()), limits=Limits(max_calls=2)
     )
     assert report.results[0].results == {}
     assert report.usage.calls == 2

@@ -138,7 +138,6 @@ def test_what_is_in_flight_together_fits_by_the_dearest_so_far(
         judge=LLMJudge(shop),
         limits=Limits(max_cost=cap),
         concurrency=4,
-        progress=False,
     )
     assert shop.most > 1
     assert max(shop.promised) <= cap
@@ -180,7 +179,6 @@ def test_a_second_run_of_a_judge_starts_with_one_call() -> None:
             judge=judge,
             limits=Limits(max_cost=0.25),
             concurrency=8,
-            progress=False,
         )
         assert shop.spent == 0.2
 

@@ -87,11 +87,7 @@ class Own(ChatModel):
 
 def run(model: ChatModel, **settings: Any) -> Report:
     return evaluate(
-        ROWS,
-        ContextUtilization(),
-        judge=LLMJudge(model, attempts=1),
-        progress=False,
-        **settings,
+        ROWS, ContextUtilization(), judge=LLMJudge(model, attempts=1), **settings
     )
 
 
@@ -136,7 +132,7 @@ def test_two_endpoints_of_a_class_share_no_stored_replies(tmp_path: Any) -> None
     assert scores == [[1.0] * 5, [0.0] * 5]
     judge = LLMJudge(Own())
     for _ in range(2):
-        evaluate(ROWS, ContextUtilization(), judge=judge, store=store, progress=False)
+        evaluate(ROWS, ContextUtilization(), judge=judge, store=store)
     assert isinstance(judge.model, Own)
     assert judge.model.calls == 5  # kept for the process
 
@@ -348,7 +344,7 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
     ]
     assert main([*arguments, "--explain", "--judge", place]) == 0
     assert "Spent: 5 calls, price unknown" in capsys.readouterr().out
-    made = evaluate(ROWS, ContextUtilization(), judge=place, progress=False)
+    made = evaluate(ROWS, ContextUtilization(), judge=place)
     assert made.scores("context_utilization") == [1.0] * 5
     assert made.run.judges == ("my-gateway",)
     assert resolve_judge(place) is resolve_judge(f" {place} ")
@@ -381,7 +377,7 @@ def test_a_place_without_a_judge_is_one_line(
     place: str, said: str, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SettingError, match=said):
-        evaluate(ROWS, ContextUtilization(), judge=place.format(module), progress=False)
+        evaluate(ROWS, ContextUtilization(), judge=place.format(module))
     assert main(["evaluate", "rows.jsonl", "--judge", place.format(module)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -502,9 +498,7 @@ def test_clients_that_block_in_threads_do_not_wait_for_each_other() -> None:
         {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
         for number in range(41)
     ]
-    report = evaluate(
-        rows, ContextUtilization(), judge=Patient(), concurrency=40, progress=False
-    )
+    report = evaluate(rows, ContextUtilization(), judge=Patient(), concurrency=40)
     assert report.scores("context_utilization") == [1.0] * 41
 
 

@@ -269,7 +269,7 @@ def test_half_of_the_answers_decline(has_reference: bool) -> None:
         row["answer"] = "The sources do not say."
     for name, each in {"a.jsonl": rows, "b.jsonl": polite}.items():
         judge = RightJudge().judge()
-        report = evaluate(map(sample_of, each), judge=judge, progress=False)
+        report = evaluate(map(sample_of, each), judge=judge)
         report.to_jsonl(name)
     arguments = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]
     assert main(arguments) == 1
@@ -289,7 +289,7 @@ def test_a_run_whose_retriever_died_is_compared() -> None:
     rows = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
     dead = [{**row, "contexts": [], "retrieved": []} for row in rows]
     before, after = (
-        evaluate(map(sample_of, each), judge=RightJudge().judge(), progress=False)
+        evaluate(map(sample_of, each), judge=RightJudge().judge())
         for each in (rows, dead)
     )
     verdicts = {

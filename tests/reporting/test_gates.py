@@ -412,12 +412,8 @@ def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer: str) -> N
             text = "The sources do not say."
         dead.append({**row, "contexts": [], "retrieved": [], "answer": text})
     judge = RightJudge()
-    before = evaluate(
-        map(sample_of, good), judge=judge.judge(), metrics=METRIC_NAMES, progress=False
-    )
-    after = evaluate(
-        map(sample_of, dead), judge=judge.judge(), metrics=METRIC_NAMES, progress=False
-    )
+    before = evaluate(map(sample_of, good), judge=judge.judge(), metrics=METRIC_NAMES)
+    after = evaluate(map(sample_of, dead), judge=judge.judge(), metrics=METRIC_NAMES)
     for text in GATES:
         gate = parse_gate(text, before.metrics)
         assert decide(gate, before).outcome == "passed", text
@@ -430,15 +426,13 @@ def test_a_blank_answer_is_no_answer(blank: str) -> None:
     good = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
     rows = good + [{**row, "answer": blank} for row in good * 3]
     samples = [sample_of({**row, "id": str(place)}) for place, row in enumerate(rows)]
-    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    report = evaluate(samples, judge=RightJudge().judge())
     summary = report.summary()
     assert (summary.answered, summary.answered_share) == (10, 0.25)
     assert decide(parse_gate("answered=0.8", NAMES), report).outcome == "failed"
     assert [fault.name for fault in report.faults[10:]] == ["no answer"] * 30
     assert "30 of 40 rows: no answer." in str(report)
-    unanswered = evaluate(
-        samples[10:], METRIC_NAMES, judge=RightJudge().judge(), progress=False
-    )
+    unanswered = evaluate(samples[10:], METRIC_NAMES, judge=RightJudge().judge())
     assert unanswered.summary().answered_share == 0.0
 
 
@@ -449,7 +443,7 @@ def test_an_answer_of_signs_is_an_answer(sign: str) -> None:
         "contexts": [f"A comment begins with {sign}"],
         "answer": sign,
     }
-    (result,) = evaluate([row], ["adherence"], judge="lexical", progress=False).results
+    (result,) = evaluate([row], ["adherence"], judge="lexical").results
     scored = result.results["context_adherence"]
     assert isinstance(scored, Scored)
     assert scored.value > 0.5
@@ -459,7 +453,7 @@ def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:
     """Answers that decline, without contexts: no metric asked whether they do."""
     silent = {"question": "q", "answer": "I don't know."}
     told = {"question": "Who?", "contexts": ["Anna did."], "answer": "Anna did."}
-    measured = evaluate([told, *[silent] * 40], judge="lexical", progress=False)
+    measured = evaluate([told, *[silent] * 40], judge="lexical")
     assert (measured.summary().answered, measured.summary().asked) == (1, 1)
     assert decide(Gate(metric="answered", at_least=0.9), measured).outcome == (
         "undecided"
@@ -470,7 +464,7 @@ def test_one_half_answered_is_too_few() -> None:
     """A retriever that finds nothing in every second row, and a polite model."""
     told = {"question": "Who?", "contexts": ["Anna did."], "answer": "Anna did."}
     silent = {**told, "contexts": [], "answer": "I don't know."}
-    measured = evaluate([told, silent] * 30, judge="lexical", progress=False)
+    measured = evaluate([told, silent] * 30, judge="lexical")
     assert decide(Gate(metric="context_adherence", at_least=0.6), measured).outcome == (
         "undecided"
     )

@@ -64,7 +64,7 @@ def judged(faults: set[str], *, reference: bool) -> Report:
     """The planted rows with some of the faults, judged by the right judge."""
     rows = [row for row in planted_rows() if row["fault"] in faults]
     rows = [row for row in rows if (row["reference"] is not None) == reference]
-    return evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+    return evaluate(map(sample_of, rows), judge=RightJudge().judge())
 
 
 def test_made_up_answers_are_no_fault_of_the_search() -> None:
@@ -72,7 +72,7 @@ def test_made_up_answers_are_no_fault_of_the_search() -> None:
     rows = [row for row in planted_rows() if row["fault"] == "no fault"]
     made_up = [row for row in planted_rows() if row["fault"] == "made up"]
     rows = [{**row, "reference": None} for row in (rows + made_up[:8] + rows[:12])]
-    report = evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+    report = evaluate(map(sample_of, rows), judge=RightJudge().judge())
     assert len(rows) == 40
     assert {fault.stage for fault in report.faults} == {None, "answer"}
     screen = flat(report)
@@ -156,7 +156,7 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
         )
         for place, sample in enumerate(map(sample_of, rows))
     ]
-    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    report = evaluate(samples, judge=RightJudge().judge())
     screen = flat(report)
     for words in (headline, f"first {first}", sure):
         assert words in screen, screen
@@ -288,7 +288,7 @@ def long_asked(sample: Sample) -> float:
 def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(
     tmp_path: Path,
 ) -> None:
-    report = evaluate([{"answer": "Sit."}], [Politeness(), long_asked], progress=False)
+    report = evaluate([{"answer": "Sit."}], [Politeness(), long_asked])
     report.to_jsonl(tmp_path / "results.jsonl")
     read = Report.from_jsonl(tmp_path / "results.jsonl")
     joined = join_runs([read], ["a"])
@@ -305,9 +305,7 @@ def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
     rows = [row for row in planted_rows() if row["fault"] == "made up"]
     samples = [sample_of({**row, "reference": None}) for row in rows]
     judge = RightJudge().judge()
-    report = evaluate(
-        samples, ContextAdherence(cause=False), judge=judge, progress=False
-    )
+    report = evaluate(samples, ContextAdherence(cause=False), judge=judge)
     screen = flat(report)
     assert "weakest" not in screen
     assert "rows the answer is wrong; an expected answer would tell" in screen
@@ -331,7 +329,7 @@ def test_a_judge_of_words_matches_nothing() -> None:
         }
         for n in range(10, 70)
     ]
-    report = evaluate(rows, judge="lexical", progress=False)
+    report = evaluate(rows, judge="lexical")
     texts = [str(report), report.glance().model_dump_json()]
     for text in texts:
         assert "match" not in text
@@ -590,7 +588,7 @@ def test_what_was_shown_is_unknown_where_only_the_retrieved_texts_are_given() ->
         sample_of({**row, "contexts": None, "retrieved": row["contexts"]})
         for row in rows
     ]
-    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    report = evaluate(samples, judge=RightJudge().judge())
     assert {fault.stage for fault in report.faults} == {None}
     assert "prompt" not in str(report)
 
@@ -608,7 +606,7 @@ def test_a_row_is_diagnosed_alike_whatever_stands_beside_it(
     """Where every answer declines some metrics have no score on any row."""
     rows = [row for row in planted_rows() if row["fault"] == fault and row["reference"]]
     samples = [sample_of(row) for row in rows]
-    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    report = evaluate(samples, judge=RightJudge().judge())
     assert {diagnosis.name for diagnosis in report.faults} == {name}
 
 
@@ -645,7 +643,7 @@ def test_words_are_no_evaluation_and_the_way_to_one_fits_the_machine(
         shutil, "which", lambda name: "/bin/ollama" if is_ollama_here else None
     )
     rows = [sample_of(row) for row in planted_rows() if row["fault"] == "made up"]
-    report = evaluate(rows, judge="lexical", progress=False)
+    report = evaluate(rows, judge="lexical")
     screen = str(report)
     assert_short(screen.splitlines())
     second_line = screen.splitlines()[1]
@@ -671,7 +669,7 @@ def test_a_comparison_of_words_shows_no_interval_and_only_supposes(
     rows = [row for row in planted_rows() if row["fault"] == "made up"]
     rows.append({**rows[0], "retrieved": [], "contexts": []})
     for judge, is_by_words in (("lexical", True), (RightJudge().judge(), False)):
-        report = evaluate(map(sample_of, rows), judge=judge, progress=False)
+        report = evaluate(map(sample_of, rows), judge=judge)
         assert all(numbers.interval for numbers in report.summary().metrics)
         report.to_jsonl(tmp_path / "results.jsonl")
         page = tmp_path / "page.html"
@@ -698,9 +696,7 @@ def test_a_comparison_of_two_runs_says_that_words_alone_tell() -> None:
     right, wrong = {"answer": "Anna lit it."}, {"answer": "Bo sank."}
     rows = [{"contexts": ["Anna lit it."], "question": f"{n}?"} for n in range(30)]
     first, second = (
-        evaluate(
-            [row | answer for row in rows], "adherence", judge="lexical", progress=False
-        )
+        evaluate([row | answer for row in rows], "adherence", judge="lexical")
         for answer in (right, wrong)
     )
     comparison = first.compare(second)
@@ -741,7 +737,7 @@ def test_the_advice_is_for_the_largest_kind_of_fault(
     for fault, count in by_fault.items():
         drawn = [row for row in planted_rows() if row["fault"] == fault]
         rows += [row for row in drawn * 4 if row["reference"] is not None][:count]
-    report = evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+    report = evaluate(map(sample_of, rows), judge=RightJudge().judge())
     assert report.glance().advice.startswith(advice)
     assert f"({report.glance().worst[0].name})" in report.glance().advice
 
@@ -759,7 +755,7 @@ def test_figures_stand_below_what_they_are(judge: str) -> None:
     asked = "lexical" if judge == "lexical" else RightJudge().judge()
     rows = [row for row in planted_rows() if row["reference"] is not None]
     lines = screen_lines(
-        evaluate(map(sample_of, rows), judge=asked, progress=False).glance(),
+        evaluate(map(sample_of, rows), judge=asked).glance(),
         page=".ragmetrics/runs/1/page.html",
         next_command="ragmetrics compare   (after the next run)",
     )
@@ -780,7 +776,7 @@ def test_a_low_rank_of_useful_texts_alone_is_no_fault() -> None:
         answer="Anna.",
         contexts=["Sea.", "Fog.", "Anna lit it."],
     )
-    report = evaluate([sample], ContextUtilization(), judge=judge, progress=False)
+    report = evaluate([sample], ContextUtilization(), judge=judge)
     assert report.scores("context_utilization") == [pytest.approx(1 / 3)]
     (diagnosis,) = report.faults
     assert (diagnosis.name, diagnosis.kind) == ("no fault found", "fine")

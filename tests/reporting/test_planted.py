@@ -36,9 +36,7 @@ def test_the_frozen_rows_are_those_that_the_module_makes() -> None:
 
 def test_every_stage_is_right_or_unknown() -> None:
     rows = planted_rows()
-    report = evaluate(
-        [sample_of(row) for row in rows], judge=RightJudge().judge(), progress=False
-    )
+    report = evaluate([sample_of(row) for row in rows], judge=RightJudge().judge())
     counts: Counter[tuple[str, bool]] = Counter()
     wrong = []
     for row, diagnosis in zip(rows, report.faults, strict=True):
@@ -57,7 +55,7 @@ def test_every_stage_is_right_or_unknown() -> None:
 def test_no_fault_passes_for_fine_where_the_expected_answer_is_known() -> None:
     """Also where the embedded judge calls its score uncertain, and recall is good."""
     rows = [row for row in planted_rows() if row["stage"] and row["reference"]]
-    report = evaluate(map(sample_of, rows), judge="lexical", progress=False)
+    report = evaluate(map(sample_of, rows), judge="lexical")
     kinds = Counter(diagnosis.kind for diagnosis in report.faults)
     assert kinds["fault"] > 0.8 * len(rows)
     assert not kinds["fine"]
@@ -94,7 +92,7 @@ def test_one_half_is_no() -> None:
         }
     )
     metrics = [ContextAdherence(polls=4), RetrievalAccuracy()]
-    report = evaluate([sample_of(row)], metrics, judge=judge, progress=False)
+    report = evaluate([sample_of(row)], metrics, judge=judge)
     assert report.scores("context_adherence") == [0.5]
     assert (report.faults[0].name, report.faults[0].stage) == ("made up", "answer")
 
@@ -143,7 +141,7 @@ def test_a_text_that_holds_some_of_the_facts_names_no_stage(
         }
     )
     metrics = [ContextAdherence(polls=1), ContextRecall(), RetrievalAccuracy()]
-    (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
+    (diagnosis,) = evaluate([sample], metrics, judge=judge).faults
     assert {diagnosis.stage} == stages
 
 
@@ -162,7 +160,7 @@ def test_a_reference_without_facts_blames_no_search() -> None:
         }
     )
     metrics = [ContextAdherence(polls=1), ContextRecall(), RetrievalAccuracy()]
-    (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
+    (diagnosis,) = evaluate([sample], metrics, judge=judge).faults
     assert (diagnosis.name, diagnosis.stage) == ("made up", None)
 
 
@@ -183,7 +181,7 @@ def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
     for unsupported in ([], ["Anna."]):
         judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": unsupported}})
         metrics = [ContextAdherence(polls=1)]
-        (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
+        (diagnosis,) = evaluate([sample], metrics, judge=judge).faults
         assert diagnosis.name != "did not search"
         assert diagnosis.stage is None
 
@@ -192,5 +190,5 @@ def test_a_search_that_failed_was_made() -> None:
     sample = without_contexts(1, {"items": [], "error": "TimeoutError"})
     metrics = [ContextAdherence(polls=1)]
     judge = ScriptedJudge({})
-    diagnoses = evaluate([sample], metrics, judge=judge, progress=False).faults
+    diagnoses = evaluate([sample], metrics, judge=judge).faults
     assert "did not search" not in [each.name for each in diagnoses]

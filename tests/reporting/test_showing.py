@@ -204,7 +204,7 @@ def test_a_notebook_shows_a_line_that_renews_itself(
     assert stream.text.endswith("\r")
     assert caplog.text == ""
     stream.text = ""
-    evaluate([SAMPLE], ["adherence"], judge="lexical", progress=False)
+    evaluate([SAMPLE], ["adherence"], judge="lexical")
     seen: list[Progress] = []
     with Display(1, seen.append):
         pass

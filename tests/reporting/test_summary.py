@@ -382,9 +382,7 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
         f"{usual}=s1",
     ]
     interval = (
-        evaluate(rows, ["adherence"], judge="lexical", progress=False)
-        .summary()["adherence"]
-        .interval
+        evaluate(rows, ["adherence"], judge="lexical").summary()["adherence"].interval
     )
     assert interval is not None
     assert interval.clusters == 6

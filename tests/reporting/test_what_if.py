@@ -23,7 +23,7 @@ def judge() -> ScriptedJudge:
 
 def measured(rows: list[dict[str, Any]], **settings: Any) -> Report:
     metric = ContextUtilization(**settings)
-    return evaluate(rows, [metric], judge=judge(), progress=False)
+    return evaluate(rows, [metric], judge=judge())
 
 
 def row(*contexts: str, number: int = 0) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def live(
     **supports: Any,
 ) -> Report:
     with LoopbackServer(reply, **supports) as server:
-        return evaluate(ROWS, metrics, judge=model(server), progress=False)
+        return evaluate(ROWS, metrics, judge=model(server))
 
 
 def asked(
@@ -92,15 +92,7 @@ def asked(
     **more: Any,
 ) -> Report:
     """Evaluate all rows in batches of a service."""
-    return evaluate(
-        ROWS,
-        metrics,
-        judge=model(service),
-        store=store,
-        batch=how,
-        progress=False,
-        **more,
-    )
+    return evaluate(ROWS, metrics, judge=model(service), store=store, batch=how, **more)
 
 
 @pytest.fixture
@@ -174,9 +166,7 @@ def test_what_a_service_lacks_is_asked_in_another_way(
     with BatchService(plausible_reply, **supports) as service:
         for _ in range(20):  # by runs that know nothing of each other
             judge = model(service)
-            report = evaluate(
-                ROWS, METRICS, judge=judge, store=store, batch=True, progress=False
-            )
+            report = evaluate(ROWS, METRICS, judge=judge, store=store, batch=True)
             if not report.run.stopped:
                 break
     assert outcomes(report) == outcomes(live(**supports))
@@ -256,12 +246,7 @@ def test_what_three_batches_do_not_answer_has_failed_and_all_else_is_scored(
     ) as service:
         for _ in range(9):
             report = evaluate(
-                ROWS,
-                metrics,
-                judge=model(service),
-                store=store,
-                batch=True,
-                progress=False,
+                ROWS, metrics, judge=model(service), store=store, batch=True
             )
             if not report.run.stopped:
                 break
@@ -360,7 +345,6 @@ def test_a_run_whose_requests_another_process_takes_over_waits_for_its_batch(
                 judge=model(service),
                 store=store,
                 batch=True,
-                progress=False,
             )
 
         to_run_meanwhile.append(run)
@@ -580,7 +564,6 @@ def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
                 judge=model(service, "wrong"),
                 store=store,
                 batch=True,
-                progress=False,
             )
         report = asked(service, store, ["adherence"])
     assert not report.run.stopped
@@ -675,9 +658,7 @@ def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(
 def test_a_price_that_is_not_known_is_not_half_of_anything(store: Path) -> None:
     with BatchService(plausible_reply) as service:
         judge = model(service, prices=None)
-        report = evaluate(
-            ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False
-        )
+        report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait")
     assert spent(report).cost is None
 
 
@@ -820,25 +801,14 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
 ) -> None:
     with BatchService(plausible_reply) as service:
         judge = model(service)
-        evaluate(
-            ROWS, ["adherence"], judge=judge, store=store, batch=True, progress=False
-        )
+        evaluate(ROWS, ["adherence"], judge=judge, store=store, batch=True)
         monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
         monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
         assert main(["store", "cancel", "--store", str(store)]) == 0
         monkeypatch.delenv("RAGMETRICS_API_BASE")
         with pytest.raises(BatchFailed, match="cancelled, 3 requests answered"):
-            evaluate(
-                ROWS,
-                ["adherence"],
-                judge=judge,
-                store=store,
-                batch="wait",
-                progress=False,
-            )
-        report = evaluate(
-            ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False
-        )
+            evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait")
+        report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait")
     assert outcomes(report) == outcomes(live(metrics=["adherence"]))
     assert set(service.executed.values()) == {1}
 

@@ -155,7 +155,7 @@ def test_columns_pass_through_and_the_schema_is_that_of_no_rows_at_all() -> None
 
 def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
     own = [*ALL, noted, counted, broken]
-    report, alone = stored(Scorer(own), table()), evaluate(table(), own, progress=False)
+    report, alone = stored(Scorer(own), table()), evaluate(table(), own)
     for row, other in zip(report.results, alone.results, strict=True):
         assert (row.index, row.sample, row.problem) == (
             other.index,
@@ -195,7 +195,7 @@ def test_a_summary_of_captured_samples_reads_their_ledgers(
     ]
     report, alone = (
         stored(Scorer(ALL), pa.Table.from_pylist(rows)),
-        evaluate(rows, ALL, progress=False),
+        evaluate(rows, ALL),
     )
     assert report.summary() == alone.summary()
 
@@ -210,7 +210,7 @@ def test_replies_of_a_model_come_through(
     )
     report, alone = (
         stored(Scorer(ALL, judge), table()),
-        evaluate(table(), ALL, judge=judge, progress=False),
+        evaluate(table(), ALL, judge=judge),
     )
     assert [row.results for row in report.results] == [
         row.results for row in alone.results
@@ -246,11 +246,7 @@ def test_a_scorer_pickles_in_use_and_columns_are_named(
         again, given, question_column="asked", ground_truth_column="gold.text"
     )
     alone = evaluate(
-        given,
-        "utilization",
-        question_column="asked",
-        ground_truth_column="gold.text",
-        progress=False,
+        given, "utilization", question_column="asked", ground_truth_column="gold.text"
     )
     assert report.results[0].sample == alone.results[0].sample
 

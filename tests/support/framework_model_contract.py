@@ -237,16 +237,12 @@ class FrameworkModelContract:
             for number in range(100)
         ]
         # the judges' own thread
-        evaluate(samples[:1], [ContextUtilization()], judge="lexical", progress=False)
+        evaluate(samples[:1], [ContextUtilization()], judge="lexical")
         before = set(threading.enumerate())
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", counted)
             report = evaluate(
-                samples,
-                [ContextUtilization()],
-                judge=self.model(slow),
-                concurrency=4,
-                progress=False,
+                samples, [ContextUtilization()], judge=self.model(slow), concurrency=4
             )
         assert len(report.scores("context_utilization")) == len(samples)
         assert max(alive, default=0) <= len(before) + 4 + 2

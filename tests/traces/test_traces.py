@@ -975,7 +975,7 @@ def test_a_gate_counts_what_stands_beside_good_traces(
     good = [json.dumps(otlp(*openinference(trace))) for trace in ("a", "c", "d")]
     path.write_text("\n".join([*good, line]), encoding="utf-8")
     read = samples_from_spans(path, max_trace_mb=1)
-    report = evaluate(read, "adherence", judge="lexical", progress=False)
+    report = evaluate(read, "adherence", judge="lexical")
     summary = report.summary()
     assert (summary.judged, summary.bad_rows) == (3, bad_rows)
     decision = decide(Gate(metric="context_adherence", at_least=0), report)

@@ -855,7 +855,7 @@ def held_by(sample: Sample) -> dict[str, Any]:
 def _is_no_number(sample: Sample) -> None:
     """What is judged by what is missing is undefined."""
     metrics = ["adherence", "utilization"]
-    report = evaluate([sample], metrics, judge="lexical", progress=False)
+    report = evaluate([sample], metrics, judge="lexical")
     (result,) = report
     assert [each.status for each in result.results.values()] == ["undefined"] * 2
 
@@ -891,7 +891,7 @@ def test_a_metric_says_of_a_tools_text_what_the_doubt_says(
 ) -> None:
     sample = agent(LAMP, **tools)
     assert sample.capture is not None
-    (result,) = evaluate([sample], ["utilization"], judge="lexical", progress=False)
+    (result,) = evaluate([sample], ["utilization"], judge="lexical")
     (outcome,) = result.results.values()
     assert outcome.status == "undefined"
     assert outcome.code == code

@@ -342,7 +342,7 @@ def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
                 "conversations": {"conversation_id": str(place // 2)},
             }[ids]
         Path(name).write_text("".join(json.dumps(row) + "\n" for row in table))
-    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    report = evaluate(rows, ["adherence"], judge="lexical")
     summary = report.summary()
     share = summary.answered_share or 0.0
     numbers = summary["context_adherence"]
@@ -367,7 +367,7 @@ def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies() -> Non
     widths: list[int] = []
     for rows in (lamps(60), lamps(60) * 20):
         judge = ScriptedJudge({Adherent: made_up})
-        sentence = evaluate(rows, [metric], judge=judge, progress=False).glance().sure
+        sentence = evaluate(rows, [metric], judge=judge).glance().sure
         [(low, high)] = re.findall(r"expect (\d+)–(\d+) %", sentence)
         widths.append(int(high) - int(low))
     assert widths[0] > 20
@@ -409,7 +409,7 @@ def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> Non
         (unasked, None),
         ([*unasked, *unasked], 30),
     ):
-        report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+        report = evaluate(rows, ["adherence"], judge="lexical")
         interval = report["adherence"].interval
         assert interval is not None
         assert interval.clusters == n_clusters
@@ -418,7 +418,7 @@ def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> Non
 def test_copies_of_a_file_decide_no_strict_gate() -> None:
     """The same rows again are no new evidence: the interval stays as it is."""
     rows = lamps()
-    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    report = evaluate(rows, ["adherence"], judge="lexical")
     files = [f"{name}.jsonl" for name in "abcd"]
     for file in files:
         report.to_jsonl(file)

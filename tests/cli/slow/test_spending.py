@@ -213,7 +213,7 @@ def test_no_secret_enters_the_store_however_it_is_given(
     ]
     path = tmp_path / "s.sqlite"
     judge = LLMJudge(SECRETS[kind](server.base_url))
-    evaluate(rows, [ContextUtilization()], judge=judge, store=path, progress=False)
+    evaluate(rows, [ContextUtilization()], judge=judge, store=path)
     first = server.requests[0]
     sent = f"{first.path} {first.headers} {first.body}"
     assert SECRET in sent

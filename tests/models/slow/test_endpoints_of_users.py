@@ -68,8 +68,6 @@ def judged(
         [{**row(number), "contexts": ["Ida Voss keeps it."]} for number in range(rows)],
         [metric or ContextRecall()],
         judge=LLMJudge(model),
-        store=False,
-        progress=False,
     )
 
 
@@ -144,8 +142,6 @@ def test_no_word_of_the_sample_is_repeated_in_whatever_spelling(
         [{**row(), "answer": f"{words}.", "contexts": ["The input is no model."]}],
         [ContextRecall()],
         judge=OpenAICompatibleModel(server.base_url, "local", api_key=KEY),
-        store=False,
-        progress=False,
     )
     error = report.results[0].results["context_recall"].error
     assert error.raw.startswith("This model does not support the input: …")
@@ -380,9 +376,7 @@ def test_a_proxy_that_is_used_stands_beside_the_address(
     host = server.base_url.removeprefix("http://").removesuffix("/v1")
     without_proxies.setenv(variable, form.format(host))
     model = OpenAICompatibleModel("http://judge.example/v1", "local")
-    report = evaluate(
-        [row()], [ContextRecall()], judge=LLMJudge(model), store=False, progress=False
-    )
+    report = evaluate([row()], [ContextRecall()], judge=LLMJudge(model))
     assert report.scores("context_recall") == [1.0]
     screen = " ".join(str(report).split())  # lines are wrapped
     assert f"at http://judge.example/v1 through http://{host}" in screen
@@ -396,13 +390,7 @@ def test_litellm_sends_nothing_for_this_machine_to_a_proxy(
     without_proxies.setenv("HTTP_PROXY", proxy.base_url.removesuffix("/v1"))
     model = LiteLLMModel("openai/m", api_base=server.base_url, api_key=KEY)
     with pytest.raises(JudgeUnavailable, match=r"set NO_PROXY=127\.0\.0\.1"):
-        evaluate(
-            [row()],
-            [ContextRecall()],
-            judge=LLMJudge(model),
-            store=False,
-            progress=False,
-        )
+        evaluate([row()], [ContextRecall()], judge=LLMJudge(model))
     assert proxy.requests == server.requests == []
 
 
@@ -446,11 +434,7 @@ def test_a_proxy_that_opens_no_way_is_named_and_ends_the_run(
             model = OpenAICompatibleModel.named(name, api_key=KEY)
         with pytest.raises(JudgeUnavailable) as caught:
             evaluate(
-                [row(number) for number in range(3)],
-                [ContextRecall()],
-                judge=model,
-                store=False,
-                progress=False,
+                [row(number) for number in range(3)], [ContextRecall()], judge=model
             )
     sentence = str(caught.value)
     assert f"through {proxy}" in sentence
@@ -531,8 +515,6 @@ def test_a_certificate_that_is_not_trusted_is_called_so(
             [row()],
             [ContextRecall()],
             judge=LLMJudge(OpenAICompatibleModel(url, "local")),
-            store=False,
-            progress=False,
         )
 
 
@@ -540,13 +522,7 @@ def test_a_server_without_tls_is_called_so(loopback_server: Serve) -> None:
     url = loopback_server(lambda _: GOOD).base_url.replace("http:", "https:")
     model = OpenAICompatibleModel(url, "local")
     with pytest.raises(JudgeUnavailable, match=r"begins with http:// or https://"):
-        evaluate(
-            [row()],
-            [ContextRecall()],
-            judge=LLMJudge(model, attempts=1),
-            store=False,
-            progress=False,
-        )
+        evaluate([row()], [ContextRecall()], judge=LLMJudge(model, attempts=1))
 
 
 def test_a_server_of_tls_that_is_asked_without_is_called_so() -> None:
@@ -568,8 +544,6 @@ def test_a_server_of_tls_that_is_asked_without_is_called_so() -> None:
             [row()],
             [ContextRecall()],
             judge=LLMJudge(OpenAICompatibleModel(url, "local"), attempts=1),
-            store=False,
-            progress=False,
         )
     assert "begins with https://" in report.results[0].results["context_recall"].reason
 
@@ -604,8 +578,6 @@ def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
             rows,
             [metric],
             judge=patient(loopback_server(reply, n=False, logprobs=False), 2),
-            store=False,
-            progress=False,
         )
     finally:
         released.set()
@@ -628,9 +600,7 @@ def test_a_run_says_from_where_no_reply_comes(
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.2)
     server = loopback_server(lambda _: GOOD, latency=0.6)
     model = OpenAICompatibleModel(server.base_url, "local")
-    report = evaluate(
-        [row()], [ContextRecall()], judge=model, store=False, progress=shown
-    )
+    report = evaluate([row()], [ContextRecall()], judge=model, progress=shown)
     assert report.scores("context_recall") == [1.0]
     screen = capsys.readouterr().err
     words = f"(a slow one: --timeout) from {server.base_url}"
@@ -681,7 +651,7 @@ def test_a_key_that_goes_nowhere_is_told(
     if is_paired:
         monkeypatch.setenv("RAGMETRICS_API_BASE", "https://elsewhere.example/v1")
     judge = resolve_judge("openai-compatible/told", api_base=server.base_url)
-    evaluate([row()], [ContextRecall()], judge=judge, store=False, progress=False)
+    evaluate([row()], [ContextRecall()], judge=judge)
     assert "authorization" not in server.requests[0].headers
     assert ("--api-key-env RAGMETRICS_API_KEY" in caplog.text) is not is_paired
     assert KEY not in caplog.text
@@ -701,8 +671,6 @@ def test_another_name_of_the_model_at_the_endpoint_stands_on_the_screen(
         [row()],
         [ContextRecall()],
         judge=OpenAICompatibleModel(server.base_url, "gpt-4o"),
-        store=False,
-        progress=False,
     )
     said = f"The endpoint calls its model {answered}." in str(report)
     assert said is is_another
@@ -732,11 +700,7 @@ def test_a_prompt_that_the_server_cut_silently_gives_no_score(
         else LiteLLMModel("openai/local", api_base=server.base_url)
     )
     report = evaluate(
-        [{**row(), "contexts": [LONG]}],
-        ["context_sufficiency"],
-        judge=model,
-        store=False,
-        progress=False,
+        [{**row(), "contexts": [LONG]}], ["context_sufficiency"], judge=model
     )
     (outcome,) = report.results[0].results.values()
     assert outcome.status == "failed"
@@ -768,8 +732,6 @@ def test_a_long_text_is_judged_in_windows_that_the_server_reads_whole(
             loopback_server(reply, logprobs=False, from_openai=count_of_read).base_url,
             "local",
         ),
-        store=False,
-        progress=False,
     )
     (outcome,) = report.results[0].results.values()
     assert outcome.value == 1.0
@@ -799,8 +761,6 @@ def test_a_count_that_an_honest_server_may_give_is_believed(
         [{**row(), "contexts": [text]}],
         ["context_sufficiency"],
         judge=OpenAICompatibleModel(server.base_url, "local"),
-        store=False,
-        progress=False,
     )
     (outcome,) = report.results[0].results.values()
     assert outcome.status == "scored"
@@ -815,8 +775,6 @@ def test_an_endpoint_that_never_says_a_word_ends_the_run(
             [row(number) for number in range(30)],
             [ContextRecall()],
             judge=patient(server, 1),
-            store=False,
-            progress=False,
         )
     assert len(server.requests) < 20
 
@@ -889,7 +847,6 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
         [ContextRecall()],
         judge=LLMJudge(OpenAICompatibleModel(server.base_url, "m", api_key=KEY)),
         store=tmp_path / "replies.sqlite",
-        progress=False,
     )
     reason = report.results[0].results["context_recall"].reason
     assert reason.startswith("Key …")
@@ -905,7 +862,7 @@ def test_a_key_with_more_around_it_is_not_sent(
     server = loopback_server(lambda _: GOOD)
     model = OpenAICompatibleModel(server.base_url, "m", api_key=key)
     with pytest.raises(JudgeUnavailable, match=r"a quotation mark or .*alone"):
-        evaluate([row()], [ContextRecall()], judge=LLMJudge(model), progress=False)
+        evaluate([row()], [ContextRecall()], judge=LLMJudge(model))
     assert not server.requests
 
 

@@ -236,7 +236,7 @@ def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
     judge = LLMJudge(own(server.base_url), attempts=1)
     # e.g. for a refused key; there is no report then
     with suppress(errors.JudgeUnavailable):
-        report = evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False)
+        report = evaluate([SAMPLE], ContextUtilization(), judge=judge)
         report.to_jsonl(out)
         told = "\n".join([out.read_text(), report.table(), *report.summary().signs])
         assert KEY not in told
@@ -346,9 +346,7 @@ def test_what_an_address_hides_reaches_no_file(
             "".join(traceback.format_exception(raised(model))),
         ]
         judge = LLMJudge(model, attempts=1)
-        evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False).to_jsonl(
-            out
-        )
+        evaluate([SAMPLE], ContextUtilization(), judge=judge).to_jsonl(out)
         shown.append(out.read_text())
     except errors.RagMetricsError as error:
         shown.append("".join(traceback.format_exception(error)))

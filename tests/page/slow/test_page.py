@@ -657,7 +657,7 @@ def test_the_slider_shows_what_a_cut_would_leave(
             "answer": "Anna did.",
         }
     ]
-    report = evaluate(rows, ["utilization"], judge="lexical", progress=False)
+    report = evaluate(rows, ["utilization"], judge="lexical")
     report.to_html(tmp_path / "report.html")
     browser.open(tmp_path / "report.html")
 
