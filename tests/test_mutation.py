@@ -1,7 +1,5 @@
 """The mutation command on a module of a few lines."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Laws of capture over generated runs: what a run is called, in which order it is listed or what ran beside it."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import sys

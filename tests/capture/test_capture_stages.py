@@ -1,7 +1,5 @@
 """What a prompt shows of texts, how a tool's result is divided, and laws from a tree to its sample."""
 
-from __future__ import annotations
-
 import html
 import json
 import random

@@ -1,7 +1,5 @@
 """Capturing, tested with a toy framework: nothing that goes wrong inside ever reaches the application."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

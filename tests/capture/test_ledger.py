@@ -1,7 +1,5 @@
 """The evidence ledger on the neutral tree of calls: which calls brought what, in which order, and what was shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

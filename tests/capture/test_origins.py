@@ -1,7 +1,5 @@
 """What a model of a run wrote is never evidence, whoever carries it; what was found beside it stays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which of several rerankers and filters dropped a passage, on a neutral tree of calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

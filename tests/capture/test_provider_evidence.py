@@ -4,8 +4,6 @@ Each line of ``golden/providers/replies.jsonl`` is a reply, and what is expected
 the texts and the calls where it is read, else the grade and words of the remedy.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

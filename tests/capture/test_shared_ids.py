@@ -4,8 +4,6 @@ The same holds in the frameworks' own classes (tests of the adapters) and here, 
 neutral tree, as laws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sinks: results leave while the application runs, and one that raises or hangs harms nothing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

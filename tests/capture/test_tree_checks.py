@@ -1,7 +1,5 @@
 """A tree that an adapter made wrongly is refused in words, or hedged; never quietly no sample."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

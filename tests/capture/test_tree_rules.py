@@ -1,7 +1,5 @@
 """The rules on the neutral tree of calls, as tables: a run, and the sample that it gives."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

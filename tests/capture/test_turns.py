@@ -1,7 +1,5 @@
 """Runs that wait for a further run: bounded in time and number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

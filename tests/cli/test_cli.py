@@ -1,7 +1,5 @@
 """The command line as its users meet it: exit codes, sentences, files."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

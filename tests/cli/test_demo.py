@@ -1,7 +1,5 @@
 """The demonstration: what it says, and what it scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts of data cannot forge what a command says, on a terminal or in a job's summary."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

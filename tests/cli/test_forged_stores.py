@@ -1,7 +1,5 @@
 """A stranger's folder does not choose the replies that decide the scores."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ One table for the command line, one for Python. A row is a mistake as somebody m
 and what its message has to hold.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Names that people write: of metrics, slices, clusters, columns and grades; a slip is refused, never passed over."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

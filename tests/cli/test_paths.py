@@ -1,7 +1,5 @@
 """No output of any command destroys an input, another output, or what a run before it left."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """``ragmetrics init`` and the file that it writes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

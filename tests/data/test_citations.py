@@ -1,7 +1,5 @@
 """Marks of answers: which context each names, which sentence it belongs to, and what stays unknown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

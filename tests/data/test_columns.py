@@ -1,7 +1,5 @@
 """Which column holds a field: what columns are called decides, never what cells hold."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

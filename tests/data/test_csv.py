@@ -1,7 +1,5 @@
 """CSV and TSV are read strictly: what a writer wrote comes back, and no mistake in quoting loses a row unseen."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Numbers and truth values of numpy count as Python's: returned by metrics, in rows, labels, replies and statistics."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of rows: what is read, and what is said of files that cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

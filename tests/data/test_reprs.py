@@ -3,8 +3,6 @@
 A result tells its reason and verdicts.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

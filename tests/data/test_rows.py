@@ -1,7 +1,5 @@
 """Rows of tables as the field's tools write them."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import suppress

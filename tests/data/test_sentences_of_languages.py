@@ -1,7 +1,5 @@
 """Where a full stop stands inside a sentence: ordinal numbers and shortened words of several languages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A character that no encoding can carry loses nothing that was judged, wherever it stands and wherever results go."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

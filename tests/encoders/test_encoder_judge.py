@@ -3,8 +3,6 @@
 The weights are random, and the logits of the model in ONNX form can be worked by hand.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

@@ -1,7 +1,5 @@
 """The deadline ends any judge and any metric, and what computes for long does so beside the loop of all judges."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """What a run would cost, worked by hand, and held against what a run does cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

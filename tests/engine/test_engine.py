@@ -1,7 +1,5 @@
 """The engine: order, completeness, failure, interruption, and the same results in every form."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

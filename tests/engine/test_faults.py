@@ -1,7 +1,5 @@
 """Hundreds of samples through an endpoint that fails in every way: each gets a score, none is scored twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

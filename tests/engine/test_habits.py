@@ -1,7 +1,5 @@
 """What hands expect: the forms in which people of other libraries call and read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of runs: however a run is cut, resumed, divided or hurried, each row has the outcome that it has by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from itertools import chain

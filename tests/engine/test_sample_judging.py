@@ -1,7 +1,5 @@
 """Judging one sample: which judge, in which order questions are asked, and what a metric that is cut off leaves."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

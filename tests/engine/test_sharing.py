@@ -1,7 +1,5 @@
 """What all uses of one judge's name share: the first call, replies, slots; and what outlives a run."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

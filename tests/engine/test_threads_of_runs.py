@@ -1,7 +1,5 @@
 """How many threads a run needs: none per sample."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

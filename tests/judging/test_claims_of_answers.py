@@ -1,7 +1,5 @@
 """What claims something, and the sizes of an encoder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

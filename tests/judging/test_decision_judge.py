@@ -1,7 +1,5 @@
 """Judges of typed questions: OpenAI's decisions and System One, at a server on this machine."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence

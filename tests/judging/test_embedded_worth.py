@@ -1,7 +1,5 @@
 """Every sentence about what the embedded judge is worth says what its cards say."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

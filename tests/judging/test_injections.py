@@ -1,7 +1,5 @@
 """The benchmark of injected contexts in small: judges that obey, that read, and that find words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Rows in eight languages: words judge English alone, a right judge judges all of them."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import tomllib

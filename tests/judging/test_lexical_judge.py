@@ -1,7 +1,5 @@
 """The embedded judge through its public interface: a table of what it answers, and what it does not."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The embedded judge under load and chance: other scripts, huge texts, arbitrary texts, no network."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The page's table of the embedded judge asks the questions that its benchmark prints."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The benchmark of a real model counts at its proxies, goes on where it ended, and compares the same rows."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

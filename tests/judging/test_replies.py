@@ -1,7 +1,5 @@
 """One reader for the replies to all questions: what counts, what is asked again, what fails."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

@@ -4,8 +4,6 @@ The model draws each verdict anew, yes with the probability p. The mean of the s
 200 samples has to be p, and a score between 0 and 1 tells that the judge is torn.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Typed questions: how they follow from the form of a reply, and how answers are read."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ metric's version, and writes them anew:
     git diff tests/judging/golden/asked
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts longer than the model's context window: any window decides, or a typed failure with both token counts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

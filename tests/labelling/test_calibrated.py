@@ -1,7 +1,5 @@
 """Calibrated means and the draw of labels: by hand, by simulation in the benchmark, and on the command line."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Cards of judges: the forms of labelled rows, what is measured, the command that makes them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

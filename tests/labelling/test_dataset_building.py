@@ -1,7 +1,5 @@
 """Both sets: the published counts, labels without calls, the same bytes again, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

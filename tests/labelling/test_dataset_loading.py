@@ -1,7 +1,5 @@
 """Chunks, documents and pairs from files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Judges and metrics on sets: statistics, intervals over documents, marks and caveats."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Labels of people: read, drawn, matched, measured on the command line; assert_score."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

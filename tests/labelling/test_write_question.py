@@ -1,7 +1,5 @@
 """The question with which data sets are made: what is asked, and which replies are taken."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

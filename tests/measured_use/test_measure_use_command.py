@@ -1,7 +1,5 @@
 """``ragmetrics measure-use``: a results file or traces in, the same rows with what was measured out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measured use, held by planted truth: models that read exactly some passages of a prompt."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """What was measured of passages, in words: over rows, beside a judge, and behind a claim."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

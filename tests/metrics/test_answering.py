@@ -1,7 +1,5 @@
 """Was there enough, was the question answered, and what the application did: the two metrics and their report."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Citation Quality: recall and precision as ALCE defines them, and what is wrong with a sentence."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Every case of ``conformance/`` holds, and its values follow from the definitions."""
 
-from __future__ import annotations
-
 import json
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Context Adherence: share of polls, explanations, abstention, missing polls, early stopping, causes."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import comb
 

@@ -1,7 +1,5 @@
 """Context Recall: bands without gaps, several references, examples and templates of the user's own."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

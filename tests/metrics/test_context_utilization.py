@@ -1,7 +1,5 @@
 """Context Utilization: worked numbers, laws, and what the evidence says."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import permutations, product
 

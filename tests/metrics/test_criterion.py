@@ -1,7 +1,5 @@
 """A criterion in one sentence is a metric like any other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

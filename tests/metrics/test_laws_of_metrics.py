@@ -1,7 +1,5 @@
 """Laws of the metrics and of what runs write: permutation, monotonicity, range; one result however a run is divided."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

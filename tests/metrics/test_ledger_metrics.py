@@ -1,7 +1,5 @@
 """What the metrics say over several retrievals, tools and turns: the worked numbers, and the laws behind them."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every metric keeps the contract, and every metric says what it lacks for every missing field."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

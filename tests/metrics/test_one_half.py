@@ -1,7 +1,5 @@
 """One half is a no, for every judge, metric, card and page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Retrieval Accuracy: extraction, the facts × contexts matrix, OR, subsets."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

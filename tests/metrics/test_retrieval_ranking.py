@@ -1,7 +1,5 @@
 """Retrieval Ranking equals what its measures are defined as, and is a metric like the others."""
 
-from __future__ import annotations
-
 import json
 from math import log2
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may stand as a score: a number in [0, 1], else the result is failed and names the metric."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

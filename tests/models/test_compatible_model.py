@@ -1,7 +1,5 @@
 """The model on aiohttp: the contract of all chat models, its key, its connections, silence at the end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

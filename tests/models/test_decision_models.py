@@ -1,7 +1,5 @@
 """Models of typed questions behind endpoints: addresses, keys, names, and replies that are none."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

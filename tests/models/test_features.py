@@ -1,7 +1,5 @@
 """What an endpoint refuses is left out of requests, and learned on the way."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Limits of a run: calls, money, time, rate; slowing down together and speeding up again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import selectors

@@ -1,7 +1,5 @@
 """The cap on money where calls differ in price: what may be sent beside what is in flight, and when a run ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from itertools import permutations

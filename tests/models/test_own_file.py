@@ -1,7 +1,5 @@
 """Which files a store opens: its own and new ones; all others stay as they are, byte for byte."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """A chat model of one's own: what it must have, what it costs, and how its faults are told."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

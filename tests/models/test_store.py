@@ -1,7 +1,5 @@
 """The store in a file: what it keeps, what it survives, who may use it at the same time."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

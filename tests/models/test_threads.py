@@ -1,7 +1,5 @@
 """Blocking calls in daemon threads: their results and errors arrive whole."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextvars import Context, ContextVar

@@ -1,7 +1,5 @@
 """Comparing two runs: what is found, what is refused, what stays undecided; on the command line, too."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a comparison says of a second run, and when it stops a CI job."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

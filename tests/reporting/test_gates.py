@@ -1,7 +1,5 @@
 """Gates: the mean decides, and what says nothing is undecided."""
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

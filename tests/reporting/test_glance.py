@@ -1,7 +1,5 @@
 """The first screen: short for any number of rows, worded for what the judge can see."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """The journey: hand-counted runs, its laws, and what is hedged because nobody noted it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stage of a fault is right or unknown, never wrong: on rows whose faults are known."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reports: order, tables, pages, and JSON lines that survive crashes and newer versions."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

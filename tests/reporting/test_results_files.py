@@ -1,7 +1,5 @@
 """A file of results that lost rows, holds copies or broken lines decides no gate by them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

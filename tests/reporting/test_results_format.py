@@ -4,8 +4,6 @@ Write the schema anew with ``python tests/reporting/test_results_format.py``; th
 ``golden`` stay as they are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a person sees at a prompt and in a notebook's cell: value, verdicts, reason and judge; HTML is escaped."""
 
-from __future__ import annotations
-
 import csv
 import io
 import logging

@@ -1,7 +1,5 @@
 """Summaries: counts and numbers, worked by hand."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path

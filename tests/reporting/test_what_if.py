@@ -1,7 +1,5 @@
 """What if: other numbers and orders of chunks, from the verdicts that are there."""
 
-from __future__ import annotations
-
 import random
 from statistics import fmean
 from typing import Any

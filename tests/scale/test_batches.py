@@ -1,7 +1,5 @@
 """Runs that ask in batches: equal to live ones, at the batch's price, and nothing is ever asked twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

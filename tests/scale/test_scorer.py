@@ -1,7 +1,5 @@
 """Scoring tables: one pure function, and reports over what it wrote."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Every notebook and script of ``examples/`` runs in an empty folder, and the notebooks show what stands in them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

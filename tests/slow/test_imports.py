@@ -1,7 +1,5 @@
 """What an import costs and loads, what is public, and the examples in docstrings."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

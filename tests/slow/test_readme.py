@@ -1,7 +1,5 @@
 """Every example of the README and the documentation runs, and every command parses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

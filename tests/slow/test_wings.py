@@ -1,7 +1,5 @@
 """A wing can be removed: core and command judge, report and compare without it, and say what needs it."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

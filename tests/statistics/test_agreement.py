@@ -1,7 +1,5 @@
 """Agreement with people against values worked by hand, and against scikit-learn, scipy and statsmodels where named."""
 
-from __future__ import annotations
-
 import random
 from statistics import fmean
 

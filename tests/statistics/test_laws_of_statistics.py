@@ -4,8 +4,6 @@ Libraries that take seconds to load are asked at night; by day the definitions a
 written out.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """Clusters, paired differences, permutation, McNemar, Holm and power against scipy, statsmodels and closed forms."""
 
-from __future__ import annotations
-
 from math import sqrt
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Means and intervals against hand-worked values, scipy 1.17.1, and their laws."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A loopback service that takes batches, with the field names of OpenAI's reference of files and batches."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

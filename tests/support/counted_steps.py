@@ -1,7 +1,5 @@
 """Steps of a work, counted: they show how its cost grows, however busy a machine is."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

@@ -1,7 +1,5 @@
 """Documents and a model for tests of data sets; nothing here is a test."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

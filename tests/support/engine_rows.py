@@ -1,7 +1,5 @@
 """Rows that every engine scores, and what one machine makes of them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

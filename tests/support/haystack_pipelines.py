@@ -1,7 +1,5 @@
 """A Haystack pipeline of a retriever, a prompt and a model that says the same at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from haystack import Pipeline

@@ -1,7 +1,5 @@
 """What judges say in tests, in few words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

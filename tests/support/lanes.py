@@ -3,8 +3,6 @@
 A test is *fast* unless it stands in a slow folder. A test is *nightly* where its own decorator says so.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import settings

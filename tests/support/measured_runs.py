@@ -1,7 +1,5 @@
 """Runs whose model reads exactly some of the passages that a search finds: what was planted is known."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator

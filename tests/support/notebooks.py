@@ -1,7 +1,5 @@
 """Runs a notebook without a kernel; ``python tests/support/notebooks.py FILE…`` writes what its cells show into it."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

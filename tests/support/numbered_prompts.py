@@ -1,7 +1,5 @@
 """Applications of each framework that number their contexts in the prompt."""
 
-from __future__ import annotations
-
 from haystack_pipelines import answered_by_pipeline
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel

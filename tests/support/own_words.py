@@ -1,7 +1,5 @@
 """Texts that a model passes to tools, the ways in which tools give them back, and what must hold of a sample then."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ writes them to ``tests/reporting/golden/planted_rows.json``, and a test holds
 the file against this module.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Three passages are found; the last holds what the question needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 A framework's test plays a run: it searches, and asks a model with the run's messages.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import random

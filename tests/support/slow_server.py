@@ -1,7 +1,5 @@
 """A server that works on few calls at once, while the others wait: for tests and benchmarks."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Spans of OTLP made by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 QUESTION, ANSWER = "When was the gate built?", "It was built in 1632."

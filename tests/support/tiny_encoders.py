@@ -1,7 +1,5 @@
 """Tiny encoders with random weights, and one whose logits can be worked by hand, written as folders of Hugging Face."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

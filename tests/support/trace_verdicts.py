@@ -1,7 +1,5 @@
 """Holds samples of a trace against those that an adapter made of the same run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The embedded judge asked directly, text by text."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

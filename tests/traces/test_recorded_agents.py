@@ -4,8 +4,6 @@ The frameworks themselves are no dependency of the tests: some of them are large
 all others together. Where one is installed, the nightly lane records it anew.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -5,8 +5,6 @@ whether the reader found the same ("right"), found it and doubted it ("hedged"),
 that it found other ("said"). ``benchmarks/traces.py --keep`` writes them.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

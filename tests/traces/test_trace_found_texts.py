@@ -1,7 +1,5 @@
 """What retrievers and rerankers that were traced by hand record in forms of their own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What traces tell of earlier turns, and of a question that no span records."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

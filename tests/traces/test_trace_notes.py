@@ -1,7 +1,5 @@
 """Each trace gives a sample or is named, and the notes say what mends what is missing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Spans that hold texts in part, cut by an SDK or recorded as previews, make a sample incomplete."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """What a model's provider searched is not read from spans: the sample says that it was."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

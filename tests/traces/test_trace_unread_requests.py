@@ -1,7 +1,5 @@
 """What a recorded request shows a model and no span holds: files, images, what the provider keeps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Samples of recorded traces: made by hand in each dialect, hostile ones, and those of real instrumentations."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """The public API as users write it; mypy strict checks this file, nothing runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TypeVar
 

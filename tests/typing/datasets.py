@@ -3,8 +3,6 @@
 Mypy strict checks this file, nothing runs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ragmetrics_core import ContextAdherence, RetrievalAccuracy

@@ -1,7 +1,5 @@
 """``ragmetrics report``: the page and the gates of results that are there, judged once."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Token budgets of the prompts.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Documents of LangChain, Haystack and LlamaIndex are contexts, in rows, samples and ``score``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run that is killed at random instants repeats no call that was answered, and ends with the same results."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The review: blind, resumable, with a second reviewer; in a real terminal and in pieces."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

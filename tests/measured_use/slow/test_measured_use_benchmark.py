@@ -1,7 +1,5 @@
 """The benchmark of measured use answers each row once, sets effects against labels, and goes on where it ended."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

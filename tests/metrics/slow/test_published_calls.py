@@ -1,7 +1,5 @@
 """Each published metric is called as its users write it, and gives the score."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

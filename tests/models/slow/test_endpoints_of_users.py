@@ -1,7 +1,5 @@
 """Endpoints as people run them: refusals in their own words, login pages, proxies, no system role."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

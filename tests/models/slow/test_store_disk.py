@@ -1,7 +1,5 @@
 """Runs on a real full disk and in a real read-only folder, in processes of their own: a warning each, and results."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """One store and several processes: at the same time, forked, and killed."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """Whose key goes where: who names an address, who names a key, and what a server at that address is sent."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

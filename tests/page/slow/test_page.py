@@ -1,7 +1,5 @@
 """The HTML page: what stands in it, and what a real browser makes of it, hostile texts included."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

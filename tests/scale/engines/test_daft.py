@@ -1,7 +1,5 @@
 """Daft on this machine: the recipe of the documentation gives what one machine gives, and goes on after a kill."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """MLflow on a local store: the numbers of a report as metrics of a run, our metrics as scorers of its evaluation."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

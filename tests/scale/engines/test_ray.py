@@ -1,7 +1,5 @@
 """Ray Data on this machine: what one machine gives, limits of the whole job, a worker that is killed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

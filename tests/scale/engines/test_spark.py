@@ -1,7 +1,5 @@
 """Spark on this machine: what one machine gives, shares of limits, a worker that is killed."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

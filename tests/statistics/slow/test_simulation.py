@@ -1,7 +1,5 @@
 """The benchmark of the statistics in small: bounds kept, a planted difference found, a broken bound noticed."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterator
