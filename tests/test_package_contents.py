@@ -15,7 +15,6 @@ _SCRIPT = Path(__file__).parents[1] / ".ci" / "package_contents.py"
 
 def _load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("package_contents", _SCRIPT)
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -368,7 +368,6 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
 def test_ledger(name: str) -> None:
     run, expected = ROWS[name]
     (sample,) = samples_of(run)
-    assert sample.ledger is not None
     lines = [line_of(each) for each in sample.ledger.calls]
     assert lines == list(expected)
     assert {each.turn for each in sample.ledger.calls} <= {1}
@@ -402,9 +401,7 @@ def test_what_a_state_keeps_of_an_earlier_turn_is_evidence_of_that_turn(
     run.earlier_calls, run.turn_number = (first,), 2
     (sample,) = samples_of(run)
     assert [context.text for context in sample.known_contexts] == texts
-    assert sample.capture is not None
     assert sample.capture.grade == "exact"
-    assert sample.ledger is not None
     assert [(each.turn, each.shown) for each in sample.ledger.calls] == [
         (1, (0, 1)),
         (2, (0,)),
@@ -422,7 +419,6 @@ def test_rows_under_the_heading_of_a_passage_are_not_its_own(way: str) -> None:
         "by a reranker": [reranked((wells,), other), answering],
     }
     (sample,) = samples_of(says(found(wells), *steps[way]))
-    assert sample.ledger is not None
     assert [item.id for each in sample.ledger.calls for item in each.items] == [
         "w",
         "o",
@@ -431,7 +427,6 @@ def test_rows_under_the_heading_of_a_passage_are_not_its_own(way: str) -> None:
 
 def test_a_tool_named_in_context_tools_is_a_retrieval() -> None:
     (sample,) = samples_of(looked_up(SQL), Overrides(context_tools={"sql"}))
-    assert sample.ledger is not None
     lines = [line_of(each) for each in sample.ledger.calls]
     assert lines == ["retrieval sql(SELECT) sql; shown 0; step 1"]
 
@@ -450,7 +445,6 @@ def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
         conversation_id="c",
     )
     (sample,) = samples_of(run)
-    assert sample.ledger is not None
     assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
     shown = [(each.turn, each.shown) for each in sample.ledger.calls]
     assert shown == [(1, (1,)), (2, (0, 1))]
@@ -474,7 +468,6 @@ def played(*trees: Tree) -> list[Sample]:
 
 
 def numbered(sample: Sample) -> tuple[str | None, int, list[int]]:
-    assert sample.ledger is not None
     turns_of_calls = [each.turn for each in sample.ledger.calls]
     return sample.ledger.conversation, sample.ledger.turn, turns_of_calls
 
@@ -490,7 +483,6 @@ def test_turns_of_one_thread_share_their_calls() -> None:
     assert numbered(two) == ("a", 2, [1, 2])
     # the application keeps no messages; what was said in the thread was captured
     assert [turn.content for turn in two.history] == [one.question, one.answer]
-    assert two.capture is not None
     assert two.capture.grade == "exact"
 
 
@@ -511,7 +503,6 @@ def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> Non
     assert [turn.content for turn in two.history] == ["Porto?", ANSWER]
     said = [turn.content for turn in three.history]
     assert said == ["Porto?", ANSWER, "Faro?", ANSWER]
-    assert three.ledger is not None
     written = [each for each in three.ledger.calls if each.kind == "written"]
     assert (2, (0,)) in [(each.turn, each.shown) for each in written]
 
@@ -520,7 +511,6 @@ def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it() 
     handed = call("step", reads(asked(PORTO)), input_documents=(P, F))
     (sample,) = samples_of(says(handed))
     assert [context.text for context in sample.contexts or ()] == [PORTO]
-    assert sample.ledger is not None
     (given,) = sample.ledger.calls
     assert (given.kind, [item.text for item in given.items]) == (
         "given",
@@ -565,5 +555,4 @@ def test_texts_that_redact_changed_do_not_stay_in_the_ledger(
     captured: Captured[Tree] = Captured(samples_of, redact=masked)
     captured.record(turn_of("Where is Porto?", P))
     (sample,) = captured.samples
-    assert sample.ledger is not None
     assert len(sample.ledger.calls) == kept

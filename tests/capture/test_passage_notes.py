@@ -30,7 +30,6 @@ def run(
     nodes = [search, *(step(float(at)) for at, step in enumerate(steps, start=2))]
     root = Node("step", "chain", 0.0, 99.0, children=nodes)
     (sample,) = samples_of(Tree(root, question=QUESTION))
-    assert sample.capture is not None
     assert sample.capture.passages is not None
     return sample.capture.passages
 
@@ -108,7 +107,6 @@ def test_contexts_that_the_user_names_tell_which_passages_were_shown() -> None:
     tree = Tree(root, question=QUESTION)
     named = Overrides(contexts_from=lambda *_: [P.text])
     (sample,) = samples_of(tree, named)
-    assert sample.capture is not None
     assert sample.capture.evidence_from == "named"
     notes = sample.capture.passages or ()
     told_of_contexts = [(note.context, note.share) for note in notes]
@@ -299,7 +297,6 @@ def test_where_no_prompt_is_known_nobody_knows_what_was_shown() -> None:
     root = Node("step", "engine", 0.0, 99.0, children=[search])
     tree = Tree(root, question=QUESTION, flow_documents=())
     (sample,) = samples_of(tree)
-    assert sample.capture is not None
     assert sample.capture.evidence_from == "flow"
     assert [note.share for note in sample.capture.passages or ()] == [None] * 3
 

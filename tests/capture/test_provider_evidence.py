@@ -136,7 +136,6 @@ def test_a_reply_is_read_or_hedged(shape: Mapping[str, Any]) -> None:
     add_provider_evidence(model, *shape["reply"])
     found = [document for node in model.children for document in node.documents or ()]
     sample = sample_of(shape["reply"])
-    assert sample.capture is not None
     assert sample.capture.grade == shape.get("grade", "exact")
     assert shape.get("says", "") in " ".join(sample.capture.warnings)
     assert {one.text for one in found} <= {FACT, OIL}
@@ -200,7 +199,6 @@ def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name: str) -
 
 def test_a_search_that_found_nothing_is_a_call_without_items() -> None:
     sample = sample_of([{"content": [file_search([]), said()]}])
-    assert sample.ledger is not None
     calls = [(call.name, len(call.items)) for call in sample.ledger.calls]
     assert calls == [(None, 1), ("file_search", 0)]
 
@@ -243,7 +241,6 @@ def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(
     own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
     root = Node("step", "run", 0, 4, [first, own, second])
     (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": ANSWER}))
-    assert sample.capture is not None
     assert "not_recorded" in sample.capture.doubts
     assert "PDF" not in sample.capture.doubts["not_recorded"]
 
@@ -257,7 +254,6 @@ def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
     second.prompt = (Message("user", QUESTION), Message("tool", SIZE))
     root = Node("step", "run", 0, 4, [first, own, second])
     (sample,) = samples_of(Tree(root, question=QUESTION, output={"answer": ANSWER}))
-    assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert "further_call" in sample.capture.doubts
 
@@ -334,7 +330,6 @@ def test_no_payload_raises_and_no_text_is_made_up(places: list[Any]) -> None:
 )
 def test_a_search_without_its_texts_is_never_exact(places: list[Any]) -> None:
     sample = sample_of([{"content": [file_search(None)]}, *places])
-    assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
 
 

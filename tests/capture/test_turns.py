@@ -153,7 +153,6 @@ def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None
     ]:
         assert turns.add(searches_and_answers(query, answer, began)) == []
     (sample,) = turns.finish()
-    assert sample.capture is not None
     (sentence,) = sample.capture.warnings
     assert sample.capture.doubts == {"answer_guessed": sentence}
     assert "one answer counts" in sentence
@@ -192,7 +191,6 @@ def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     texts = sample.contexts and [context.text for context in sample.contexts]
     assert texts == contexts
-    assert sample.capture is not None
     assert list(sample.capture.doubts) == doubts
     # a name may be misspelt
     is_none_named = "tools were called, and context_tools= names none of them"
@@ -204,7 +202,6 @@ def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone() -> No
     assert turns.add(BY_HAND) == []
     (sample,) = [*turns.add(READS), *turns.finish()]
     assert [context.text for context in sample.known_contexts] == [PAGE]
-    assert sample.capture is not None
     assert (sample.capture.grade, len(turns.problems)) == ("exact", 0)
     # the next one is shown to nobody
     assert [*turns.add(BY_HAND), *turns.finish()] == []
@@ -277,7 +274,6 @@ def test_a_result_without_a_text_is_no_search_that_found_nothing(
     )
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     (sample,) = turns.add(run) + turns.finish()
-    assert sample.ledger is not None
     kinds = {call.query: call.kind for call in sample.ledger.calls}
     assert kinds == {"Porto": "retrieval", "Faro": kind}
 
@@ -291,5 +287,4 @@ def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence() -> Non
     )
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     (sample,) = turns.add(run) + turns.finish()
-    assert sample.ledger is not None
     assert [item.text for call in sample.ledger.calls for item in call.items] == [text]

@@ -554,7 +554,6 @@ def test_columns_and_settings_can_be_named(
     report = Report.from_jsonl("out.jsonl")
     (result,) = report.results
     sample = result.sample
-    assert sample is not None
     assert (sample.id, sample.reference, sample.question) == ("1", (text,), "Who?")
     assert {outcome.status for outcome in result.results.values()} == {"scored"}
     assert report.run.metrics["context_adherence"].settings["polls"] == "3"

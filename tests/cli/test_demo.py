@@ -30,7 +30,6 @@ def test_every_metric_scores_and_faults_are_seen_or_missed_as_said() -> None:
 
 def test_answers_of_the_application_are_quotations() -> None:
     for row in demo_report().results[: -len(BY_HAND)]:
-        assert row.sample is not None
         texts = [context.text for context in row.sample.known_contexts]
         assert any((row.sample.answer or "-") in text for text in texts)
         assert row.sample.generator == "extractive"

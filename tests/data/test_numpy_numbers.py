@@ -99,7 +99,6 @@ def test_in_rows() -> None:
     sample = Sample.from_row(row)
     assert (sample.id, sample.reference, sample.error) == ("3", ("2.5",), None)
     assert sample.contexts[0].score == 0.5
-    assert sample.facts is not None
     assert sample.facts[0].weight == 2.0
 
 

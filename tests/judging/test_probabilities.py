@@ -66,7 +66,6 @@ def test_the_token_of_the_field_is_found(
     (cell,) = label_weights(reply, COVERED, "logprobs", start, len(reply.text)) or (
         None,
     )
-    assert cell is not None
     assert cell.p == pytest.approx(0.6)
     assert cell.mass == pytest.approx(1.0)
 
@@ -104,7 +103,6 @@ def test_the_chosen_token_counts_where_it_is_not_listed() -> None:
         ),
     )
     (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
-    assert cell is not None
     assert (cell.p, cell.mass) == (1.0, pytest.approx(0.95))
 
 
@@ -122,7 +120,6 @@ def test_one_text_listed_twice_counts_once() -> None:
         ),
     )
     (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
-    assert cell is not None
     assert cell.p == pytest.approx(0.8)
 
 
@@ -130,7 +127,6 @@ def test_stripped_texts_are_found_in_their_tokens() -> None:
     inner = choice('\n\n{"covered":', ("0", {"0": 0.9, "1": 0.1}), "}", "<|end|>")
     stripped = Choice('{"covered":0}', tokens=inner.tokens)
     (cell,) = label_weights(stripped, COVERED, "logprobs", 0, 13)
-    assert cell is not None
     assert cell.p == pytest.approx(0.1)
 
 
@@ -204,7 +200,6 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     swapped = probability_of_positive(
         [(None if label is None else 1 - label, log) for label, log in logs], COVERED
     )
-    assert swapped is not None
     assert swapped.p == pytest.approx(1 - result.p)
 
 

@@ -220,7 +220,6 @@ class ClaimsOnly(ChatModel):
             listed = [claim for claim in CLAIMS if claim in prompt]
             return {"facts": listed if self._listed is None else list(self._listed)}
         tag = re.search(r"<(?:answer|statement)-\w+>\n(.*?)\n</", prompt, re.DOTALL)
-        assert tag is not None
         judged, texts = tag[1], prompt[: tag.start()] + prompt[tag.end() :]
         missing = [it for it in CLAIMS if it in judged and it not in texts]
         supported = int(not missing)

@@ -225,7 +225,6 @@ def test_clusters_widen_the_calibrated_mean_on_the_command_line(
         bounds = re.search(
             r"People would .*\[([\d.]+), ([\d.]+)\]", capsys.readouterr().out
         )
-        assert bounds is not None
         low, high = bounds.groups()
         widths.append(float(high) - float(low))
     assert widths[0] > 2 * widths[1] > 0

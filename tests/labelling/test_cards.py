@@ -209,7 +209,6 @@ def test_what_a_labelled_sample_holds(
     assert (cited.sample.question, cited.sample.answer) == ("Who lit it?", "Anna did.")
     assert tuple(context.text for context in cited.sample.known_contexts) == TEXTS
     assert cited.sample.citations == (Citation(start=0, end=9, contexts=(0, 1)),)
-    assert pair.other_sample is not None
     assert (pair.sample.answer, pair.other_sample.answer) == ("a", "bb")
 
 

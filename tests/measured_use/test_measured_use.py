@@ -121,7 +121,6 @@ def test_two_passages_that_hold_the_same_are_found_as_a_pair(
     )
     model = Scripted(answer)
     [measured] = measure_use([answered(sample, model)], model=model, judge=judge)
-    assert measured.use is not None
     assert measured.use.redundant == (pair,)
     verdicts = [each.verdict for each in measured.use.passages]
     assert [verdicts[place] for place in pair] == ["redundant"] * 2
@@ -135,7 +134,6 @@ def test_three_passages_of_which_one_is_enough_are_not_told_as_unused() -> None:
     [measured] = measure_use(
         [sample_of(texts, RENDERINGS["listed"](texts), "known")], model=model
     )
-    assert measured.use is not None
     assert {each.verdict for each in measured.use.passages} == {"cannot tell"}
 
 
@@ -173,7 +171,6 @@ def test_of_a_model_that_reads_nothing_nearly_nothing_is_told(
         [measured] = measure_use(
             [answered(sample, model)], model=model, judge="lexical", concurrency=1
         )
-        assert measured.use is not None
         verdicts.update(each.verdict for each in measured.use.passages)
     n_passages = verdicts.total()
     assert n_passages == 600
@@ -245,7 +242,6 @@ def test_a_reply_without_an_answer_is_no_answer(reply: Choice, why: str) -> None
     sample = sample_of(texts, RENDERINGS["listed"](texts), "Anna lit it.")
     model = Scripted(lambda present: "Anna lit it." if "amber" in present else reply)
     [measured] = measure_use([sample], model=model)
-    assert measured.use is not None  # the reply to the prompt without any passage
     assert why in (measured.use.why_not or "")
     # asked once, and not for JSON: the whole prompt, without any, and without each
     assert len(model.requests) == 3 + 1 + 3
@@ -253,7 +249,6 @@ def test_a_reply_without_an_answer_is_no_answer(reply: Choice, why: str) -> None
         lambda present: reply if present == {"birch", "cedar"} else "Anna."
     )
     [measured] = measure_use([answered(sample, model)], model=model)
-    assert measured.use is not None
     failed, *others = measured.use.passages
     assert (failed.verdict, failed.answer) == ("cannot tell", None)
     assert why in failed.why
@@ -284,7 +279,6 @@ def test_a_passage_of_which_words_stand_elsewhere_is_not_told_as_unused(
     if place == "question":
         sample = sample.model_copy(update={"question": f"Is it true: {texts[0]}"})
     [measured] = measure_use([sample], model=model)
-    assert measured.use is not None
     first, *others = measured.use.passages
     assert first.verdict == "cannot tell"
     assert "stand elsewhere in the prompt" in first.why
@@ -320,13 +314,11 @@ def test_where_words_leave_a_doubt_the_judge_decides() -> None:
     for same, verdict in ((1, "not used"), (0, "used")):
         judge = ScriptedJudge({SameAnswer: {"same": same}}, name="panel")
         [measured] = measure_use([sample], model=model, judge=judge)
-        assert measured.use is not None
         assert measured.use.passages[0].verdict == verdict
         assert measured.use.passages[0].effect == 0.0
         assert measured.use.judge == "panel"
         assert measured.use.passages[1].verdict == "not used"
     [measured] = measure_use([sample], model=model, judge="lexical")
-    assert measured.use is not None
     assert measured.use.passages[0].verdict == "cannot tell"
 
 
@@ -426,10 +418,8 @@ def test_what_cannot_be_measured_says_why_and_costs_no_call(
     bad = Sample(**{**dict(good), **change})
     model = reader_of(["amber"])
     first, second = measure_use([bad, answered(good, model)], model=model)
-    assert first.use is not None
     assert why in (first.use.why_not or "")
     assert first.use.passages == ()
-    assert second.use is not None
     assert second.use.why_not is None
     assert len(model.requests) == second.use.usage.calls
 
@@ -437,13 +427,11 @@ def test_what_cannot_be_measured_says_why_and_costs_no_call(
 def test_a_doubtful_sample_is_not_measured() -> None:
     texts = PASSAGES[:2]
     sample = sample_of(texts, RENDERINGS["listed"](texts))
-    assert sample.capture is not None
     notes = sample.capture.model_copy(
         update={"grade": "inferred", "doubts": {"short_text": "short"}}
     )
     doubtful = sample.model_copy(update={"capture": notes})
     [measured] = measure_use([doubtful], model=reader_of(["amber"]))
-    assert measured.use is not None
     assert "short" in (measured.use.why_not or "")
 
 
@@ -464,7 +452,6 @@ def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
     )
     sample = answered(sample, model)
     [measured] = measure_use([sample], model=LLMJudge(model, attempts=1))
-    assert measured.use is not None
     used, unused, failed = measured.use.passages
     assert (used.verdict, unused.verdict) == ("used", "not used")
     assert (failed.verdict, failed.answer) == ("cannot tell", None)
@@ -473,7 +460,6 @@ def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
         [sample, sample], model=LLMJudge(model_without_whole, attempts=1)
     )
     for each in (first, second):
-        assert each.use is not None
         assert str(error) in (each.use.why_not or "")
 
 
@@ -486,7 +472,6 @@ def test_a_refusal_repeats_no_word_of_a_passage_in_the_system_message() -> None:
     )
     model = Scripted(lambda _: error)
     [measured] = measure_use([sample], model=LLMJudge(model, attempts=1))
-    assert measured.use is not None
     assert "it says: " in (measured.use.why_not or "")
     assert "amber" not in (measured.use.why_not or "")
 

@@ -155,7 +155,6 @@ def test_the_cases_of_labelled_rows_are_those_counted_by_hand(report: Report) ->
         assert (share.count, share.total) == (count, total)
         assert share.share == pytest.approx(count / total)
         low, high = proportion_confint(count, total, method="wilson")
-        assert share.interval is not None
         assert share.interval.method == "Wilson"
         assert (share.interval.low, share.interval.high) == pytest.approx((low, high))
 
@@ -216,7 +215,6 @@ def test_clusters_widen_the_intervals_as_those_of_means(report: Report) -> None:
     groups = [ROWS[place][3] for place in (0, 1, 2, 3, 4, 5, 6)]
     keys = [sorted(set(groups)).index(group) for group in groups]
     assert answering.answered.interval == mean_interval([1.0] * 5 + [0.0] * 2, keys)
-    assert answering.answered.interval is not None
     assert answering.answered.interval.clusters == 4
     assert "over 4 clusters" in str(answering)
 
@@ -741,7 +739,6 @@ def test_typed_questions_of_sufficiency_and_relevance() -> None:
     assert (enough.value, addresses.value) == (0.25, pytest.approx(2 / 3))
     assert isinstance(enough.evidence, SufficiencyEvidence)
     assert (enough.evidence.mode, enough.evidence.case) == ("decision", "unbacked")
-    assert addresses.evidence is not None
     assert addresses.evidence.verdicts() == [
         "grade 2 of 3: addresses a part of the question"
     ]
@@ -759,7 +756,6 @@ def test_the_verdict_on_relevance_is_the_grade_in_words(
 ) -> None:
     judge = ScriptedJudge({Declined: {"declined": 0}, Addresses: {"grade": grade}})
     evidence = AnswerRelevance().score(SAMPLE, judge=judge).evidence
-    assert evidence is not None
     assert evidence.verdicts() == [in_words]
 
 

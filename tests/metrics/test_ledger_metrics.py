@@ -165,7 +165,6 @@ def test_the_conversation_of_worked_number_5_in_a_report() -> None:
 
 
 def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
-    assert THIRD.ledger is not None
     sample = THIRD.model_copy(
         update={"ledger": Ledger(turn=3, calls=(*THIRD.ledger.calls, WROTE))}
     )

@@ -157,7 +157,6 @@ def test_usual_columns_are_found(column: str) -> None:
     assert sample.expected_ids == ("1", "2")
     assert sample.metadata == {}
     sample = Sample.from_row({"reference_contexts": ["A.", "B."]})
-    assert sample.expected_contexts is not None
     assert [context.text for context in sample.expected_contexts] == ["A.", "B."]
 
 
@@ -240,9 +239,7 @@ def test_it_is_in_report_page_and_gates_like_the_others(
     assert report.run.judges == ()
     assert report.scores("retrieval_ranking") == [0.0] * 40
     evidence = report.results[0].results["retrieval_ranking"].evidence
-    assert evidence is not None
     assert [each.id for each in evidence.passages] == ["a", "b"]  # type: ignore[attr-defined]
-    assert report.results[0].sample is not None
     assert report.results[0].sample.expected_ids == ("b",)
     gate = ["--fail-under", "ranking=0.5", "--report", "page.html"]
     assert main(["report", "out.jsonl", *gate]) == 1

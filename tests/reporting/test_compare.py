@@ -73,7 +73,6 @@ def changed_rows(report: Report, place: int, **update: Any) -> Report:
 def other_answer(report: Report) -> Report:
     """The same scores of answers of which one is another."""
     first = report.results[0].sample
-    assert first is not None
     return changed_rows(
         report, 0, sample=first.model_copy(update={"answer": "another answer"})
     )

@@ -486,7 +486,6 @@ def test_a_parquet_report_has_the_journey_of_its_rows(tmp_path: Path) -> None:
     found = Report.from_parquet(tmp_path).journey()
     assert found == evaluate(rows, metrics=metrics, judge="lexical").journey()
     stage = found.of("not_shown")
-    assert stage is not None
     assert (stage.lost, stage.of) == (4, 8)
     assert found.facts > 0
 

@@ -225,16 +225,13 @@ def test_files_of_every_number_are_read(
     for metric, scores in SCORES[name].items():
         assert report.scores(metric) == pytest.approx(scores, abs=0.005)
     sample = report.results[0].sample
-    assert sample is not None
     assert (
         sample.id,
         sample.contexts[0].id,
         sample.facts and sample.facts[0].weight,
     ) == ("a", "d1", 2.0)
-    assert sample.capture is not None
     assert sample.capture.intermediate[0].text == "step"
     evidence = report.results[0].results["context_utilization"].evidence
-    assert evidence is not None
     assert evidence.kind == "context_utilization"
     signature = report.results[0].results["context_adherence"].signature
     version, prompt = ADHERENCE[name.removeprefix("results_")[0]]
@@ -316,7 +313,6 @@ def test_a_relevance_by_probability_of_an_old_file_keeps_its_score() -> None:
     (row,) = Report.from_jsonl(GOLDEN / "fields_gone_4.jsonl").results
     relevance = row.results["answer_relevance"]
     assert (relevance.value, relevance.reason) == (0.75, "p = 0.75")
-    assert relevance.evidence is not None
     assert relevance.evidence.verdicts() == []
 
 
@@ -366,8 +362,6 @@ def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(
     )
     report = Report.from_jsonl(tmp_path / "r.jsonl")
     read = report.results[0].sample
-    assert read is not None
-    assert read.ledger is not None
     assert [(call.name, call.shown, call.error) for call in read.ledger.calls] == [
         ("sql", (0,), None),
         (None, None, "down"),

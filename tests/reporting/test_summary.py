@@ -248,7 +248,6 @@ def test_clusters_of_a_conversation() -> None:
         for index in range(48)
     ]
     numbers = summarise(rows, ["m"])["m"]
-    assert numbers.interval is not None
     assert numbers.interval.clusters == 12
     # Scores are equal within each conversation of four: 12 clusters of size 4 give the
     # variance of 12 scores, .09 · 12/11 / 12, against .09 · 48/47 / 48.
@@ -257,7 +256,6 @@ def test_clusters_of_a_conversation() -> None:
         "m: few clusters: 12, under 20; the interval is a rough guide.",
     )
     alone = summarise(rows, ["m"], cluster=None)["m"]
-    assert alone.interval is not None
     assert alone.interval.clusters is None
     assert (
         numbers.interval.high - numbers.interval.low
@@ -382,7 +380,6 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
     interval = (
         evaluate(rows, ["adherence"], judge="lexical").summary()["adherence"].interval
     )
-    assert interval is not None
     assert interval.clusters == 6
 
 

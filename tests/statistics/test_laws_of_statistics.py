@@ -109,8 +109,6 @@ def test_the_order_of_scores_and_the_names_of_clusters_say_nothing(
         [score for score, _ in rows], [renamed[key] for _, key in rows]
     )
     expected = means.mean_interval(scores, keys)
-    assert shuffled is not None
-    assert expected is not None
     assert (shuffled.low, shuffled.high) == pytest.approx(
         (expected.low, expected.high), abs=1e-9
     )
@@ -125,8 +123,6 @@ def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(
     scores, keys = case
     expected = means.mean_interval(scores, keys)
     mirrored = means.mean_interval([1 - score for score in scores], keys)
-    assert expected is not None
-    assert mirrored is not None
     assert (mirrored.low, mirrored.high) == pytest.approx(
         (1 - expected.high, 1 - expected.low), abs=1e-9
     )

@@ -35,7 +35,6 @@ def test_the_error_over_clusters_against_statsmodels() -> None:
         0.07116178749862877
     )
     found = mean_interval(VALUES, KEYS)
-    assert found is not None
     assert found.clusters == 6
     # over np.var(VALUES, ddof=1) / 10
     assert found.design_effect == pytest.approx(0.4185123966942147)
@@ -47,7 +46,6 @@ def test_the_interval_with_clusters_added_against_statsmodels() -> None:
     # With 0, 0, 0, 0, 1, 1, 1, 1 in four clusters: .564286 ± stats.t.ppf(.975, 6) ·
     # .172763, statsmodels 0.15.0
     interval = mean_interval(values, keys)
-    assert interval is not None
     assert (interval.low, interval.high) == pytest.approx(
         (0.14155069932934677, 0.9870207292420821), rel=1e-9
     )
@@ -58,7 +56,6 @@ def test_the_interval_with_clusters_added_against_statsmodels() -> None:
 def test_one_cluster_and_equal_values_have_width(value: float) -> None:
     for keys in ([0] * 5, [0, 0, 1, 1, 1]):
         found = mean_interval([value] * 5, keys)
-        assert found is not None
         assert found.low <= value <= found.high
         assert found.high > found.low
         assert found.design_effect is None

@@ -87,7 +87,6 @@ def test_two_valued_scores_get_wilson() -> None:
 )
 def test_choice_of_method(values: list[float], keys: list[int], method: str) -> None:
     interval = mean_interval(values, keys)
-    assert interval is not None
     assert interval.method.startswith(method)
 
 

@@ -203,7 +203,6 @@ class BatchService(LoopbackServer):
 
     async def _cancel(self, request: web.Request) -> Handled:
         batch = self._named(request)
-        assert batch is not None
         batch["status"] = "cancelling"
         return 200, batch
 

@@ -123,7 +123,6 @@ CHUNK_OF_A_FILE = {"retrieved_context": {"title": "a.txt", "text": FACT}}
 
 def calls_of(sample: Sample) -> list[tuple[str, str | None]]:
     """Kind and name of each call of the ledger."""
-    assert sample.ledger is not None
     return [(call.kind, call.name) for call in sample.ledger.calls]
 
 

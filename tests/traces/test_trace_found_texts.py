@@ -102,7 +102,6 @@ def test_texts_in_a_form_of_their_own_are_documents(form: str, dialect: str) -> 
     sample = sample_of(retriever_of(dialect, FORMS[form](TEXTS)))
     assert [context.text for context in sample.known_contexts] == list(TEXTS)
     assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
-    assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
 
 
@@ -141,7 +140,6 @@ def test_a_reranker_may_return_texts(shown: list[str]) -> None:
     returned = {"output.value": json.dumps([WELL, MILL])}
     sample = sample_of(with_ids(), reranker_with(**returned), shown=shown)
     assert [context.text for context in sample.known_contexts] == shown
-    assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
     notes = sample.capture.passages or ()
     assert [note.kept for note in notes][1:] != [False, False]
@@ -178,7 +176,6 @@ def test_scores_alone_do_not_tell_what_a_reranker_kept(
     sample = sample_of(with_ids(), reranker_with(**SCORES[form]), shown=shown)
     assert [context.text for context in sample.known_contexts] == shown
     assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
-    assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
     notes = sample.capture.passages or ()
     assert [note.kept for note in notes] == [None] * 3
@@ -188,7 +185,6 @@ def test_scores_alone_do_not_tell_what_a_reranker_kept(
 def test_a_reranker_whose_output_is_not_read_may_have_brought_texts() -> None:
     output = {"output.value": json.dumps([{"title": "Gates", "score": 0.9}])}
     sample = sample_of(with_ids(), reranker_with(**output), shown=[WELL])
-    assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
 
 
@@ -199,7 +195,6 @@ def search_with(**attributes: Any) -> Told:
 
 def assert_nothing_is_known(sample: Sample, words: str) -> None:
     """A search of which nothing was recorded is none that found nothing."""
-    assert sample.capture is not None
     assert sample.capture.grade == "incomplete", sample.capture.warnings
     assert words in " ".join(sample.capture.warnings)
     sample = sample.model_copy(update={"reference": (GATE,)})
@@ -217,7 +212,6 @@ NOTHING = "holds nothing of what was found"
 @pytest.mark.parametrize("empty", [[], {"documents": []}], ids=str)
 def test_a_search_that_found_nothing_is_exact(dialect: str, empty: object) -> None:
     sample = sample_of(retriever_of(dialect, empty), shown=[])
-    assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
     assert sample.capture.evidence_from == "flow"
     assert sample.contexts == ()
@@ -262,7 +256,6 @@ def test_a_search_may_be_recorded_in_a_span_around_or_inside_it() -> None:
         outer = span("outer", "chain", 2, 5, **kind, **around)
         inner = span("inner", "outer", 3, 4, **kind, **inside)
         sample = sample_of(outer, inner, shown=[GATE])
-        assert sample.capture is not None
         assert sample.capture.grade == "exact", sample.capture.warnings
     step = {"openinference.span.kind": "CHAIN", "input.value": QUESTION}
     outer = span("outer", "chain", 2, 5, **step, **found)
@@ -293,7 +286,6 @@ def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -
     attributes = {**mark, name: json.dumps(listed)}
     sample = sample_of(span("search", "chain", 2, 3, **attributes), shown=[GATE, MILL])
     assert [context.text for context in sample.known_contexts] == [GATE, MILL]
-    assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
 
 

@@ -146,7 +146,6 @@ def journey_of_run(sample: Sample) -> Journey:
 
 def assert_unknown(model: Attributes, words: str) -> None:
     sample = sample_of(model)
-    assert sample.capture is not None
     assert sample.capture.grade == "incomplete", sample.capture.warnings
     journey = journey_of_run(sample)
     assert not losses(journey)
@@ -157,7 +156,6 @@ def assert_unknown(model: Attributes, words: str) -> None:
 
 def assert_known(model: Attributes) -> None:
     sample = sample_of(model)
-    assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
     assert sample.capture.unread_texts == ()
     assert losses(journey_of_run(sample)) == {"not_retrieved"}
@@ -264,7 +262,6 @@ def test_a_span_tells_what_an_adapter_sees(
 ) -> None:
     seen_by_adapter = unread_request(parameters, [[*blocks, TEXT]])
     sample = sample_of(writes(blocks, parameters))
-    assert sample.capture is not None
     is_incomplete = sample.capture.grade == "incomplete"
     assert is_incomplete == bool(seen_by_adapter.evidence)
     assert (sample.capture.grade == "exact") == (seen_by_adapter == UnreadRequest())

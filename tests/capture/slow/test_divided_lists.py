@@ -37,8 +37,6 @@ Fates = list[tuple[bool | None, str | None]]
 
 def fates(sample: Sample) -> Fates:
     """Of each passage whether it was kept, and what dropped it."""
-    assert sample.capture is not None
-    assert sample.capture.passages is not None
     return [(note.kept, note.dropped_by) for note in sample.capture.passages]
 
 

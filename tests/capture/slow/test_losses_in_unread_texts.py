@@ -78,7 +78,6 @@ def judged(sample: Sample) -> Report:
 def facts_and_reason(sample: Sample) -> tuple[list[FactOnItsWay], str]:
     report = judged(sample)
     followed = journey_of(report.results[0])
-    assert followed is not None
     facts = list(followed.facts)
     lost = losses(report.journey())
     assert (lost == {"not_retrieved"}) == (facts == NOT_RETRIEVED)
@@ -208,7 +207,6 @@ def test_a_results_file_keeps_why_texts_are_unread(
     assert result.sample is not None
     assert why_texts_are_unread(result.sample) == why_texts_are_unread(sample)
     assert (why_texts_are_unread(sample) == "") == is_whole
-    assert sample.capture is not None
     assert (sample.capture.unread_texts == ()) == is_whole
     # a file that was written before this was noted
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -216,8 +214,6 @@ def test_a_results_file_keeps_why_texts_are_unread(
         line.get("sample", {}).get("capture", {}).pop("unread_texts", None)
     path.write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
     (older,) = Report.from_jsonl(path).results
-    assert older.sample is not None
-    assert older.sample.capture is not None
     assert older.sample.capture.unread_texts is None
     assert (why_texts_are_unread(older.sample) == "") == is_whole
 

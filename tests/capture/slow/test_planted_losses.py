@@ -280,7 +280,6 @@ def test_a_search_that_finds_nothing_missed_each_fact() -> None:
     judged, unjudged = journeys(sample)
     assert losses(judged) == {"not_retrieved"}
     missed = judged.of("not_retrieved", "facts")
-    assert missed is not None
     assert (missed.lost, missed.of) == (1, 1)
     assert ("facts", "no metric asked which facts of a reference were retrieved") in (
         unjudged.unknown

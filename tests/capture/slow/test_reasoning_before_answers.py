@@ -172,9 +172,7 @@ def test_an_answer_is_judged_without_its_reasoning(
         assert {name: one.value for name, one in result.results.items()} == {
             name: one.value for name, one in expected.items()
         }
-        assert result.sample is not None
         assert (result.sample.answer or "").strip() == IS_90
-        assert result.sample.capture is not None
         assert TOLD in result.sample.capture.doubts["reasoning"]
         assert report.summary().doubts[0].samples == 1
     adherence = ContextAdherence()
@@ -221,19 +219,16 @@ def test_other_forms_of_reasoning_and_references_of_models(
     row = {**ROW, "answer": IS_90, "reference": IS_90}
     plain = evaluate([row], judge="lexical").results[0]
     result = evaluate([{**row, field: reasoning + IS_90}], judge="lexical").results[0]
-    assert result.sample is not None
     assert (result.sample.answer, result.sample.reference) == (IS_90, (IS_90,))
     assert {name: one.value for name, one in result.results.items()} == {
         name: one.value for name, one in plain.results.items()
     }
-    assert result.sample.capture is not None
     assert f"the {field} held" in result.sample.capture.doubts["reasoning"]
 
 
 def test_reasoning_goes_on_behind_a_part_of_the_answer() -> None:
     answer = f"<think>70 km?</think>{IS_90}<think>Or 80 km?</think> It is long."
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
-    assert result.sample is not None
     assert result.sample.answer == f"{IS_90} It is long."
 
 
@@ -248,7 +243,6 @@ def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
     ):
         report = evaluate([{**ROW, "answer": answer}], ["adherence"], judge="lexical")
         (result,) = report.results
-        assert result.sample is not None
         assert result.sample.answer is None
         assert result.results["context_adherence"].status == "undefined"
 
@@ -266,7 +260,6 @@ def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
 )
 def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
-    assert result.sample is not None
     assert result.sample.answer == answer
 
 
@@ -280,7 +273,6 @@ def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
 def test_tags_that_an_answer_speaks_of_behind_its_reasoning_stay(answer: str) -> None:
     row = {**ROW, "answer": f"<think>x</think>{answer}"}
     result = evaluate([row], judge="lexical").results[0]
-    assert result.sample is not None
     assert result.sample.answer == answer
 
 
@@ -313,7 +305,5 @@ def test_what_watches_an_application_leaves_reasoning_out(
     (result,) = watching.report().results
     watching.stop()
     assert [question["answer"] for question in judge.asked] == [IS_90]
-    assert result.sample is not None
     assert result.sample.answer == IS_90
-    assert result.sample.capture is not None
     assert TOLD in result.sample.capture.doubts["reasoning"]

@@ -63,7 +63,6 @@ def asked(notes: tuple[str, ...], form: str, between: str) -> tuple[Sample, Jour
 
 
 def grade(sample: Sample) -> str | None:
-    assert sample.capture is not None
     return sample.capture.grade
 
 

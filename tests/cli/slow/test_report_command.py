@@ -409,7 +409,6 @@ def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> Non
     ):
         report = evaluate(rows, ["adherence"], judge="lexical")
         interval = report["adherence"].interval
-        assert interval is not None
         assert interval.clusters == n_clusters
 
 

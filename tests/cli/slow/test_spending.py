@@ -228,7 +228,6 @@ def test_no_secret_enters_the_store_however_it_is_given(
 def cost() -> Iterator[ModuleType]:
     path = Path(__file__).parents[3] / "benchmarks" / "cost.py"
     spec = importlib.util.spec_from_file_location("cost_benchmark", path)
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:

@@ -57,7 +57,6 @@ def test_a_document_is_a_context(make: Callable[[], Any], form: str) -> None:
 @pytest.mark.parametrize("make", DOCUMENTS)
 def test_a_document_is_what_was_retrieved(make: Callable[[], Any]) -> None:
     sample = Sample.from_row({"retrieved": [make()]})
-    assert sample.retrieved is not None
     assert sample.retrieved[0].text == TEXT
     assert Sample(retrieved=[make()]).retrieved == sample.retrieved
 

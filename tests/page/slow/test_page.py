@@ -372,7 +372,6 @@ def test_details_are_carried_of_unscored_rows_first_then_of_the_lowest_scores(
 def rows_carried(page: str) -> list[int]:
     """The indices of the rows whose details a page carries, in their order."""
     packed = re.search(r'<script type="text/plain" id="details">(.*?)</script>', page)
-    assert packed is not None
     lines = decompress(b64decode(packed[1])).decode().splitlines()
     return [json.loads(line)["index"] for line in lines]
 

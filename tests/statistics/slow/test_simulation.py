@@ -18,7 +18,6 @@ def bench() -> Iterator[ModuleType]:
     if not SCRIPT.is_file():
         pytest.skip("a checkout without its benchmarks")
     spec = importlib.util.spec_from_file_location("simulated_statistics", SCRIPT)
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:

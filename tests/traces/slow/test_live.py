@@ -139,7 +139,6 @@ def test_a_chain_gives_the_sample_of_its_adapter_and_of_its_exported_spans() -> 
     (exported,) = samples_from_spans(exporter.get_finished_spans())
     assert plain(sample) == plain(adapted) == plain(exported)
     assert sample == exported
-    assert sample.capture is not None
     assert (sample.contexts[0].text, sample.capture.grade) == (FACT, "exact")
     assert live.without_sample == {"no_retrieval": 1}
     assert live.aggregates["context_adherence"].scored == 1
