@@ -9,7 +9,6 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data.errors import NotJson, RowError
@@ -78,7 +77,6 @@ _LIST_BEGINS = re.compile(
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
-_BETWEEN_COLUMNS = re.compile(r"[|\t]")
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
@@ -259,35 +257,6 @@ def looks_like_list(value: Any) -> bool:
         return False
     begins_as_list = _LIST_BEGINS.match(value) is not None
     return begins_as_list or _is_unquoted_list(value.strip())
-
-
-def is_one_text(cell: Any) -> bool:
-    """Tell whether a cell is one text, neither a list nor an object, nor looks so."""
-    # a list that cannot be read is refused where it is read
-    return isinstance(data_in(cell), str) and not looks_like_list(cell)
-
-
-def may_be_several_texts(cell: Any) -> bool:
-    r"""Tell whether a text may be several, joined by a sign; nobody knows whether it is.
-
-    It has several lines, or parts between ``|``, tabulators or semicolons. In prose a
-    blank and a small letter follow a semicolon.
-
-    Examples:
-        >>> may_be_several_texts("Rain fell.;Anna lit it."), may_be_several_texts("Rain fell.\n\nAnna lit it.")
-        (True, True)
-        >>> may_be_several_texts("Rain fell; nobody came."), may_be_several_texts(["Rain fell.", "Anna lit it."])
-        (False, False)
-    """
-    if not is_one_text(cell):
-        return False
-    columns = [_BETWEEN_COLUMNS.split(line) for line in cell.splitlines()]
-    parts = [part for part in chain.from_iterable(columns) if part.strip()]
-    behind_semicolons = [part for part in cell.split(";")[1:] if part.strip()]
-    return len(parts) > 1 or any(
-        not part[0].isspace() or not part.lstrip()[0].islower()
-        for part in behind_semicolons
-    )
 
 
 def _is_unquoted_list(text: str) -> bool:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import chain
 from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
@@ -21,11 +20,9 @@ from ragmetrics_core.data.cells import (
     data_in,
     follow_path,
     is_filled,
-    is_one_text,
     looks_like_list,
-    may_be_several_texts,
 )
-from ragmetrics_core.data.citations import is_citations, marks_in, numbering_in
+from ragmetrics_core.data.citations import is_citations, numbering_in
 from ragmetrics_core.data.errors import (
     AmbiguousColumns,
     NoSuchColumn,
@@ -96,8 +93,7 @@ _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 _NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
-# By which signs several texts, facts or ids may be joined to one, and what they are called.
-_FIELDS_OF_TEXTS = ("retrieved", "expected_contexts")
+# By which signs several facts or ids may be joined to one, and what they are called.
 _SIGNS_THAT_JOIN = {
     "facts": {"|": "|", "||": "||", "\n": "line ends"},
     "expected_ids": {
@@ -240,11 +236,6 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field, found in found_by_field.items():
         if field in _SIGNS_THAT_JOIN:
             _refuse_joined(field, found)
-        # of a column that the caller named, each cell is one text
-        if field in _FIELDS_OF_TEXTS and field not in named_by_caller:
-            joined = joined_texts(field, found)
-            if joined:
-                raise AmbiguousColumns(joined)
     return found_by_field
 
 
@@ -384,23 +375,6 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
                 f"the messages of {column!r} go on with a reply after the last question,"
                 f" and {answer.column!r} holds another answer; leave one of them out"
             )
-
-
-def joined_texts(field: str, found: FoundValue, answer: str = "") -> str:
-    """Say that one text of a field of several may be several; "" if it is one.
-
-    Example: of the contexts ``"Rain fell.|Anna lit it."``, as DeepEval writes them,
-    nobody can say how many they are; nor of any text where the answer cites ``[2]``.
-    """
-    labels = chain.from_iterable(mark.labels for mark in marks_in(answer))
-    cites_another = is_one_text(found.value) and any(int(each) > 1 for each in labels)
-    if not cites_another and not may_be_several_texts(found.value):
-        return ""
-    return (
-        f"one text may be several {field} or one; write several as a JSON list; if each"
-        f" cell is one: --{field.replace('_', '-')}-column {found.column} (in Python"
-        f" {field}_column={found.column!r})"
-    )
 
 
 def _refuse_joined(field: str, found: FoundValue) -> None:

@@ -262,8 +262,8 @@ class Undefined(_Result):
     missing, such as the contexts), ``declined`` (the answer declines; older files say
     ``abstained``, which is read as this), ``no_facts`` (of the reference), ``no_claim``
     and ``no_citations`` (in the answer), ``undivided`` (the evidence is the text of
-    tools or one cell of a table, not divided into passages), ``language`` (the judge was not measured on the
-    language of the texts, and so decides nothing), or ``other``.
+    tools or one text in a table, not divided into passages), ``language`` (the judge
+    was not measured on the language of the texts, and so decides nothing), or ``other``.
     """
 
     status: Literal["undefined"] = "undefined"

@@ -36,7 +36,6 @@ from ragmetrics_core.data.columns import (
     FoundValue,
     Row,
     find_fields,
-    joined_texts,
 )
 from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.errors import RowError, SettingError
@@ -357,9 +356,10 @@ def why_contexts_are_unknown(sample: Sample) -> str:
     return "no contexts were recorded"
 
 
-def why_contexts_are_undivided(sample: Sample) -> str:
-    """Say why nobody knows how many passages the contexts are; "" where it is known."""
-    return "" if sample.capture is None else sample.capture.doubts.get(JOINED, "")
+def why_undivided(sample: Sample, field: str = "contexts") -> str:
+    """Say why nobody knows how many texts a field has; "" where it is known."""
+    doubts = {} if sample.capture is None else sample.capture.doubts
+    return doubts.get(UNDIVIDED_CODES[field], "")
 
 
 def is_captured_in_part(sample: Sample) -> bool:
@@ -368,9 +368,12 @@ def is_captured_in_part(sample: Sample) -> bool:
     return notes is not None and (notes.grade == "incomplete" or not notes.complete)
 
 
-JOINED = "joined"
-"""The code of the doubt whether a row's one text of contexts is several passages."""
-
+UNDIVIDED_CODES = {
+    "contexts": "joined",
+    "retrieved": "joined_retrieved",
+    "expected_contexts": "joined_expected_contexts",
+}
+"""By field the code of the doubt whether a row's one text of it is several."""
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _NEEDED = {
     **dict.fromkeys(
@@ -419,15 +422,21 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
-    # of a column that the caller named, each cell is one text
-    if columns.get("contexts") is None:
-        found = found_by_field.get("contexts", _NO_VALUE)
-        joined = joined_texts("contexts", found, sample.answer or "")
-        if joined:
-            notes = sample.capture or CaptureNotes()
-            doubts = {**notes.doubts, JOINED: joined}
-            notes = notes.model_copy(update={"doubts": doubts})
-            sample = sample.model_copy(update={"capture": notes})
+    # What one text holds is one context or several; nobody knows which until the caller
+    # says, by naming its column, that each cell is one.
+    doubts: dict[str, str] = {}
+    for field, code in UNDIVIDED_CODES.items():
+        found_value = found_by_field.get(field, _NO_VALUE)
+        is_one_text = field in values and isinstance(data_in(found_value.value), str)
+        if is_one_text and columns.get(field) is None:
+            doubts[code] = (
+                f"{field} in one text: write a list (if it is one:"
+                f" --{field.replace('_', '-')}-column {found_value.column})"
+            )
+    if doubts:
+        notes = sample.capture or CaptureNotes()
+        notes = notes.model_copy(update={"doubts": {**notes.doubts, **doubts}})
+        sample = sample.model_copy(update={"capture": notes})
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)

@@ -6,7 +6,7 @@ from typing import Any
 from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
-from ragmetrics_core.data.sample import fields_of_row, why_contexts_are_undivided
+from ragmetrics_core.data.sample import fields_of_row, why_undivided
 
 # The fields that the shipped metrics need, each with the field that may take its place;
 # nothing takes the place of the answer.
@@ -72,7 +72,7 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
                 self.unread[column] = None
-        undivided = why_contexts_are_undivided(sample)
+        undivided = why_undivided(sample)
         if undivided:
             self._n_undivided += 1
             self._why_undivided = self._why_undivided or undivided

@@ -26,6 +26,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.data.errors import frame_of_users_code, is_ours, reason_of_crash
+from ragmetrics_core.data.sample import UNDIVIDED_CODES, sample_from_row
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.engine.user_judge import judge_in_run
@@ -146,8 +147,9 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
             f" {type(metadata).__name__}"
         )
     row = {name: value for name, value in fields.items() if name != "metadata"}
-    # who names contexts has said that a text with "|" in it is one context
-    sample = Sample.from_row(row, contexts="contexts" if "contexts" in row else None)
+    # an argument is named: one text of contexts is one context
+    named = {field: field for field in UNDIVIDED_CODES if field in row}
+    sample = sample_from_row(row, named)
     # What it does not know, it has put into the sample's metadata: each name that is no
     # field of a sample, such as "anser", and a history that is a single text.
     unknown_fields = sample.metadata

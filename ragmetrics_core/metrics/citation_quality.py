@@ -41,8 +41,8 @@ from ragmetrics_core.data.citations import (
 from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.data.sample import (
     is_captured_in_part,
-    why_contexts_are_undivided,
     why_contexts_are_unknown,
+    why_undivided,
 )
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
@@ -182,7 +182,7 @@ class CitationQuality(Metric):
                 " required=True",
                 "no_citations",
             )
-        undivided = why_contexts_are_undivided(sample)
+        undivided = why_undivided(sample)
         why = why_contexts_are_unknown(sample) or undivided
         # Of an answer that cites nothing no context is judged. But where its capture
         # broke, a part of it with citations may be lost.

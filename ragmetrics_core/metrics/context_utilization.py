@@ -43,7 +43,7 @@ from ragmetrics_core.data.replies import (
     Labelled,
     verdicts_of,
 )
-from ragmetrics_core.data.sample import why_contexts_are_undivided
+from ragmetrics_core.data.sample import why_undivided
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.declined import (
@@ -167,7 +167,7 @@ class ContextUtilization(Metric):
 
     def gap(self, sample: Sample) -> Undefined | None:
         """Say why the metric is undefined for a sample; None if it applies."""
-        undivided = why_contexts_are_undivided(sample)
+        undivided = why_undivided(sample)
         return super().gap(sample) or (
             self.undefined(undivided, "undivided") if undivided else None
         )

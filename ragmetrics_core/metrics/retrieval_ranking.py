@@ -12,7 +12,7 @@ from unicodedata import normalize
 from pydantic import Field
 
 from ragmetrics_core.data import Evidence, Sample, SilentData, Undefined
-from ragmetrics_core.data.sample import why_contexts_are_undivided
+from ragmetrics_core.data.sample import why_undivided
 from ragmetrics_core.data.sample_parts import Context
 from ragmetrics_core.metrics.average_precision import discounted_gain
 from ragmetrics_core.metrics.metric import Metric, Plan
@@ -66,11 +66,14 @@ class RetrievalRanking(Metric):
 
         A retrieval that found nothing leaves no gap: it scores 0.
         """
-        undivided = why_contexts_are_undivided(sample)
-        gap = super().gap(sample)
-        if gap is None and undivided and sample.retrieved is None:
-            gap = self.undefined(undivided, "undivided")
-        return gap
+        compared = ["contexts" if sample.retrieved is None else "retrieved"]
+        if not sample.expected_ids:
+            compared.append("expected_contexts")
+        reasons = [why_undivided(sample, field) for field in compared]
+        undivided = next(filter(None, reasons), "")
+        return super().gap(sample) or (
+            self.undefined(undivided, "undivided") if undivided else None
+        )
 
     def plan(self, sample: Sample) -> Plan:
         """Compare the retrieved passages with the expected ones; nobody is asked."""

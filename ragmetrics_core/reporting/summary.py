@@ -62,7 +62,7 @@ _WHY_UNDEFINED = {
     "no_facts": "without a fact in the reference",
     "no_claim": "without a claim",
     "no_citations": "without citations",
-    "undivided": "whose contexts nobody divided into passages",
+    "undivided": "with an undivided text",
     "language": "in a language that the judge was not measured on",
     "other": "for which it has no meaning",
 }

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ragmetrics_core import (
     CitationQuality,
     ContextAdherence,
+    RetrievalRanking,
     Sample,
     Undefined,
     evaluate,
@@ -22,6 +23,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
+from ragmetrics_core.data.sample import UNDIVIDED_CODES
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_samples
 from ragmetrics_core.engine.sample_sources import iterate_samples
@@ -250,79 +252,111 @@ DEEPEVAL = {
 }
 
 
-PASSAGES = ("Rain fell on Tuesday", "Anna lit the lamp", "it is red")
-SIGNS = ["|", " | ", "||", ";", "; ", "\n", "\n\n", "\n---\n", "\t", "\r\n"]
-SIGNS += ["\u2028", "\x0b", "\x85"]  # line ends, too
+PASSAGES = ("Rain fell on Tuesday.", "Anna lit the lamp.", "It is red.")
+# Nobody knows of any of these whether it is one context or several.
+ONE_TEXT = {
+    "a sentence": PASSAGES[1],
+    "wrapped": "Anna lit\nthe lamp.",
+    "German": "Anna zündete sie an; Peter schlief.",
+    "numbered in a line": "[1] Rain fell on Tuesday. [2] Anna lit the lamp.",
+    "labelled": "Context 1: Rain fell. Context 2: Anna lit the lamp.",
+    "tags": "<context>Rain fell.</context><context>Anna lit the lamp.</context>",
+    "quoted": '"Rain fell.", "Anna lit the lamp."',
+    "a text of JSON": '"Anna lit the lamp."',
+    **{
+        f"joined by {sign!r}": sign.join(PASSAGES)
+        for sign in (
+            *["|", ";", "\n", "\t", "\u2028", "\x0b"],
+            "||",
+            " --- ",
+            "\n\n",
+            "\r\n",
+        )
+    },
+}
 
 
-@pytest.mark.parametrize("sign", SIGNS)
-def test_of_contexts_that_may_be_joined_no_passage_is_judged_by_itself(
-    sign: str,
-) -> None:
+@pytest.mark.parametrize("cell", ONE_TEXT.values(), ids=ONE_TEXT)
+def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell: str) -> None:
     row: dict[str, Any] = {
         "question": "Who lit it?",
-        "contexts": sign.join(PASSAGES),
+        "contexts": cell,
         "answer": "Anna lit the lamp [1].",
-        "expected_contexts": ["Anna lit the lamp"],
+        "expected_contexts": [PASSAGES[1]],
     }
     by_passage = ["utilization", "ranking", CitationQuality(numbered_from=1)]
     metrics: Any = [*by_passage, "adherence"]
-    (result,) = evaluate([row], metrics, judge="lexical").results
-    *ranked, adherence = result.results.values()
+
+    def outcomes(fields: dict[str, Any], **columns: Any) -> list[Any]:
+        report = evaluate([fields], metrics, judge="lexical", **columns)
+        return list(report.results[0].results.values())
+
+    *ranked, adherence = outcomes(row)
     for outcome in ranked:
         assert isinstance(outcome, Undefined)
-        assert outcome.code == "undivided"
-        assert "JSON list; if each cell is one: --contexts-column contexts" in (
-            outcome.reason
+        assert (outcome.code, outcome.reason) == (
+            "undivided",
+            "contexts in one text: write a list (if it is one:"
+            " --contexts-column contexts)",
         )
     assert adherence.value is not None
-
-    listed = {**row, "contexts": list(PASSAGES)}
-    of_list = evaluate([listed], metrics, judge="lexical")
-    assert of_list.scores("utilization") == [0.5]
-    of_one_text = evaluate([row], metrics, judge="lexical", contexts_column="contexts")
-    assert of_one_text.scores("utilization") == [1.0]
-    beside_retrieved = evaluate(
-        [{**row, "retrieved": list(PASSAGES)}], ["ranking"], judge="lexical"
-    )
-    assert beside_retrieved.scores("ranking") != [None]
-
-
-@pytest.mark.parametrize("cell", ["[1] Rain fell. [2] Anna lit it.", "Rain and Anna."])
-def test_of_one_text_a_second_number_that_the_answer_cites_is_not_told_as_dangling(
-    cell: str,
-) -> None:
-    row = {"question": "Who lit it?", "contexts": cell, "answer": "Anna lit it [1][2]."}
-    metrics: Any = [CitationQuality(numbered_from=1)]
-    named: Any = {"contexts_column": "contexts"}
-    for fields, is_undivided in (({}, True), (named, False)):
-        results = evaluate([row], metrics, judge="lexical", **fields)
-        (outcome,) = results.results[0].results.values()
-        assert (getattr(outcome, "code", "") == "undivided") is is_undivided
-    for answer, contexts in (("Anna lit it [1].", cell), (row["answer"], [cell])):
-        sample = Sample.from_row({**row, "answer": answer, "contexts": contexts})
-        assert sample.capture is None
+    # who names the column, or writes a list, says how many there are
+    named = outcomes(row, contexts_column="contexts")
+    listed = outcomes({**row, "contexts": json.dumps([cell])})
+    assert [one.value for one in named] == [one.value for one in listed]
+    assert None not in [one.value for one in named]
 
 
 @pytest.mark.parametrize(
     "cell",
     [
-        "Anna lit it.",
-        "Rain fell on Tuesday; nobody came; it was cold.",
-        "Rain fell;",
-        "\nAnna lit it.\n",
-        "|x|",
-        "",
         ["Rain|fell.", "Anna;Bo"],
+        ["[1] Rain fell. [2] Anna lit it."],
         '["Rain|fell.", "Anna\\nBo"]',
+        "['Rain fell.' 'Anna lit it.']",
         {"text": "Rain fell.\n\nAnna lit it."},
+        '{"text": "Rain fell."}',
+        [],
+        "",
+        "nan",
     ],
 )
-def test_prose_lists_and_documents_raise_no_doubt_about_the_contexts(cell: Any) -> None:
-    assert Sample.from_row({"contexts": cell}).capture is None
+def test_lists_documents_and_nothing_raise_no_doubt_about_the_contexts(
+    cell: Any,
+) -> None:
+    row = {"question": "Who?", "answer": "Anna [2]."}
+    for field in ("contexts", "retrieved", "expected_contexts"):
+        assert Sample.from_row({**row, field: cell}).capture is None
 
 
-def test_the_first_screen_says_which_contexts_may_be_joined_and_how_to_write_them(
+@pytest.mark.parametrize("field", ["retrieved", "expected_contexts"])
+def test_ranking_compares_no_text_that_may_be_several(field: str) -> None:
+    row: dict[str, Any] = {
+        "question": "Who lit it?",
+        "answer": "Anna did.",
+        "contexts": list(PASSAGES),
+        "retrieved": list(PASSAGES),
+        "expected_contexts": [PASSAGES[1]],
+        field: PASSAGES[1],
+    }
+
+    def ranked(fields: dict[str, Any], **columns: Any) -> Any:
+        report = evaluate([fields], ["ranking"], judge="lexical", **columns)
+        return report.results[0].results["retrieval_ranking"]
+
+    outcome = ranked(row)
+    assert (outcome.status, outcome.code) == ("undefined", "undivided")
+    assert f"--{field.replace('_', '-')}-column {field})" in outcome.reason
+    assert ranked(row, **{f"{field}_column": field}).value is not None
+    assert ranked({**row, field: [PASSAGES[1]]}).value is not None
+    # contexts are compared only where nothing else was retrieved, texts without ids
+    ids = [{"id": "k", "text": PASSAGES[1]}]
+    beside = {**row, "contexts": PASSAGES[0], "retrieved": ids, "expected_ids": ["k"]}
+    assert ranked(beside).value == 1.0
+    assert RetrievalRanking().score(**row).value is not None
+
+
+def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.csv"
@@ -333,18 +367,17 @@ def test_the_first_screen_says_which_contexts_may_be_joined_and_how_to_write_the
     gate = ["--fail-under", "utilization=0.5"]
     assert main([*command, "--quiet", *gate]) == 3
     shown = " ".join(capsys.readouterr().out.split())
-    assert "5 rows: one text may be several contexts or one; write several" in shown
-    assert "5 whose contexts nobody divided into passages" in shown
+    reason = "contexts in one text: write a list (if it is one: --contexts-column"
+    assert f"5 rows: {reason} contexts) " in shown
+    assert "nothing was scored (5 with an undivided text)" in shown
+    assert main([*command[:4], "--dry-run"]) == 0
+    assert f"utilization left out: {reason} contexts) " in capsys.readouterr().out
     assert main(["report", str(out), *gate]) == 3
     named = ["--contexts-column", "contexts"]
     assert main([*command, "--quiet", *gate, *named]) == 0
 
 
 JOINED = {
-    "retrieved": ["Rain fell.|Anna lit it."],
-    "expected_contexts": [
-        f"Rain fell.{sign}Anna lit it." for sign in ("|", ";", "; ", "\n\n", "\n---\n")
-    ],
     "facts": [
         "Anna lit it|in May",
         "Anna lit it||in May",
@@ -358,20 +391,15 @@ JOINED = {
 @pytest.mark.parametrize(
     ("field", "cell"), [(field, cell) for field in JOINED for cell in JOINED[field]]
 )
-def test_lists_in_one_text_are_asked_about_in_every_list_column(
-    field: str, cell: str
-) -> None:
+def test_facts_and_ids_in_one_text_are_asked_about(field: str, cell: str) -> None:
     """None is taken as one entry, which no passage has: that would score 0."""
     row = {"question": "Who?", "contexts": ["Anna lit it."], field: cell}
     with pytest.raises(AmbiguousColumns, match=f"{field} or one; write .* JSON list"):
         Sample.from_row(row)
     with pytest.raises(SettingError, match="JSON list"):
         evaluate([row], judge="lexical")
-    if field in ("facts", "expected_ids"):  # naming the column answers nothing
-        with pytest.raises(AmbiguousColumns):
-            Sample.from_row(
-                {"question": "Who?", "my column": cell}, **{field: "my column"}
-            )
+    with pytest.raises(AmbiguousColumns):  # naming the column answers nothing
+        Sample.from_row({"question": "Who?", "my column": cell}, **{field: "my column"})
     for written in (json.dumps([cell]), str([cell]), [cell]):
         sample = Sample.from_row({**row, field: written})
         assert len(getattr(sample, field)) == 1
@@ -380,7 +408,7 @@ def test_lists_in_one_text_are_asked_about_in_every_list_column(
         assert len(getattr(sample, field)) == 2
 
 
-@pytest.mark.parametrize("field", [*JOINED, "contexts"])
+@pytest.mark.parametrize("field", [*JOINED, *UNDIVIDED_CODES])
 def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(
     field: str,
 ) -> None:

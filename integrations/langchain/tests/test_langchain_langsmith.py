@@ -176,6 +176,21 @@ def test_reference_is_found(
     ] == ([reference[0]] if len(reference) == 1 else list(reference))
 
 
+@pytest.mark.parametrize(
+    ("context", "status"), [("Paris is it.", "undefined"), (["Paris is it."], "scored")]
+)
+def test_contexts_of_an_output_are_several_or_one_where_they_are_a_list(
+    context: Any, status: str
+) -> None:
+    with collect_runs() as runs:
+        RunnableLambda(lambda _: {"answer": "Paris.", "context": context}).invoke(
+            {"question": QUESTION}
+        )
+    evaluator = RagMetricsRunEvaluator(["context_utilization"], "lexical")
+    result = evaluator.evaluate_run(runs.traced_runs[0])
+    assert result.metadata["status"] == status
+
+
 def test_callback_handler_of_langchain() -> None:
     """It evaluates each root and hands the feedback to the client."""
 

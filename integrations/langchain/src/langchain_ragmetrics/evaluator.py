@@ -191,13 +191,13 @@ def _plain_sample(run: RunBase) -> Sample:
     answer, _ = answer_in(plain(run.outputs))
     fields = {**run.inputs, **(run.outputs or {})}
     names_of_contexts = fields.keys() & set(USUAL_NAMES["contexts"])
-    contexts = None
+    found = Sample()
     with suppress(RowError):
-        row = {name: fields[name] for name in names_of_contexts}
-        contexts = Sample.from_row(row).contexts
+        found = Sample.from_row({name: fields[name] for name in names_of_contexts})
     return Sample(
         question=question_in(plain(run.inputs)),
-        contexts=contexts,
+        contexts=found.contexts,
+        capture=found.capture,  # whether one text may be several contexts
         answer=None if run.error else answer,
         error=error_in_words(run.error),
     )
