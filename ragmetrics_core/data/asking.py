@@ -263,8 +263,8 @@ class Question(PrivateRepr, Generic[R]):
         first_poll: Index of the first of them where they are asked for in rounds, so
             that later rounds get fresh ones.
         temperature: Sampling temperature. By default 1.0 for several polls, which would
-            all say the same at 0, and 0.0 for one. A question with
-            ``wanted_probability`` is asked at 1.0 whatever stands here.
+            all say the same at 0, and 0.0 for one. A probability, and polls in its
+            place, are asked for at 1.0 whatever stands here.
         wanted_probability: Which label's probability is wanted; None for bare verdicts.
         if_too_long: Which text is judged in windows where all texts together are too
             long for the judge; None if they are needed as a whole.

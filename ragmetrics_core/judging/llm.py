@@ -130,11 +130,12 @@ class _ModelQuestion:
         self._judge_name = judge.name
         self._question = question
         wanted = question.wanted_probability
+        # a single verdict without a probability is no draw
+        is_polled = wanted is not None and wanted.fallback_polls > 1
         self._request = ChatRequest(
             messages=render(question),
             schema=schema_of(question.Reply),
-            # at another temperature the probabilities are not those of the model
-            temperature=question.temperature if wanted is None else 1.0,
+            temperature=1.0 if is_polled else question.temperature,
             needs_logprobs=wanted is not None and wanted.needs_tokens,
             max_tokens=judge.max_tokens,
         )
@@ -172,7 +173,7 @@ class _ModelQuestion:
         The probability is called the weight of the verdict. It is read from the tokens
         of the reply: the token "1" with probability .9 gives the weight .9. If they do
         not tell it for every verdict, the model is polled: "1" in 2 of 3 replies gives
-        2/3.
+        2/3. A single verdict is asked for at the question's own temperature, 0.
 
         Args:
             wanted_probability: Which label of a verdict is the positive one, such as 1
@@ -199,6 +200,10 @@ class _ModelQuestion:
         )
         if known_weights and len(known_weights) == len(weights_of_tokens):
             return Asked((reply.value,), weights=known_weights)
+        # a verdict that was drawn beside its probability, and no token tells this
+        is_draw = bool(reply.choice.tokens) and not known_weights
+        if is_draw and wanted_probability.fallback_polls == 1:
+            return await self.weigh_by_polls(wanted_probability)
         return await self.weigh_by_polls(
             wanted_probability, first_poll=reply, weights_of_tokens=weights_of_tokens
         )

@@ -26,6 +26,7 @@ from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
     QuestionNotSupported,
+    RequestRejected,
     SettingError,
     TooFewPolls,
     TransientJudgeError,
@@ -264,6 +265,52 @@ def test_one_poll_is_a_verdict_and_no_probability() -> None:
     assert parts_of(answer(model, polled_fact(1)).reply.weights) == [
         (1.0, "verdict", None)
     ]
+
+
+class Drawing(Toy):
+    """Says 0 at temperature 1, where a verdict is drawn, and 1 at temperature 0.
+
+    Args:
+        logprobs: What it does where log-probabilities are wanted.
+    """
+
+    def __init__(self, logprobs: str) -> None:
+        super().__init__(capabilities=Capabilities(json_schema=True), mass=0.5)
+        self._logprobs = logprobs
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        if request.top_logprobs and self._logprobs == "refused":
+            raise RequestRejected("logprobs are not supported")
+        text = f'{{"useful": {int(not request.temperature)}}}'
+        are_told = self._logprobs == "unclear"
+        tokens = self.tokens_of(request, text) if are_told else ()
+        return ChatReply((Choice(text, tokens=tokens),), Usage(calls=1))
+
+
+@pytest.mark.parametrize("logprobs", ["refused", "ignored", "unclear"])
+def test_a_single_verdict_without_a_probability_is_no_draw(logprobs: str) -> None:
+    model = Drawing(logprobs)
+    weights = answer(model, useful()).reply.weights
+    assert parts_of(weights) == [(1.0, "verdict", None)]
+    drawn, verdict = model.asked
+    assert (drawn.temperature, drawn.top_logprobs) == (1.0, 5)
+    assert (verdict.temperature, verdict.top_logprobs) == (0.0, 0)
+
+
+def test_what_an_endpoint_lacks_changes_no_key_of_a_stored_verdict() -> None:
+    """A later run, which does not know it yet, asks for nothing again."""
+    store = MemoryStore()
+    judge, later = LLMJudge(Drawing("ignored")), Drawing("ignored")
+    first, second = useful("first"), useful("second")
+    for question in (first, second, first):
+        run = judge.session(concurrency=1, store=store)
+        asyncio.run(run.answer(question))
+    for question in (first, second):
+        run = LLMJudge(later).session(concurrency=1, store=store)
+        reply = asyncio.run(run.answer(question)).reply
+        assert parts_of(reply.weights) == [(1.0, "verdict", None)]
+    assert later.asked == []
 
 
 class Tone(BaseModel):
