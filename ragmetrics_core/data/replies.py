@@ -63,7 +63,7 @@ Mode = Literal[
 
 
 # What may stand around a label: spaces, quotes, brackets, emphasis, a full stop.
-_AROUND_LABELS = " \t\r\n\"'`*_.,:;!?()[]{}<>"
+_AROUND_LABELS = " \t\r\n\"'`*_.,:;!()[]{}<>"
 
 
 def plain_label(value: object) -> str:
@@ -195,21 +195,24 @@ _WORD = re.compile(r"[^\W_]+")
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def texts_sharing_words(texts: Sequence[str], with_text: str) -> tuple[str, ...]:
-    """Return the texts that share a content word with another text.
+def takes_words(text: str, source: str) -> bool:
+    """Tell whether a text stands in another one, or shares a content word with it.
 
-    "N/A", "keine" and "All claims are supported." share none with an answer, and are no
-    claims of it. Content words are those of four letters or more, names and numbers; of
-    scripts without spaces, pairs of signs. A text without any has its other words.
+    "N/A", "keine" and "All claims are supported." take none from an answer, and are no
+    claims of it.
     """
-    wanted = content_words(with_text) or _all_words(with_text)
-    return tuple(
-        text for text in texts if wanted & (content_words(text) or _all_words(text))
+    words, words_of_source = _words(text), _words(source)
+    is_quoted = (
+        bool(words) and f" {' '.join(words)} " in f" {' '.join(words_of_source)} "
     )
+    return is_quoted or not content_words(text).isdisjoint(content_words(source))
 
 
 def content_words(text: str) -> set[str]:
-    """Return words of four letters or more, names and numbers, in lower case."""
+    """Return words of four letters or more, names and numbers, in lower case.
+
+    Of scripts without spaces, pairs of signs.
+    """
     words: set[str] = set()
     for word in _WORD.findall(normalize("NFKC", text)):
         if _WITHOUT_SPACES.search(word):
@@ -219,8 +222,8 @@ def content_words(text: str) -> set[str]:
     return words
 
 
-def _all_words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(normalize("NFKC", text))}
+def _words(text: str) -> list[str]:
+    return _WORD.findall(normalize("NFKC", text).casefold())
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +233,20 @@ class Findings:
     Args:
         part: The part of the question whose sentences may stand in it; None for words
             of the judge's own.
-        words_of: The part of the question that each text of a written reply shares words
-            with, unless it names nothing, as "N/A" does; None for ``part``.
     """
 
     part: str | None = None
-    words_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WordsOf:
+    """Marks a list that names words of some parts of the question, unless it is empty.
+
+    Args:
+        parts: The parts, the one that is meant first.
+    """
+
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

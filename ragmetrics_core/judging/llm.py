@@ -30,7 +30,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.judging.probabilities import read_weights
+from ragmetrics_core.judging.probabilities import read_weights, with_probable_bits
 from ragmetrics_core.judging.reading import ReadReply, read
 from ragmetrics_core.judging.rendering import render, schema_of
 from ragmetrics_core.models.chat import ChatRequest
@@ -198,8 +198,10 @@ class _ModelQuestion:
         known_weights = tuple(
             weight for weight in weights_of_tokens if weight is not None
         )
-        if known_weights and len(known_weights) == len(weights_of_tokens):
-            return Asked((reply.value,), weights=known_weights)
+        probable_reply = with_probable_bits(reply, self._question)
+        are_all_known = 0 < len(known_weights) == len(weights_of_tokens)
+        if are_all_known and probable_reply is not None:
+            return Asked((probable_reply,), weights=known_weights)
         # a verdict that was drawn beside its probability, and no token tells this
         is_draw = bool(reply.choice.tokens) and not known_weights
         if is_draw and wanted_probability.fallback_polls == 1:

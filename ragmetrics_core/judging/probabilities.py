@@ -29,6 +29,7 @@ from ragmetrics_core.data import (
     list_field,
     verdicts_of,
 )
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.judging.reading import ReadReply
 from ragmetrics_core.models.chat import Choice
 
@@ -108,6 +109,32 @@ def read_weights(
     if sorted(ids_in_text_order) != sorted(ids):
         return all_unknown
     return tuple(weights_in_text_order[ids_in_text_order.index(id_)] for id_ in ids)
+
+
+def with_probable_bits(
+    reply: ReadReply[BaseModel], question: Question[BaseModel]
+) -> BaseModel | None:
+    """Return a reply whose bits beside the verdict are the more probable ones.
+
+    At temperature 1 a bit that is 1 with .9 is written as 0 in one of ten replies.
+
+    Returns:
+        The reply; None if the token of such a bit does not tell.
+    """
+    if question.wanted_probability is None:
+        return reply.value
+    probable_bits: dict[str, bool] = {}
+    for name, info in type(reply.value).model_fields.items():
+        if info.annotation is not bool or name == question.wanted_probability.field:
+            continue
+        weights = label_weights(
+            reply.choice, LabelProbability(name), "logprobs", reply.start, reply.end
+        )
+        for weight in weights:  # none for a bit that the model left out
+            if weight is None:
+                return None
+            probable_bits[name] = is_yes(weight.p)
+    return reply.value.model_copy(update=probable_bits)
 
 
 def _keys_in(text: str, start: int, end: int) -> list[tuple[str, int]]:

@@ -23,11 +23,11 @@ from ragmetrics_core.data.errors import (
     UnusableReply,
 )
 from ragmetrics_core.data.replies import (
-    Findings,
+    WordsOf,
     content_words,
     overall_fields,
     plain_label,
-    texts_sharing_words,
+    takes_words,
 )
 from ragmetrics_core.models.chat import Choice
 
@@ -52,6 +52,7 @@ _MOST_BROKEN_OBJECTS = 50
 # "Here it is:", and "Sure!"
 _LEADS_TO = re.compile(r"[:：}]\W*$|^\W*(?:\w+ ?){1,3}[!！]\W*$")
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at
+_QUOTED = re.compile(r'"[^"\n]*"')
 _SHORTEST_CLAIM = 16  # characters
 # Behind its thinking no reply of any form is so long: 64,000 tokens.
 _MOST_CHARACTERS = 2**18
@@ -274,21 +275,24 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
 def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:
     """Tell whether an object holds a placeholder of the form, or a text of an example.
 
-    A text of an example may be the judge's own, too: if it shares a content word with
-    the sample, or if the instructions hold its words but for one.
+    A text of an example may be the judge's own, too: unless it names something of the
+    example's own texts, such as a name, that the question does not show. Nothing tells
+    whether bits alone were copied.
     """
     instructions = question.instructions
     for text in _texts_in(found.fields):
         if _PLACEHOLDER.fullmatch(text) and text in instructions.template:
             return True
-        if len(text) < _SHORTEST_CLAIM or f'"{text}"' not in instructions.examples:
+        if len(text) < _SHORTEST_CLAIM:
             continue
-        own_words = content_words(text) - content_words(instructions.template)
-        shown_texts = chain.from_iterable(
-            part.texts for part in question.parts.values()
-        )
-        shown_words = content_words("\n".join(shown_texts))
-        if len(own_words) > 1 and not own_words & shown_words:
+        if f"<{text}>" in instructions.template:
+            return True
+        if f'"{text}"' not in instructions.examples:
+            continue
+        texts_of_examples = _QUOTED.sub("", instructions.examples)
+        shown = chain.from_iterable(part.texts for part in question.parts.values())
+        named = content_words(text) & content_words(texts_of_examples)
+        if named - content_words("\n".join([instructions.template, *shown])):
             return True
     return False
 
@@ -307,36 +311,28 @@ def _texts_in(value: object) -> Iterator[str]:
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
-    A text such as "N/A" is left out of a list that speaks against: it shares no word with
-    what is judged, and neither do claims that the contexts make, and not the answer.
-    Where there are no others, a yes beside the list counts.
-
     Raises ``UnusableReply``, which names the field that is wrong: also if a list names
-    nothing, and there is no yes.
+    nothing of what is judged, as "N/A" does, or a claim that the contexts alone make.
+    Beside a yes such a list contradicts it, whatever it names.
     """
     form: type[BaseModel] = question.Reply
     named = _with_names_of_fields(fields, form)
     verdicts = [plain_label(named.get(name)) for name in overall_fields(form)]
     is_yes = any(verdict in ("1", "true", "yes") for verdict in verdicts)
     for name, info in form.model_fields.items():
-        listed = named.get(name)
-        if not isinstance(listed, list) or not all(
-            isinstance(text, str) for text in listed
-        ):
-            continue
         for mark in info.metadata:
-            part = isinstance(mark, Findings) and (mark.words_of or mark.part)
-            if not part or part not in question.parts:
+            listed = named.get(name)
+            if is_yes or not isinstance(mark, WordsOf) or not isinstance(listed, list):
                 continue
-            texts_naming = texts_sharing_words(listed, question[part])
-            if listed and not texts_naming and not is_yes:
+            listed_texts = list(_texts_in(listed))
+            parts = [question.parts[it] for it in mark.parts if it in question.parts]
+            source = "\n".join(chain.from_iterable(part.texts for part in parts))
+            if listed_texts and not any(takes_words(it, source) for it in listed_texts):
                 raise UnusableReply(
-                    f"the field {name!r}: it names nothing of the {part}; give words of"
-                    f" the {part}, or [] if there is nothing to name",
+                    f"the field {name!r}: its texts must be words of the"
+                    f" {mark.parts[0]}",
                     raw=choice.text,
                 )
-            if mark.part:  # else the words are the judge's own, and any may be meant
-                named[name] = list(texts_naming)
     try:
         return question.read(named)
     except ValidationError as error:

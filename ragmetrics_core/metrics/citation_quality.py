@@ -109,7 +109,7 @@ class CitationQuality(Metric):
         (0.8, 1.0, 0.667)
     """
 
-    version: ClassVar[str] = "12"
+    version: ClassVar[str] = "13"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
 
     name: str = Field(default="citation_quality", min_length=1)

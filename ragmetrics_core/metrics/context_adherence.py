@@ -110,7 +110,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "15"
+    version: ClassVar[str] = "16"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

@@ -98,7 +98,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "14"
+    version: ClassVar[str] = "15"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
@@ -136,7 +136,7 @@ class ContextRecall(Metric):
         replies = yield from ask(
             [
                 RateRecall(
-                    parts={**parts, "reference": Part("Reference answer", reference)},
+                    parts={**parts, "reference": Part("Expected answer", reference)},
                     instructions=instructions,
                     Reply=Rating,
                     example=_EXAMPLE,

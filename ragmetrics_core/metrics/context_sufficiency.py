@@ -41,6 +41,7 @@ from ragmetrics_core.data.replies import (
     Mode,
     Overall,
     Texts,
+    WordsOf,
     check_findings,
 )
 from ragmetrics_core.data.sample import why_contexts_are_unknown
@@ -67,7 +68,7 @@ class SufficientReply(SilentData, extra="ignore"):
 
     reason: Comment = ""
     sufficient: Overall = None
-    missing: Annotated[Texts, Findings(words_of="question")]
+    missing: Annotated[Texts, Findings(), WordsOf(("question",))]
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -129,7 +130,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "10"
+    version: ClassVar[str] = "11"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

@@ -96,7 +96,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "14"
+    version: ClassVar[str] = "15"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),
@@ -264,9 +264,9 @@ class ContextUtilization(Metric):
         questions = []
         for chunks in chunks_by_question:
             part_name = "chunks" if is_listwise else "chunk"
-            part = Part("Chunk", chunks[0])
+            part = Part("Passage", chunks[0])
             if is_listwise:
-                part = Part("Chunk", chunks, "letters")
+                part = Part("Passage", chunks, "letters")
             questions.append(
                 Useful(
                     parts={**parts, part_name: part},

@@ -23,6 +23,7 @@ from ragmetrics_core.data.replies import (
     Findings,
     Overall,
     Texts,
+    WordsOf,
     check_findings,
     plain_label,
 )
@@ -76,7 +77,7 @@ class AdherenceReply(SilentData, extra="ignore"):
     reason: Comment = ""
     supported: Overall = None
     claims: Bit
-    unsupported: Annotated[Texts, Findings("answer")]
+    unsupported: Annotated[Texts, Findings("answer"), WordsOf(("answer",))]
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
@@ -188,7 +189,8 @@ class LabelledPoll(SilentData, extra="ignore"):
     """
 
     reason: Comment = ""
-    claims: tuple[Claim, ...]
+    # a short answer is understood by what the user asks
+    claims: Annotated[tuple[Claim, ...], WordsOf(("answer", "user"))]
 
     @property
     def verdict(self) -> PollVerdict:

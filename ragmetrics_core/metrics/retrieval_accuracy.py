@@ -73,7 +73,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "15"
+    version: ClassVar[str] = "16"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),

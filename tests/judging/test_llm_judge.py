@@ -457,6 +457,28 @@ def characters(text: str, listed: dict[str, float]) -> Choice:
     return Choice(text, tokens=tuple(tokens))
 
 
+@pytest.mark.parametrize(
+    ("drawn", "p_claims", "value"), [(0, 0.9, 0.03), (1, 0.1, None), (1, 0.9, 0.03)]
+)
+def test_whether_an_answer_claims_anything_is_no_draw(
+    drawn: int, p_claims: float, value: float | None
+) -> None:
+    text = f'{{"supported": 0, "claims": {drawn}}}'
+
+    def digit(token: str, p_yes: float) -> TokenAlternatives:
+        listed = {"1": math.log(p_yes), "0": math.log(1 - p_yes)}
+        return TokenAlternatives(token, listed[token], tuple(listed.items()))
+
+    tokens = [TokenAlternatives(sign, 0.0, ()) for sign in text]
+    tokens[text.index("0")] = digit("0", 0.03)
+    tokens[-2] = digit(str(drawn), p_claims)
+    judge = LLMJudge(Toy(Choice(text, tokens=tuple(tokens)), capabilities=WEIGHING))
+    adherence = ContextAdherence(method="probability", cause=False)
+    result = adherence.score(contexts=["It was lit."], answer="In 1882.", judge=judge)
+    assert result.value == (None if value is None else pytest.approx(value))
+    assert result.status == ("undefined" if value is None else "scored")
+
+
 def test_space_around_a_reply_moves_no_label() -> None:
     model = Toy(
         characters(' \n {"useful": 1, "reason": "r"} \n', {"1": 0.7, "0": 0.3}),

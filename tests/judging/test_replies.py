@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
+from plausible import plausible_reply
 
 from ragmetrics_core import (
     AnswerRelevance,
@@ -20,6 +21,7 @@ from ragmetrics_core import (
     LLMJudge,
     Metric,
     RetrievalAccuracy,
+    Sample,
 )
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
@@ -370,21 +372,61 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
             result, model = score(name, reply)
             assert (result.status, len(model.requests)) == ("failed", 2)
             asked_again = model.requests[1].messages[-1].content
-            assert "give words of the" in asked_again
+            assert "its texts must be words of the" in asked_again
+            assert "[]" not in asked_again  # which would be another verdict
             assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
-    # a yes beside the list counts: no claim of the answer stands in it
-    reply = json.dumps({**good("adherence"), "unsupported": [item], "supported": 1})
-    result, model = score("adherence", reply)
-    assert (result.value, len(model.requests)) == (1.0, 1)
 
 
-@pytest.mark.parametrize("item", ["N/A", "the year", "Who lit it"])
-def test_what_is_missing_beside_a_yes_is_asked_about(item: str) -> None:
-    """It is told in the judge's own words, so that any may be meant."""
-    reply = json.dumps({**good("sufficiency"), "missing": [item], "sufficient": 1})
-    result, model = score("sufficiency", reply)
-    assert (result.status, len(model.requests)) == ("failed", 2)
-    assert score("sufficiency", reply, json.dumps(good("sufficiency")))[0].value == 1.0
+@pytest.mark.parametrize("item", ["N/A", "who the builder was", "Who lit it", "Anna"])
+def test_a_list_beside_a_yes_is_asked_about(item: str) -> None:
+    """It may be told in the judge's own words, so that any may be meant."""
+    for name, field, bit in (
+        ("adherence", "unsupported", "supported"),
+        ("sufficiency", "missing", "sufficient"),
+    ):
+        reply = json.dumps({**good(name), field: [item], bit: 1})
+        result, model = score(name, reply)
+        assert (result.status, len(model.requests)) == ("failed", 2)
+        assert "says that there is none" in model.requests[1].messages[-1].content
+        assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "claim"),
+    [
+        ("The mill in Orle is open to all and it is red.", "It is red."),
+        ("Tháp Eiffel cao ba mét.", "cao ba mét"),
+        ("Orle में चक्की है। वह लाल है।", "वह लाल है"),
+        ("It is so.", "it is so"),
+        ("磨坊是红色的。", "是红色的"),
+    ],
+)
+def test_a_claim_that_stands_in_the_answer_is_one(answer: str, claim: str) -> None:
+    no = {"reason": "r", "supported": 0, "claims": 1, "unsupported": [claim]}
+    model = Saying(json.dumps(no))
+    result = ContextAdherence(polls=1, cause=False).score(
+        contexts=["Bananas."], answer=answer, judge=LLMJudge(model)
+    )
+    assert (result.value, len(model.requests)) == (0.0, 1)
+
+
+def test_claims_that_are_labelled_are_those_of_the_answer() -> None:
+    asked_for = {"reason": "r", "claims": [{"claim": "1900.", "needs": "evidence"}]}
+    foreign = {"claim": "The Varn ferry runs daily.", "needs": "evidence"}
+    model = Saying(
+        json.dumps({**asked_for, "claims": [foreign]}), json.dumps(asked_for)
+    )
+    row = {
+        **LATER,
+        "question": "And when was it built?",
+        "contexts": ["The Varn ferry runs daily.", "It was built in 1900."],
+        "answer": "In 1900.",
+    }
+    adherence = ContextAdherence(polls=1, cause=False)
+    result = adherence.score(Sample.model_validate(row), judge=LLMJudge(model))
+    assert (result.value, len(model.requests)) == (1.0, 2)
+    asked_again = model.requests[1].messages[-1].content
+    assert "'claims': its texts must be words of the answer" in asked_again
 
 
 def test_a_no_that_lists_nothing_is_asked_again() -> None:
@@ -467,13 +509,13 @@ def of_hamlet(metric: Metric, *replies: object) -> tuple[Any, int]:
 COPIED: dict[str, tuple[Metric, dict[str, Any], dict[str, Any]]] = {
     "the rating of an example": (
         ContextRecall(),
-        {"reason": "The time matches; what a card costs is missing.", "score": 0.5},
+        {"reason": "Orle's time matches; the price is missing.", "score": 0.5},
         {"reason": "It names Shakespeare.", "score": 1.0},
     ),
     "the reason of an example": (
         ContextUtilization(relevance="binary"),
         {
-            "reason": "It names the bridge that is meant, a step on the way to the year.",
+            "reason": "It names the Marl bridge, a step on the way to the year.",
             "useful": 1,
         },
         {"reason": "It names the author.", "useful": 1},
@@ -497,19 +539,89 @@ def test_an_example_of_the_prompt_is_no_verdict(
     assert scored.value == 1.0
 
 
+TOWER = {
+    "question": "When was the tower built, and how high is it?",
+    "contexts": ["It was built in 1889.", "It is 330 m high.", "Cards cost 9 euros."],
+    "answer": "Yes. It was built in 1889. It is 330 m high. It gives a view. Come again.",
+    "reference": "It was built in 1889, and is 330 m high.",
+    "citations": [{"start": 5, "end": 26, "contexts": [0], "mark": [24, 25]}],
+}
+TWO_FACTS = {"facts": ["It was built in 1889.", "It is 330 m high."]}
+LATER = {
+    "history": [
+        {"role": "user", "content": "What stands in Paris?"},
+        {"role": "assistant", "content": "A tower."},
+    ],
+    "ledger": {"conversation": "c", "turn": 2, "calls": []},
+}
+# By the first words of a prompt: a metric that asks it, and what its row has, too.
+PROMPTS_WITH_EXAMPLES: dict[str, tuple[Metric, dict[str, Any]]] = {
+    "You judge whether a passage": (ContextUtilization(), {}),
+    "You judge which passages": (ContextUtilization(judging="listwise"), {}),
+    "You judge which": (
+        ContextUtilization(judging="listwise", relevance="probability"),
+        {},
+    ),
+    "You say what each claim": (ContextAdherence(polls=1, cause=False), LATER),
+    "You rate how well": (ContextRecall(), {}),
+    "You check whether a question": (ContextSufficiency(polls=1), {}),
+    "You grade whether": (AnswerRelevance(), {}),
+    "You check whether an answer declines": (AnswerRelevance(), {}),
+    "You list the distinct": (RetrievalAccuracy(), {}),
+    "You list the": (RetrievalAccuracy(extraction="cot"), {}),
+    "You check which facts": (RetrievalAccuracy(calls="per_context"), TWO_FACTS),
+    "You check which sentences": (CitationQuality(), {}),
+}
+
+
+class Copying(Saying):
+    """Copies an example of the prompts that begin with these words; else it is plausible."""
+
+    def __init__(self, first_words: str, number: int) -> None:
+        super().__init__("")
+        self.first_words, self.number, self.n_examples = first_words, number, 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        system = request.messages[0].content
+        body = {"messages": [{"content": it.content} for it in request.messages]}
+        schema = {"response_format": dict(request.schema or {})}
+        text = plausible_reply({**body, **schema})
+        if system.startswith(self.first_words):
+            lines = system.partition("\nExample")[2].splitlines()
+            examples = [line for line in lines if line.startswith("{")]
+            self.n_examples, text = len(examples), examples[self.number]
+        return ChatReply((Choice(text),) * request.n, Usage(calls=1))
+
+
+@pytest.mark.parametrize("first_words", PROMPTS_WITH_EXAMPLES)
+def test_no_example_of_a_prompt_of_ours_is_a_verdict(first_words: str) -> None:
+    """But for those of bits alone, of which nothing tells whether they were copied."""
+    metric, more = PROMPTS_WITH_EXAMPLES[first_words]
+    number, n_examples = 0, 1
+    while number < n_examples:
+        model = Copying(first_words, number)
+        row = Sample.model_validate({**TOWER, **more})
+        result = metric.score(row, judge=LLMJudge(model))
+        assert result.status == "failed", number
+        number, n_examples = number + 1, model.n_examples
+    assert n_examples
+
+
 def test_words_of_an_example_may_be_the_judges_own() -> None:
-    everything = {"reason": "Everything matches and nothing is wrong.", "score": 1.0}
-    result, asked = of_hamlet(ContextRecall(), everything)
+    everything = {"reason": "All points are as expected.", "score": 1.0}
+    examples = f"Expected: By Orle's lake.\nAnswer: There.\n{json.dumps(everything)}"
+    result, asked = of_hamlet(ContextRecall(examples=examples), everything)
     assert (result.value, asked) == (1.0, 1)
-    # about the same things as the example
+    # about what the example is about
     judge = LLMJudge(
         Saying(
-            '{"reason": "The time matches; what a card costs is missing.", "score": 0.5}'
+            '{"reason": "Orle\'s time matches; the price is missing.", "score": 0.5}'
         )
     )
     library = ContextRecall().score(
+        question="When does Orle's pool open?",
         answer="It opens at nine.",
-        reference="It opens at nine, and the card is free.",
+        reference="It opens at nine, and costs nothing.",
         judge=judge,
     )
     assert library.value == 0.5
@@ -518,15 +630,12 @@ def test_words_of_an_example_may_be_the_judges_own() -> None:
 def test_claims_of_the_contexts_are_no_claims_of_the_answer() -> None:
     bananas = ["Bananas are rich in potassium."]
     adherence = ContextAdherence(polls=1, cause=False)
-    beside_a_yes = {"supported": 1, "claims": 1, "unsupported": bananas}
-    result, asked = of_hamlet(adherence, beside_a_yes)
-    assert (result.value, asked) == (1.0, 1)
-    # a no for which nothing of the answer is named is asked again, then failed
-    beside_a_no = {"supported": 0, "claims": 1, "unsupported": bananas}
     right = {"supported": 1, "claims": 1, "unsupported": []}
-    result, asked = of_hamlet(adherence, beside_a_no, right)
-    assert (result.value, asked) == (1.0, 2)
-    assert of_hamlet(adherence, beside_a_no)[0].status == "failed"
+    for bit in (0, 1):  # asked again, then failed
+        wrong = {"supported": bit, "claims": 1, "unsupported": bananas}
+        result, asked = of_hamlet(adherence, wrong, right)
+        assert (result.value, asked) == (1.0, 2)
+        assert of_hamlet(adherence, wrong)[0].status == "failed"
 
 
 def test_a_reason_that_denies_beside_an_empty_list_is_no_yes() -> None:

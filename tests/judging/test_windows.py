@@ -86,7 +86,7 @@ class Small(ChatModel):
                 }
             )
         if labels := re.findall(
-            r'^<chunk-\w+ id="([A-Z])">\n(.*)', prompt, re.MULTILINE
+            r'^<passage-\w+ id="([A-Z])">\n(.*)', prompt, re.MULTILINE
         ):
             return json.dumps(
                 {

@@ -66,7 +66,7 @@ def _judged(
     """A verdict, or one on each of several chunks or facts."""
 
     def reply(prompt: str) -> object:
-        chunks = [letters for letters, _ in fenced(prompt, "Chunk") if letters]
+        chunks = [letters for letters, _ in fenced(prompt, "Passage") if letters]
         labels = chunks if group == "chunks" else _FACT.findall(prompt)
         listed = [{"label": it, field: draw(prompt, it), **more} for it in labels]
         return {group: listed} if listed else {field: draw(prompt, ""), **more}
