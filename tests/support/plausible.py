@@ -137,7 +137,8 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "needs": lambda prompt: {
         "reason": "By digest.",
         "claims": [
-            {"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}
+            {"claim": answer, "needs": "evidence" if _bit(prompt) else "none"}
+            for _, answer in fenced(prompt, "Answer")
         ],
     },
     "claims": _claims,
