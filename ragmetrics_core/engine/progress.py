@@ -136,7 +136,7 @@ class Display:
             silence_in_words: Says that no reply came for so many seconds; "" if one
                 came.
         """
-        pause = 0.0 if self._shows_line else SILENT_SECONDS
+        pause = 0.0 if self._shows_line else LOG_SECONDS
         shows_words = not (self._show is False or callable(self._show))
         while shows_words and not future.done():
             wait([future], timeout=min(_LOOKING_SECONDS, SILENT_SECONDS))

@@ -199,8 +199,14 @@ class Run:
         return f"{reason}; {n_left:,} of {self._n_rows:,} rows were not begun"
 
     def silence_in_words(self, least_seconds: float) -> str:
-        """Say that no reply came for so long, and from where; "" if one came."""
+        """Say that no reply came for so long, and from where; "" if one came.
+
+        Where calls fail, and are sent again, it is said three times as soon, with why.
+        """
         seconds = self._budget.seconds_silent
+        fault = self._budget.fault
+        if fault and seconds >= least_seconds / 3:
+            return f"asking again for {seconds:.0f} s: {fault}"
         if seconds < least_seconds:
             return ""
         places = [

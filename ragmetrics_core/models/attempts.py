@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, get_args
+from uuid import uuid4
 
 from ragmetrics_core.data import Usage, errors, sendable_text
 from ragmetrics_core.models.chat import (
@@ -57,8 +58,8 @@ _WORD_OR_SIGNS = re.compile(
 _MOST_CHARACTERS_OF_A_TOKEN = 5
 # Of English texts no count is below 1.09; some tokenizers join frequent words.
 _LEAST_TOKENS_OF_A_WORD = 0.9
-# A server may leave the tokens of its cache out of its count, as some releases of
-# Ollama do: the rest of a prompt whose instructions it has read before is not more.
+# A server may leave the tokens of its cache out of its count, as Ollama 0.30 does: of a
+# prompt whose instructions it has read before it mostly counts less.
 _MOST_TOKENS_BESIDE_CACHE = 1_000
 
 
@@ -87,6 +88,36 @@ class Attempts:
     timeout: float | None
 
     async def send(self, request: ChatRequest) -> ChatReply:
+        """Call until there is a reply to the whole prompt, or an error instead of one.
+
+        Some servers, such as Ollama, cut what is longer than their context length, and
+        answer as if nothing was missing. Their own count of tokens tells, unless they
+        leave out of it what they have in their cache. So a count that is too low is
+        made again, of a prompt that begins as none did before.
+        """
+        reply = await self._send(request)
+        if not _words_not_counted(request, reply):
+            return reply
+        first, *others = request.messages
+        new = replace(first, content=f"{uuid4()}\n{first.content}")
+        counted = await self._send(replace(request, messages=(new, *others), n=1))
+        usage = reply.usage + counted.usage
+        failures = counted.failures
+        if counted.choices:
+            n_words = _words_not_counted(request, counted)
+            if not n_words:
+                return replace(reply, usage=usage)
+            cut = errors.ContextWindowExceeded(
+                f"{self.model.name} read {counted.usage.prompt_tokens:,} tokens of a"
+                f" prompt of {n_words:,} words and signs, by its own count: the server"
+                " cut it to its context length. Raise that (Ollama:"
+                " OLLAMA_CONTEXT_LENGTH or num_ctx, llama.cpp: -c, vLLM:"
+                " --max-model-len), or use shorter contexts"
+            )
+            failures = (cut,)
+        return ChatReply((), usage, failures[:1] * request.n)
+
+    async def _send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
 
         An error is not raised: the reply then has no choices, and its ``failures`` say
@@ -101,7 +132,7 @@ class Attempts:
             async with self.budget.in_time():
                 reply = await self._call_until_it_succeeds(request, sent_at)
         except errors.LimitReached as reached:
-            reply = _reply_of_failures(request, reached)
+            reply = _reply_of_failures(request, reached, Usage())
         n_calls = len(sent_at)
         if n_calls <= 1 and reply.usage.calls == n_calls:
             return reply  # nothing to correct
@@ -124,12 +155,18 @@ class Attempts:
             sent_at: Gets the time at which each call is sent.
         """
         n_counted_failures = 0
+        usage_lost = Usage()  # of replies that an error broke off
         while True:
             n_answers_before = self.endpoint.n_answers
             try:
-                return await self._call_in_turn(request, sent_at)
+                reply = await self._call_in_turn(request, sent_at)
+                usage = usage_lost + reply.usage
+                if reply.choices or not reply.failures:
+                    return replace(reply, usage=usage)
+                usage_lost = usage
+                raise reply.failures[0]
             except errors.JudgeUnavailable as error:
-                return _reply_of_failures(request, error)
+                return _reply_of_failures(request, error, usage_lost)
             except errors.JudgeError as error:
                 others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
@@ -160,7 +197,7 @@ class Attempts:
             unavailable = errors.JudgeUnavailable(str(last_error))
             self.endpoint.begin_outage(unavailable)
             last_error = unavailable
-        return _reply_of_failures(request, last_error)
+        return _reply_of_failures(request, last_error, usage_lost)
 
     # Slots, rate, budget, and the call.
 
@@ -193,6 +230,8 @@ class Attempts:
                 finally:
                     usage = outcome.usage if isinstance(outcome, ChatReply) else None
                     self.budget.observe(number, usage)
+                    is_error = isinstance(outcome, errors.JudgeError)
+                    self.budget.fault = str(outcome) if is_error else ""
                     self.endpoint.observe(outcome)
             except errors.JudgeError as error:  # also one that let no call leave
                 outcome = error
@@ -250,9 +289,11 @@ class Attempts:
         return reply
 
 
-def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
+def _reply_of_failures(
+    request: ChatRequest, error: errors.JudgeError, usage: Usage
+) -> ChatReply:
     """Return a reply without choices, with the error as the failure of each."""
-    return ChatReply((), failures=(error,) * request.n)
+    return ChatReply((), usage, failures=(error,) * request.n)
 
 
 def seconds_until_next_attempt(
@@ -359,40 +400,22 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     return replace(reply, choices=tuple(choices), usage=usage)
 
 
-def reply_to_whole_prompt(
-    model: str, request: ChatRequest, reply: ChatReply
-) -> ChatReply:
-    """Return a reply; its failures alone if the model was shown a part of the prompt.
+def _words_not_counted(request: ChatRequest, reply: ChatReply) -> int:
+    """Return the words and signs of a prompt; 0 if the reply counts as many tokens.
 
-    Some servers, such as Ollama, cut what is longer than their context length, and
-    answer as if nothing was missing. Their own count of tokens tells: it is lower than
-    any tokenizer's for so many words and signs. A count that is missing, or only
-    somewhat low, tells nothing: of English prose, a cut of less than a quarter is not
-    seen. Example: 2,050 tokens for a prompt of 6,000 words is a failure.
-
-    Args:
-        model: The model's name.
-        request: What was asked.
-        reply: The reply to it.
+    No tokenizer makes fewer tokens of so many words and signs. A count that is missing,
+    or only somewhat low, tells nothing: of English prose, a cut of less than a quarter is
+    not seen. Example: 6,000 for a prompt of 6,000 words and a count of 2,050 tokens.
     """
     n_tokens = reply.usage.prompt_tokens
     n_characters = sum(len(message.content) for message in request.messages)
     most_tokens = n_characters / _MOST_CHARACTERS_OF_A_TOKEN  # by any count
     if not _MOST_TOKENS_BESIDE_CACHE <= n_tokens < most_tokens:
-        return reply
+        return 0
     n_words = sum(
         len(_WORD_OR_SIGNS.findall(message.content)) for message in request.messages
     )
-    if n_tokens >= _LEAST_TOKENS_OF_A_WORD * n_words:
-        return reply
-    error = errors.ContextWindowExceeded(
-        f"{model} read {n_tokens:,} tokens of a prompt of {n_words:,} words and signs, by"
-        " its own count: the server cut it to its context length. Raise that (Ollama:"
-        " OLLAMA_CONTEXT_LENGTH or num_ctx, llama.cpp: -c, vLLM: --max-model-len), or"
-        " use shorter contexts"
-    )
-    failures = (error,) * request.n
-    return replace(reply, choices=(), failures=failures)
+    return 0 if n_tokens >= _LEAST_TOKENS_OF_A_WORD * n_words else n_words
 
 
 def _is_reply(reply: object) -> bool:

@@ -109,8 +109,9 @@ class Choice:
 class ChatReply:
     """What a chat model returned: a choice for each reply, and the usage.
 
-    ``failures`` holds an error for each missing reply. Only the session fills it in, to
-    keep the replies that did come; models raise instead.
+    ``failures`` holds an error for each missing reply. The session fills it in, to keep
+    the replies that did come. Models raise instead, unless an error broke off all
+    replies, and their tokens were counted.
     """
 
     choices: tuple[Choice, ...]

@@ -113,6 +113,8 @@ class Budget:
         self._n_in_flight = 0
         # When the run began to wait for a reply; None where it waits for none.
         self._silent_since: float | None = None
+        # What became of the last call; "" if it was answered.
+        self.fault = ""
         # Set when any call ends; then a new event takes its place.
         self._next_end = asyncio.Event()
         # The blocks of code that are cancelled when the run ends (``in_time``): the

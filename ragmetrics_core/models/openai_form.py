@@ -273,7 +273,8 @@ def reply_of(
     """Make a reply of its choices, and of the endpoint's numbers of tokens and models.
 
     Its cost is left unknown. Example: one choice, and ``{"prompt_tokens": 90}``: 90
-    tokens sent, 0 received, one call.
+    tokens sent, 0 received, one call. Where an error broke off each choice, the reply
+    has none, and says so in its failures: its tokens were paid for.
 
     Args:
         model: Name of the model that was asked, for messages.
@@ -285,7 +286,7 @@ def reply_of(
         secret_to_leave_out: The API key that was sent; "" for none.
 
     Raises:
-        TransientJudgeError: If there is no choice, or an error broke off each.
+        TransientJudgeError: If there is no choice.
     """
     all_choices = tuple(choices)
     if len(secret_to_leave_out) >= _SHORTEST_SECRET:
@@ -301,11 +302,14 @@ def reply_of(
         raise errors.TransientJudgeError(
             f"{model} returned no reply; check its endpoint", is_unreadable=True
         )
+    failures: tuple[errors.JudgeError, ...] = ()
     if all(choice is _BROKEN_OFF for choice in all_choices):
-        raise errors.TransientJudgeError(
+        error = errors.TransientJudgeError(
             "the endpoint broke off its reply with an error: run again later or check"
             " the endpoint"
         )
+        failures = (error,) * len(all_choices)
+        all_choices = ()
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
         name
@@ -321,6 +325,7 @@ def reply_of(
             cost=None,
             models=tuple(sorted(usable_names)),
         ),
+        failures,
     )
 
 

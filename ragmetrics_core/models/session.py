@@ -25,7 +25,6 @@ from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.models.attempts import (
     Attempts,
     call_authors_code,
-    reply_to_whole_prompt,
 )
 from ragmetrics_core.models.chat import (
     ChatModel,
@@ -601,7 +600,6 @@ class Session:
                 spending_here().note(reply.usage)
             else:
                 reply = await self._attempts.send(request)  # which notes the cost
-            reply = reply_to_whole_prompt(self.model.name, request, reply)
             if reply.choices:
                 model = next(iter(reply.usage.models), "")
                 origin = _origin(model, len(reply.choices))

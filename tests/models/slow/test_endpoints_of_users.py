@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -32,6 +32,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import Usage
 from ragmetrics_core.data.errors import (
     JudgeUnavailable,
     SettingError,
@@ -605,6 +606,49 @@ def test_a_run_says_from_where_no_reply_comes(
     assert (words in screen) is shown
 
 
+def test_a_run_says_what_it_asks_again_and_why(
+    loopback_server: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(progress, "SILENT_SECONDS", 0.6)
+    server = loopback_server(
+        lambda _: GOOD,
+        faults=lambda number: None if number else Fault(500, {"Retry-After": "1"}),
+    )
+    model = OpenAICompatibleModel(server.base_url, "local")
+    report = evaluate([row()], [ContextRecall()], judge=model, progress=True)
+    assert report.scores("context_recall") == [1.0]
+    screen = capsys.readouterr().err
+    assert (
+        f"asking again for 1 s: openai-compatible/local at {server.base_url}" in screen
+    )
+    assert "--timeout" not in screen  # it is not slow
+
+
+@pytest.mark.parametrize("metric", [ContextRecall(), ContextAdherence(polls=3)])
+def test_tokens_of_replies_that_an_error_broke_off_are_counted(
+    loopback_server: Serve, metric: Metric
+) -> None:
+    text = GOOD if metric == ContextRecall() else '{"claims": 1, "unsupported": []}'
+
+    def usage(n_broken: int) -> Usage:
+        requests = count()
+
+        def reply(_: dict[str, Any]) -> Any:
+            reason = "error" if next(requests) < n_broken else "stop"
+            message = {"role": "assistant", "content": text}
+            return {"message": message, "finish_reason": reason}
+
+        return judged(loopback_server(reply), metric=metric).results[0].usage
+
+    whole, broken = usage(0), usage(1)
+    assert (broken.calls, broken.faults) == (whole.calls + 1, 1)
+    n_first = broken.prompt_tokens - whole.prompt_tokens
+    assert n_first == whole.prompt_tokens // whole.calls
+    assert broken.completion_tokens > whole.completion_tokens
+
+
 @pytest.mark.parametrize("word", ["error", "ERROR"])
 def test_a_reply_that_an_error_broke_off_is_asked_for_again(
     loopback_server: Serve, word: str
@@ -706,6 +750,37 @@ def test_a_prompt_that_the_server_cut_silently_gives_no_score(
     assert "read 2,050 tokens of a prompt of 5," in outcome.reason
     assert "OLLAMA_CONTEXT_LENGTH" in outcome.reason
     assert outcome.usage.calls == len(server.requests)
+
+
+def test_a_server_that_leaves_its_cache_out_of_its_count_has_cut_no_prompt(
+    loopback_server: Serve,
+) -> None:
+    """It counts what it has not read before, as Ollama 0.30 does."""
+    read: list[list[str]] = [[]]
+    counts: list[int] = []
+
+    def reply(body: dict[str, Any]) -> str:
+        words = [word for each in body["messages"] for word in each["content"].split()]
+        known = [
+            sum(1 for _ in takewhile(bool, map(str.__eq__, words, one))) for one in read
+        ]
+        read.append(words)
+        counts.append(len(words) - max(known))
+        return '{"missing": [], "sufficient": 1}'
+
+    server = loopback_server(
+        reply, from_openai=lambda body: with_count(counts[-1])(body)
+    )
+    report = evaluate(
+        [{**row(), "contexts": [LONG, f"{number} {LONG}"]} for number in range(2)],
+        ["context_sufficiency"],
+        judge=OpenAICompatibleModel(server.base_url, "local"),
+        concurrency=1,
+    )
+    assert report.scores("context_sufficiency") == [1.0, 1.0]
+    first, second = (result.usage.calls for result in report.results)
+    assert abs(second - first) == 1  # what was asked last was counted again
+    assert first + second == len(server.requests)
 
 
 def test_a_long_text_is_judged_in_windows_that_the_server_reads_whole(
