@@ -20,12 +20,12 @@ from ragmetrics_core.data import (
     SilentData,
     ask,
 )
-from ragmetrics_core.data.asking import question_part
 from ragmetrics_core.data.metric_evidence import DECLINED
 from ragmetrics_core.data.replies import Points
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     question_on_declining,
+    standalone_question_part,
 )
 from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -170,7 +170,7 @@ def question_on_answer(sample: Sample, instructions: Instructions) -> Addresses:
     """Return the question how far the answer of a sample addresses its question."""
     return Addresses(
         parts={
-            **question_part(sample),  # with the user's words, which a rewrite misreads
+            "question": standalone_question_part(sample),
             "answer": Part("Answer", sample.answer or ""),
         },
         instructions=instructions,

@@ -668,16 +668,11 @@ def test_the_stand_alone_question_is_shown_in_place_of_the_turns_it_stands_for()
     )
     judge = listener()
     ContextSufficiency().score(sample, judge=judge)
+    AnswerRelevance().score(sample, judge=judge)
     for asked in judge.asked:
         assert asked["question"] == "When was it?"
         assert "And when?" not in requests_of(asked)
         assert "Who was it?" not in requests_of(asked)
-    # whether an answer addresses the question shows what a rewrite misreads
-    judge = listener()
-    AnswerRelevance().score(sample, judge=judge)
-    (addresses,) = (it for it in judge.asked if isinstance(it, Addresses))
-    for text in ("And when?", "Who was it?", "When was it?"):
-        assert text in requests_of(addresses)
     # without a stand-alone question nobody could read it without the turns before
     judge = listener()
     followed = sample.model_copy(update={"standalone_question": None})
