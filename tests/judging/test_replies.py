@@ -244,6 +244,12 @@ def test_a_bit_is_read_however_it_is_written(name: str, bit: Any) -> None:
     assert (result.value, len(model.requests)) == (1.0, 1)
 
 
+@pytest.mark.parametrize("bit", ["1?", "yes?", "1 or 0", "perhaps"])
+def test_a_bit_that_asks_back_is_none(bit: str) -> None:
+    result, model = score("utilization", json.dumps({"useful": bit}))
+    assert (result.status, len(model.requests)) == ("failed", 2)
+
+
 @pytest.mark.parametrize("number", [1, 1.0, "1", "1.0", " 1.0. "])
 def test_a_number_may_stand_in_quotes(number: Any) -> None:
     assert score("recall", json.dumps({"score": number}))[0].value == 1.0
@@ -471,6 +477,7 @@ def test_the_form_of_a_reply_is_no_verdict() -> None:
     [
         '{"reason": "<what matches, what is missing or wrong>", "score": 0.5}',
         '{"reason": "<your reasoning>", "score": <number from 0 to 1>}',
+        '{"reason": "what matches, what is missing or wrong", "score": 0.5}',
     ],
 )
 def test_a_form_that_is_copied_before_the_verdict_is_passed_over(form: str) -> None:
