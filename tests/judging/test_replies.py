@@ -549,7 +549,7 @@ def test_an_example_of_the_prompt_is_no_verdict(
 TOWER = {
     "question": "When was the tower built, and how high is it?",
     "contexts": ["It was built in 1889.", "It is 330 m high.", "Cards cost 9 euros."],
-    "answer": "Yes. It was built in 1889. It is 330 m high. It gives a view. Come again.",
+    "answer": "Yes. It was built in 1889. It is 330 m high. It is open. Come. Go up.",
     "reference": "It was built in 1889, and is 330 m high.",
     "citations": [{"start": 5, "end": 26, "contexts": [0], "mark": [24, 25]}],
 }
