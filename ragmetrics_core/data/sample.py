@@ -423,19 +423,21 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
     # What one text holds is one context or several; nobody knows which until the caller
-    # says, by naming its column, that each cell is one.
-    doubts: dict[str, str] = {}
+    # says, by naming its column, that each cell is one. A row of results tells of its own.
+    notes = sample.capture or CaptureNotes()
+    doubts = dict(notes.doubts)
     for field, code in UNDIVIDED_CODES.items():
         found_value = found_by_field.get(field, _NO_VALUE)
         is_one_text = field in values and isinstance(data_in(found_value.value), str)
-        if is_one_text and columns.get(field) is None:
+        if columns.get(field) is not None:
+            doubts.pop(code, None)
+        elif is_one_text or code in doubts:
             doubts[code] = (
                 f"{field} in one text: write a list (if it is one:"
                 f" --{field.replace('_', '-')}-column {found_value.column})"
             )
-    if doubts:
-        notes = sample.capture or CaptureNotes()
-        notes = notes.model_copy(update={"doubts": {**notes.doubts, **doubts}})
+    if doubts != notes.doubts:
+        notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})
     if sample.citations is not None:  # the cell had a list
         return sample
@@ -591,7 +593,9 @@ def _with_citations_of_marks(
     if sample.answer is None:
         return sample
     contexts = sample.known_contexts
-    if numbering_cell is None:
+    if why_undivided(sample):
+        numbering_read = NumberingRead(why_unknown=why_undivided(sample))
+    elif numbering_cell is None:
         numbering_read = numbering_of_texts([context.text for context in contexts])
     elif sample.contexts is None:
         numbering_read = NumberingRead(why_unknown="no contexts were recorded")

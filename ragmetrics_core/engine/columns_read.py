@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
+from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
 from ragmetrics_core.data.sample import fields_of_row, why_undivided
@@ -41,9 +42,10 @@ class ColumnsRead:
         self._fields_of_any_sample: set[str] = set()
         # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
-        # rows whose one text may be several passages, and the first one's sentence on it
-        self._n_undivided = 0
-        self._why_undivided = ""
+        # Rows that have contexts in one text, and what that is taken for, in words. A
+        # column may have been named for its name alone, so this is said, too.
+        self._n_in_one_text = 0
+        self._one_text_in_words = ""
 
     def read_sample(self, row: Any) -> Sample | RowError:
         """Return the sample of one row, or the error that says why there is none.
@@ -72,10 +74,13 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
                 self.unread[column] = None
-        undivided = why_undivided(sample)
-        if undivided:
-            self._n_undivided += 1
-            self._why_undivided = self._why_undivided or undivided
+        words = why_undivided(sample)
+        named = self._columns.get("contexts")
+        if isinstance(named, str) and isinstance(data_in(row.get(named)), str):
+            words = f"each text in {named} is one context (several: write a list)"
+        if words:
+            self._n_in_one_text += 1
+            self._one_text_in_words = self._one_text_in_words or words
         fields_held = {
             field
             for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items()
@@ -89,9 +94,9 @@ class ColumnsRead:
     def sentences(self) -> list[str]:
         """What people should know of the table, a sentence each; [] for nothing."""
         sentences = [self._on_absent_fields()]
-        if self._n_undivided:
-            rows = count_in_words(self._n_undivided, "row")
-            sentences.append(f"{rows}: {self._why_undivided}")
+        if self._n_in_one_text:
+            rows = count_in_words(self._n_in_one_text, "row")
+            sentences.append(f"{rows}: {self._one_text_in_words}")
         return list(filter(None, sentences))
 
     def _on_absent_fields(self) -> str:

@@ -253,6 +253,7 @@ DEEPEVAL = {
 
 
 PASSAGES = ("Rain fell on Tuesday.", "Anna lit the lamp.", "It is red.")
+SIGNS = ["|", "||", ";", " --- ", "\n", "\n\n", "\r\n", "\t", "\u2028", "\x0b"]
 # Nobody knows of any of these whether it is one context or several.
 ONE_TEXT = {
     "a sentence": PASSAGES[1],
@@ -263,16 +264,7 @@ ONE_TEXT = {
     "tags": "<context>Rain fell.</context><context>Anna lit the lamp.</context>",
     "quoted": '"Rain fell.", "Anna lit the lamp."',
     "a text of JSON": '"Anna lit the lamp."',
-    **{
-        f"joined by {sign!r}": sign.join(PASSAGES)
-        for sign in (
-            *["|", ";", "\n", "\t", "\u2028", "\x0b"],
-            "||",
-            " --- ",
-            "\n\n",
-            "\r\n",
-        )
-    },
+    **{f"joined by {sign!r}": sign.join(PASSAGES) for sign in SIGNS},
 }
 
 
@@ -375,6 +367,28 @@ def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
     assert main(["report", str(out), *gate]) == 3
     named = ["--contexts-column", "contexts"]
     assert main([*command, "--quiet", *gate, *named]) == 0
+    said = "5 rows: each text in contexts is one context (several: write a list)"
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_rows_of_results_are_undivided_until_their_column_is_named(
+    tmp_path: Path,
+) -> None:
+    cell = "[1] Rain fell. [2] Anna lit the lamp."
+    row = {"question": "Who?", "context": cell, "answer": "Anna lit the lamp [2]."}
+    report = evaluate([row], ["utilization"], judge="lexical")
+    (sample,) = (result.sample for result in report.results)
+    assert sample is not None
+    assert sample.citations is None  # [2] is none of one text's
+    report.to_jsonl(tmp_path / "run.jsonl")
+    lines = (tmp_path / "run.jsonl").read_text("utf-8").splitlines()
+    line = next(line for line in map(json.loads, lines) if "sample" in line)
+    again = Sample.from_row(line["sample"])
+    assert again.capture is not None
+    assert "--contexts-column contexts" in again.capture.doubts["joined"]
+    named = Sample.from_row(line["sample"], contexts="contexts")
+    assert named.capture is not None
+    assert not named.capture.doubts
 
 
 JOINED = {
