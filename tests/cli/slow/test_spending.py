@@ -33,7 +33,7 @@ Evaluate = Callable[..., int]
 
 @pytest.fixture
 def server(loopback_server: Callable[..., LoopbackServer]) -> LoopbackServer:
-    return loopback_server(reply=lambda body: '{"reason": "By digest.", "useful": 1}')
+    return loopback_server(reply=lambda body: '{"useful": 1, "reason": "By digest."}')
 
 
 @pytest.fixture
