@@ -307,8 +307,8 @@ class _ListMetrics(argparse.Action):
             print(f"{name} ({when})\n  {(kind.__doc__ or '').splitlines()[0]}")
             print(f"  needs: {needs}\n  signature: {metric.signature}\n")
         print(
-            "Contexts that a metric judges must be known, too: a column of them, which"
-            " may be empty.\nCalls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
+            "Sufficiency and citations need contexts, too: a column of them, which may"
+            " be empty.\nCalls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
             " docs/metrics.md."
         )
         parser.exit()

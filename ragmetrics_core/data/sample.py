@@ -6,6 +6,7 @@ rows the field's usual column names are found, so none needs to be configured.
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -432,9 +433,10 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         if columns.get(field) is not None:
             doubts.pop(code, None)
         elif is_one_text or code in doubts:
+            option = f"--{field.replace('_', '-')}-column"
             doubts[code] = (
-                f"{field} in one text: write a list (if it is one:"
-                f" --{field.replace('_', '-')}-column {found_value.column})"
+                f"{field} in one text: write a list (if it is one: {option}"
+                f" {shlex.quote(found_value.column)})"
             )
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})

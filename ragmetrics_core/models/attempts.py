@@ -96,23 +96,25 @@ class Attempts:
         made again, of a prompt that begins as none did before.
         """
         reply = await self._send(request)
-        if not _words_not_counted(request, reply):
+        n_words = _words_not_counted(request, reply)
+        if not n_words:
             return reply
+        n_tokens = reply.usage.prompt_tokens
         first, *others = request.messages
         new = replace(first, content=f"{uuid4()}\n{first.content}")
         counted = await self._send(replace(request, messages=(new, *others), n=1))
         usage = reply.usage + counted.usage
         failures = counted.failures
         if counted.choices:
-            n_words = _words_not_counted(request, counted)
-            if not n_words:
+            reads_more = counted.usage.prompt_tokens > n_tokens
+            if reads_more and not _words_not_counted(request, counted):
                 return replace(reply, usage=usage)
             cut = errors.ContextWindowExceeded(
-                f"{self.model.name} read {counted.usage.prompt_tokens:,} tokens of a"
-                f" prompt of {n_words:,} words and signs, by its own count: the server"
-                " cut it to its context length. Raise that (Ollama:"
-                " OLLAMA_CONTEXT_LENGTH or num_ctx, llama.cpp: -c, vLLM:"
-                " --max-model-len), or use shorter contexts"
+                f"{self.model.name} read {n_tokens:,} tokens of a prompt of"
+                f" {n_words:,} words and signs, by its own count: the server cut it to"
+                " its context length. Raise that (Ollama: OLLAMA_CONTEXT_LENGTH or"
+                " num_ctx, llama.cpp: -c, vLLM: --max-model-len), or use shorter"
+                " contexts"
             )
             failures = (cut,)
         return ChatReply((), usage, failures[:1] * request.n)

@@ -634,6 +634,7 @@ def test_metrics_lists_all_and_what_they_need(
     assert "context_adherence (by default)\n" in shown
     assert "citation_quality (if --metrics names it)\n" in shown
     assert "needs: reference or facts" in shown
+    assert "Sufficiency and citations need contexts, too" in shown
     assert shown.count("signature: ") == 8
 
 

@@ -728,21 +728,35 @@ def with_count(n_tokens: int | None) -> Callable[[dict[str, Any]], dict[str, Any
     return lambda body: {**body, "usage": usage}
 
 
-@pytest.mark.parametrize("model_class", [OpenAICompatibleModel, LiteLLMModel])
+@pytest.mark.parametrize(
+    ("model_class", "counted_again"),
+    [(OpenAICompatibleModel, 2050), (OpenAICompatibleModel, 0), (LiteLLMModel, 2050)],
+)
 def test_a_prompt_that_the_server_cut_silently_gives_no_score(
-    loopback_server: Serve, model_class: Any
+    loopback_server: Serve, model_class: Any, counted_again: int
 ) -> None:
-    # Ollama reads a half of its context length of 4,096 tokens
-    server = loopback_server(
-        lambda _: '{"missing": [], "sufficient": 1}', from_openai=with_count(2050)
-    )
+    heads: list[str] = []
+
+    def reply(body: dict[str, Any]) -> str:
+        heads.append(str(body["messages"][0]["content"])[:20])
+        return '{"missing": [], "sufficient": 1}'
+
+    def count_of_read(body: dict[str, Any]) -> dict[str, Any]:
+        # Ollama reads a half of its context length of 4,096 tokens
+        is_again = re.match(r"[0-9a-f]{8}-", heads[-1])
+        return with_count(counted_again if is_again else 2050)(body)
+
+    server = loopback_server(reply, from_openai=count_of_read)
     model: Any = (
         OpenAICompatibleModel(server.base_url, "local")
         if model_class is OpenAICompatibleModel
         else LiteLLMModel("openai/local", api_base=server.base_url)
     )
     report = evaluate(
-        [{**row(), "contexts": [LONG]}], ["context_sufficiency"], judge=model
+        [{**row(), "contexts": [LONG]}],
+        ["context_sufficiency"],
+        judge=model,
+        concurrency=1,
     )
     (outcome,) = report.results[0].results.values()
     assert outcome.status == "failed"
