@@ -859,7 +859,7 @@ LAUNCHER = (
 def test_interrupt_leaves_what_was_done(rows: Callable[..., str]) -> None:
     held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}
     distinct = [{**GOOD, "answer": f"{number} lamps"} for number in range(3)]
-    with LoopbackServer(lambda _: '{"reason": "r", "useful": 1}') as server:
+    with LoopbackServer(lambda _: '{"useful": 1, "reason": "r"}') as server:
         plain, released = server.reply, server.stopped
 
         def reply(body: Any) -> Any:
