@@ -27,19 +27,19 @@ three
 """
 
 
-def test_a_block_of_text_directly_behind_an_example_is_its_output() -> None:
+def test_a_block_of_text_directly_behind_an_example_is_its_output():
     first, second = examples(_PAGE)
     assert first.output == "one\n"
     assert second.output is None
 
 
-def test_examples_run_in_order_and_print(capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_run_in_order_and_print(capsys):
     run = run_examples(_PAGE, Path("page.md"), {})
     assert run == list(examples(_PAGE))
     assert capsys.readouterr().out == "one\ntwo\n"
 
 
-def test_an_output_that_is_not_printed_fails_with_its_place() -> None:
+def test_an_output_that_is_not_printed_fails_with_its_place():
     page = _PAGE.replace("```text\none", "```text\nfour")
     with pytest.raises(AssertionError, match=r"page\.md, line 3 prints:\none"):
         run_examples(page, Path("page.md"), {})
@@ -57,7 +57,5 @@ def test_an_output_that_is_not_printed_fails_with_its_place() -> None:
         ("", "a\n", False),
     ],
 )
-def test_only_what_a_page_leaves_out_may_differ(
-    output: str, printed: str, is_shown: bool
-) -> None:
+def test_only_what_a_page_leaves_out_may_differ(output, printed, is_shown):
     assert shows(output, printed) is is_shown

@@ -58,7 +58,7 @@ def faults(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_links_and_pictures_lead_to_files_and_headings(page: Path) -> None:
+def test_links_and_pictures_lead_to_files_and_headings(page):
     assert list(faults(page)) == []
 
 
@@ -75,21 +75,21 @@ def test_links_and_pictures_lead_to_files_and_headings(page: Path) -> None:
         ("cd /home/anna/ragmetrics", "a path of one machine"),
     ],
 )
-def test_a_planted_fault_is_found(planted: str, fault: str, tmp_path: Path) -> None:
+def test_a_planted_fault_is_found(planted, fault, tmp_path):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     page = tmp_path / "README.md"
     page.write_text(f"# Lamps\n\n{planted}\n", "utf-8")
     assert any(fault in found for found in faults(page))
 
 
-def test_the_readme_is_short_and_leads_to_every_page() -> None:
+def test_the_readme_is_short_and_leads_to_every_page():
     assert len(README.read_text("utf-8").splitlines()) <= 160
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
     assert pages <= set(links(README))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the script is run by bash")
-def test_the_first_release_settles_address_and_install_lines(tmp_path: Path) -> None:
+def test_the_first_release_settles_address_and_install_lines(tmp_path):
     if not (ROOT / ".ci").is_dir():
         pytest.skip("a checkout without its CI scripts")
     for folder in (".ci", "docs", "examples", "integrations"):
@@ -116,7 +116,7 @@ def test_the_first_release_settles_address_and_install_lines(tmp_path: Path) -> 
     assert "- uses: anna/ragmetrics@v" in gates
 
 
-def test_contributing_names_what_exists() -> None:
+def test_contributing_names_what_exists():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     names = re.findall(r"[\w./-]+/[\w./-]*\w|[\w-]+\.(?:py|toml|md)\b", text)
     paths = [name for name in names if "NAME" not in name]
@@ -124,7 +124,7 @@ def test_contributing_names_what_exists() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_how_it_works_names_modules_that_exist() -> None:
+def test_how_it_works_names_modules_that_exist():
     text = (ROOT / "docs" / "how_it_works.md").read_text("utf-8")
     sections = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
     assert len(sections) > 8
@@ -141,7 +141,7 @@ def test_how_it_works_names_modules_that_exist() -> None:
             assert set(_NAME.findall(row)) <= modules, row
 
 
-def test_scripts_of_ci_call_scripts_that_exist() -> None:
+def test_scripts_of_ci_call_scripts_that_exist():
     files = [
         *filter(Path.is_file, (ROOT / ".ci").iterdir()),
         *(ROOT / ".github").rglob("*.yml"),

@@ -96,7 +96,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @a_process_for_each_mutant
-def test_a_mutant_that_a_test_catches_is_killed(printed: str) -> None:
+def test_a_mutant_that_a_test_catches_is_killed(printed):
     assert "number >= LIMIT" not in printed
     assert "number < LIMIT" not in printed
     # what only an import runs is tried with all tests of the file
@@ -104,7 +104,7 @@ def test_a_mutant_that_a_test_catches_is_killed(printed: str) -> None:
 
 
 @a_process_for_each_mutant
-def test_a_mutant_that_no_test_catches_survives_with_its_place(printed: str) -> None:
+def test_a_mutant_that_no_test_catches_survives_with_its_place(printed):
     expected = (
         "survived [boundary] tiny/module.py:13\n-    return number > 100\n+    return"
         " number >= 100"
@@ -113,7 +113,7 @@ def test_a_mutant_that_no_test_catches_survives_with_its_place(printed: str) -> 
 
 
 @a_process_for_each_mutant
-def test_a_mutant_that_no_test_runs_is_uncovered(printed: str) -> None:
+def test_a_mutant_that_no_test_runs_is_uncovered(printed):
     assert (
         "uncovered [arithmetic] tiny/module.py:18\n-    return number + 1\n+    return"
         " number - 1" in printed
@@ -121,7 +121,7 @@ def test_a_mutant_that_no_test_runs_is_uncovered(printed: str) -> None:
 
 
 @a_process_for_each_mutant
-def test_a_mutant_that_does_not_end_counts_as_caught(printed: str) -> None:
+def test_a_mutant_that_does_not_end_counts_as_caught(printed):
     assert "number += 1" not in printed
     mutants, killed, timeouts, survived, uncovered = map(
         int, printed.splitlines()[-1].split()[1:6]
@@ -140,8 +140,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_listed_mutant_that_no_source_has_any_more_is_told(
-    command: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    command, monkeypatch, tmp_path
+):
     listed = [
         ("module.py", "return number >= 100"),
         ("module.py", "return number >= 101"),
@@ -176,8 +176,8 @@ def test_a_listed_mutant_that_no_source_has_any_more_is_told(
     ],
 )
 def test_a_mutant_is_named_by_its_statement_whatever_the_line_breaks(
-    source: str, mutated: str, command: ModuleType
-) -> None:
+    source, mutated, command
+):
     statements = [mutant.statement for mutant in command.mutants_of("f.py", source)]
     assert command.normalized(mutated) in statements
 
@@ -209,7 +209,7 @@ def test_that_was_not_chosen():
 """
 
 
-def test_tests_that_fail_without_a_fault_are_left_out(tmp_path: Path) -> None:
+def test_tests_that_fail_without_a_fault_are_left_out(tmp_path):
     """Else they would kill every mutant."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     module = tmp_path / "tests" / "test_tiny.py"

@@ -58,7 +58,7 @@ def write_archives(
                 tar.addfile(entry, io.BytesIO(b""))
 
 
-def test_good_archives_have_no_problem(tmp_path: Path) -> None:
+def test_good_archives_have_no_problem(tmp_path):
     write_archives(tmp_path)
     assert contents.problems_of_folder(tmp_path) == []
 
@@ -86,16 +86,14 @@ def _remove(name: str) -> Callable[[dict[str, str]], None]:
         (_link, "the relative link docs/gates.md"),
     ],
 )
-def test_a_fault_in_a_wheel_is_found(
-    tmp_path: Path, change: Callable[[dict[str, str]], None], problem: str
-) -> None:
+def test_a_fault_in_a_wheel_is_found(tmp_path, change, problem):
     write_archives(tmp_path, change=change)
     problems = contents.problems_of_folder(tmp_path)
     assert problems
     assert all(problem in text for text in problems)
 
 
-def test_versions_that_differ_and_missing_archives_are_found(tmp_path: Path) -> None:
+def test_versions_that_differ_and_missing_archives_are_found(tmp_path):
     write_archives(tmp_path, versions={"ragmetrics_haystack": "0.2.0"})
     (problem,) = contents.problems_of_folder(tmp_path)
     assert problem == "the versions differ: 0.1.0, 0.2.0"

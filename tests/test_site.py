@@ -35,13 +35,13 @@ def _leaves(entry: Any) -> Iterator[str]:
         yield from _leaves(child)
 
 
-def test_scripts_of_the_site_exist() -> None:
+def test_scripts_of_the_site_exist():
     settings = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Loader)
     scripts = [*settings["extra_javascript"], *settings["extra"]["polyfills"]]
     assert [script for script in scripts if not (DOCS / script).is_file()] == []
 
 
-def test_every_page_is_in_the_navigation() -> None:
+def test_every_page_is_in_the_navigation():
     pages = {
         page.relative_to(DOCS).as_posix()
         for page in (*DOCS.glob("*.md"), *DOCS.glob("reference/*.md"))
@@ -55,7 +55,7 @@ _TASKS = (
 )
 
 
-def test_a_page_has_the_name_of_its_task_in_the_navigation_and_on_itself() -> None:
+def test_a_page_has_the_name_of_its_task_in_the_navigation_and_on_itself():
     settings = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Loader)
     start, *sections, look_up = settings["nav"]
     assert list(start) == ["Start here"]
@@ -75,14 +75,14 @@ def test_a_page_has_the_name_of_its_task_in_the_navigation_and_on_itself() -> No
             assert (DOCS / page).read_text("utf-8").startswith(f"# {label}\n"), page
 
 
-def test_models_are_led_to_every_page() -> None:
+def test_models_are_led_to_every_page():
     text = (DOCS / "llms.txt").read_text("utf-8")
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert sorted(links) == sorted(_pages_of_nav())
     assert len(links) == len(set(links))
 
 
-def test_start_here_says_what_it_is_before_it_shows_code() -> None:
+def test_start_here_says_what_it_is_before_it_shows_code():
     text = (DOCS / "index.md").read_text("utf-8")
     first = text.removeprefix("# Start here\n\n").partition("\n\n")[0]
     assert first.startswith("ragmetrics ")
@@ -102,7 +102,7 @@ def theme_of(folder: Path, css: str, js: str) -> dict[str, str]:
     return {"site_dir": str(folder)}
 
 
-def test_the_navigation_is_seen_on_a_laptop(tmp_path: Path) -> None:
+def test_the_navigation_is_seen_on_a_laptop(tmp_path):
     """The theme hides it below 1220 pixels."""
     hook = runpy.run_path(str(DOCS / "navigation_width.py"))["on_post_build"]
     css = "@media (min-width:76.25em){a}@media (max-width:76.234375em){b}"

@@ -133,11 +133,7 @@ def generated(seed: int, *, cut: bool = False) -> Run:
         lambda: [*searches(), step(clock, lambda: [model(clock, prompt)])],
         "chain",
     )
-    tree = Tree(
-        root,
-        question=QUESTION,
-        answers=(Answer(REPLY, "output"),),
-    )
+    tree = Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
     return Run(tree, returned, shown, cut)
 
 
@@ -169,7 +165,7 @@ def changed(tree: Tree, change: Callable[[Node], None]) -> Tree:
 
 @law
 @given(SEEDS)
-def test_contexts_are_the_documents_shown_in_the_order_shown(seed: int) -> None:
+def test_contexts_are_the_documents_shown_in_the_order_shown(seed):
     run = generated(seed)
     sample = only_sample(run.tree)
     assert [one.id for one in sample.known_contexts] == [one.id for one in run.shown]
@@ -180,9 +176,7 @@ def test_contexts_are_the_documents_shown_in_the_order_shown(seed: int) -> None:
 
 @law
 @given(SEEDS, st.booleans())
-def test_retrieved_is_what_the_retrievers_returned_ids_and_order(
-    seed: int, cut: bool
-) -> None:
+def test_retrieved_is_what_the_retrievers_returned_ids_and_order(seed, cut):
     """Whatever the prompt shows of it, whole or cut, in whatever order."""
     run = generated(seed, cut=cut)
     sample = only_sample(run.tree)
@@ -196,7 +190,7 @@ def test_retrieved_is_what_the_retrievers_returned_ids_and_order(
 
 @law
 @given(SEEDS)
-def test_the_ledger_tells_which_items_were_shown(seed: int) -> None:
+def test_the_ledger_tells_which_items_were_shown(seed):
     run = generated(seed)
     sample = only_sample(run.tree)
     ids = {one.id for one in run.shown}
@@ -208,7 +202,7 @@ def test_the_ledger_tells_which_items_were_shown(seed: int) -> None:
 
 @law
 @given(SEEDS, st.booleans())
-def test_names_of_steps_change_nothing(seed: int, cut: bool) -> None:
+def test_names_of_steps_change_nothing(seed, cut):
     run, rng = generated(seed, cut=cut), random.Random(f"{seed} beside")
 
     def rename(node: Node) -> None:
@@ -231,9 +225,7 @@ def test_names_of_steps_change_nothing(seed: int, cut: bool) -> None:
 
 @law
 @given(SEEDS, st.booleans())
-def test_the_order_in_which_calls_are_listed_changes_nothing(
-    seed: int, cut: bool
-) -> None:
+def test_the_order_in_which_calls_are_listed_changes_nothing(seed, cut):
     run, rng = generated(seed, cut=cut), random.Random(f"{seed} beside")
     shuffled = changed(run.tree, lambda node: rng.shuffle(node.children))
     assert facts(only_sample(shuffled)) == facts(only_sample(run.tree))
@@ -245,9 +237,7 @@ def test_the_order_in_which_calls_are_listed_changes_nothing(
     st.booleans(),
     st.sampled_from([lambda t: t / 7, lambda t: t * 1e6 + 3, lambda t: t**2]),
 )
-def test_other_moments_in_the_same_order_change_nothing(
-    seed: int, cut: bool, moment: Callable[[float], float]
-) -> None:
+def test_other_moments_in_the_same_order_change_nothing(seed, cut, moment):
     run = generated(seed, cut=cut)
 
     def move(node: Node) -> None:
@@ -259,7 +249,7 @@ def test_other_moments_in_the_same_order_change_nothing(
 
 @law
 @given(SEEDS, st.booleans())
-def test_a_step_around_every_call_changes_nothing(seed: int, cut: bool) -> None:
+def test_a_step_around_every_call_changes_nothing(seed, cut):
     run = generated(seed, cut=cut)
 
     def wrap(node: Node) -> None:
@@ -280,8 +270,8 @@ def test_a_step_around_every_call_changes_nothing(seed: int, cut: bool) -> None:
 @law
 @given(SEEDS, st.booleans(), st.integers(1, 3))
 def test_a_retriever_beside_whose_documents_nobody_is_shown_changes_no_context(
-    seed: int, cut: bool, count: int
-) -> None:
+    seed, cut, count
+):
     run, rng = generated(seed, cut=cut), random.Random(f"{seed} beside")
     strangers = [
         Document(sentence(rng), f"stranger {number}") for number in range(count)
@@ -316,9 +306,7 @@ def test_a_retriever_beside_whose_documents_nobody_is_shown_changes_no_context(
 
 @law
 @given(SEEDS)
-def test_searches_at_once_give_the_contexts_of_searches_one_after_another(
-    seed: int,
-) -> None:
+def test_searches_at_once_give_the_contexts_of_searches_one_after_another(seed):
     """As by threads: all begin before any ends."""
     run, rng = generated(seed), random.Random(f"{seed} beside")
     other = deepcopy(run.tree)
@@ -331,9 +319,7 @@ def test_searches_at_once_give_the_contexts_of_searches_one_after_another(
 
 @law
 @given(SEEDS)
-def test_messages_before_the_prompt_that_show_none_of_it_change_nothing(
-    seed: int,
-) -> None:
+def test_messages_before_the_prompt_that_show_none_of_it_change_nothing(seed):
     run, rng = generated(seed), random.Random(f"{seed} beside")
     before = (
         Message("system", sentence(rng)),
@@ -353,8 +339,8 @@ def test_messages_before_the_prompt_that_show_none_of_it_change_nothing(
 @law
 @given(SEEDS, st.sampled_from(["assistant", "tool", "user"]))
 def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(
-    seed: int, role: str
-) -> None:
+    seed, role
+):
     """The conversation quotes, in any order, what this turn's search found again."""
     run, rng = generated(seed), random.Random(f"{seed} beside")
     quoted = rng.sample(run.shown, rng.randint(1, len(run.shown)))
@@ -375,8 +361,8 @@ def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(
 @law
 @given(SEEDS, st.booleans(), st.sampled_from(["{}", "As I said, {} indeed."]))
 def test_a_history_printed_in_the_prompt_shows_no_document_that_an_answer_quotes(
-    seed: int, is_history_read: bool, frame: str
-) -> None:
+    seed, is_history_read, frame
+):
     """The history is known as turns, or as texts that say nothing of who speaks."""
     run, rng = generated(seed), random.Random(f"{seed} quoted")
     quoted = rng.choice([document for listed in run.returned for document in listed])
@@ -409,7 +395,7 @@ def _assert_right_or_quoted(sample: Sample, shown: Sequence[Document]) -> None:
 
 @law
 @given(SEEDS)
-def test_a_document_shown_twice_in_one_prompt_is_one_context(seed: int) -> None:
+def test_a_document_shown_twice_in_one_prompt_is_one_context(seed):
     run, rng = generated(seed), random.Random(f"{seed} beside")
     repeated = rng.choice(run.shown)
 
@@ -484,9 +470,7 @@ LOSSES = {
 
 @law
 @given(SEEDS, st.sampled_from(list(LOSSES)), st.booleans())
-def test_what_is_not_exact_says_why(
-    seed: int, lose: Callable[[Tree], None], cut: bool
-) -> None:
+def test_what_is_not_exact_says_why(seed, lose, cut):
     whole = generated(seed, cut=cut).tree
     lost = deepcopy(whole)
     lose(lost)
@@ -499,7 +483,7 @@ def test_what_is_not_exact_says_why(
 
 @law
 @given(SEEDS)
-def test_without_a_question_nothing_is_exact(seed: int) -> None:
+def test_without_a_question_nothing_is_exact(seed):
     run = generated(seed)
 
     def forget(node: Node) -> None:
@@ -582,7 +566,7 @@ def many_searches(count: int, shape: Any) -> Tree:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_twice_as_many_retrievals_take_twice_the_operations(shape: Any) -> None:
+def test_twice_as_many_retrievals_take_twice_the_operations(shape):
     samples_of(many_searches(3, shape))  # imports and compiled patterns do not count
     first, second, third = (
         operations(many_searches(count, shape)) for count in (30, 60, 120)
@@ -610,7 +594,7 @@ def many_cut(count: int) -> Tree:
     return Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
 
 
-def test_twice_as_many_cut_documents_take_twice_the_operations() -> None:
+def test_twice_as_many_cut_documents_take_twice_the_operations():
     samples_of(many_cut(3))  # imports and compiled patterns do not count
     first, second, third = (operations(many_cut(count)) for count in (30, 60, 120))
     assert third - second <= 2.6 * (second - first)
@@ -618,7 +602,7 @@ def test_twice_as_many_cut_documents_take_twice_the_operations() -> None:
 
 @law
 @given(seed=SEEDS)
-def test_a_text_is_found_again_wherever_it_stands_in_a_wider_one(seed: int) -> None:
+def test_a_text_is_found_again_wherever_it_stands_in_a_wider_one(seed):
     """A step hands on a piece of what was found: it was not retrieved by the step."""
     rng, clock = random.Random(seed), Clock()
     documents = [Document(sentence(rng, 20), f"d{number}") for number in range(9)]

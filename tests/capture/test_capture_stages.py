@@ -81,9 +81,7 @@ def sentence(rng: random.Random) -> str:
 
 @law
 @given(st.integers(0, 2**32), st.sampled_from(sorted(RENDERINGS)))
-def test_law_rendering_order_and_repeats_change_no_context(
-    seed: int, name: str
-) -> None:
+def test_law_rendering_order_and_repeats_change_no_context(seed, name):
     """Sure contexts are the documents shown, in the order of the prompt, however they are printed."""
     rng = random.Random(seed)
     held = documents(*(sentence(rng) for _ in range(rng.randint(1, 7))))
@@ -100,7 +98,7 @@ def test_law_rendering_order_and_repeats_change_no_context(
 
 @law
 @given(st.integers(0, 2**32), st.integers(0, 3))
-def test_law_each_context_is_an_item_of_a_call(seed: int, n_steps: int) -> None:
+def test_law_each_context_is_an_item_of_a_call(seed, n_steps):
     """Whatever steps make of the documents, a context's text or id is found in the ledger."""
     rng = random.Random(seed)
     held = documents(*(sentence(rng) for _ in range(rng.randint(2, 6))))
@@ -136,7 +134,7 @@ def test_law_each_context_is_an_item_of_a_call(seed: int, n_steps: int) -> None:
 
 @law
 @given(st.integers(0, 2**32))
-def test_law_a_document_that_no_prompt_shows_is_no_sure_context(seed: int) -> None:
+def test_law_a_document_that_no_prompt_shows_is_no_sure_context(seed):
     rng = random.Random(seed)
     held = documents(*(sentence(rng) for _ in range(4)))
     shown = held[: rng.randint(0, 3)]
@@ -187,13 +185,13 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_what_a_message_shows_of_texts(name: str) -> None:
+def test_what_a_message_shows_of_texts(name):
     held, prompt, expected, doubt = SHOWN[name]
     sample = only(says(found(*documents(*held)), reads(prompt)))
     assert (texts(sample), codes(sample)) == (expected, {doubt} - {""})
 
 
-def test_a_text_inside_a_longer_one_of_a_later_list_was_replaced() -> None:
+def test_a_text_inside_a_longer_one_of_a_later_list_was_replaced():
     """The latest list that holds the longer text lacks the shorter one."""
     narrow, wide = Document(BRIDGE, "n"), Document(f"{BRIDGE} {MILL}", "w")
     widens = call("reranker", input_documents=(narrow,), documents=(wide,))
@@ -205,7 +203,7 @@ def test_a_text_inside_a_longer_one_of_a_later_list_was_replaced() -> None:
 # Question and history
 
 
-def test_an_exact_question_is_never_that_of_an_earlier_turn() -> None:
+def test_an_exact_question_is_never_that_of_an_earlier_turn():
     said = (Turn(role="user", content=QUESTION), Turn(role="assistant", content="No."))
     prompt = f"Use only this:\n{BRIDGE}\n\nQuestion: And the ferry?"
     run = says(found(*documents(BRIDGE)), reads(prompt), history=said)
@@ -222,9 +220,7 @@ def test_an_exact_question_is_never_that_of_an_earlier_turn() -> None:
     ],
     ids=["by roles", "as a transcript", "repeating a passage", "with letters"],
 )
-def test_a_history_that_was_not_read_is_never_none_for_sure(
-    before: list[Message],
-) -> None:
+def test_a_history_that_was_not_read_is_never_none_for_sure(before):
     prompt = [*before, Message("user", asked(BRIDGE))]
     sample = only(says(found(*documents(BRIDGE)), reads(prompt)))
     assert sample.history == ()
@@ -234,7 +230,7 @@ def test_a_history_that_was_not_read_is_never_none_for_sure(
 # Answer and chain
 
 
-def test_what_earlier_calls_of_the_chain_were_shown_are_contexts() -> None:
+def test_what_earlier_calls_of_the_chain_were_shown_are_contexts():
     """An answer that was written from a draft, and one that joins two replies."""
     held = documents(BRIDGE, FERRY)
     draft, second = "The draft says: the bridge is old.", "The ferry goes hourly."
@@ -247,7 +243,7 @@ def test_what_earlier_calls_of_the_chain_were_shown_are_contexts() -> None:
     assert texts(only(tree(*calls, answers=(joined,)))) == [BRIDGE, FERRY]
 
 
-def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for() -> None:
+def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for():
     """A first try of the same prompt, and what wrote another answer of the run, are."""
     held = documents(BRIDGE, FERRY)
     other = "The ferry goes hourly, all summer long."
@@ -269,21 +265,21 @@ def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for() -> Non
     "verdict",
     ["yes", '{"score": 0.8}', "Who built it?\nWhere is it?", '{"binary_score": "yes"}'],
 )
-def test_a_verdict_is_no_sure_answer(verdict: str) -> None:
+def test_a_verdict_is_no_sure_answer(verdict):
     calls = (found(*documents(BRIDGE)), reads(asked(BRIDGE)))
     grades = reads(f"Is this good? {ANSWER}", verdict)
     run = tree(*calls, grades, answers=(Answer(verdict, "output"),))
     assert "answer_guessed" in codes(only(run))
 
 
-def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded() -> None:
+def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded():
     answer = Answer(ANSWER, "response", documents=documents(BRIDGE))
     sample = only(tree(answers=(answer,)))
     assert texts(sample) == [BRIDGE]
     assert "by_data_flow" in codes(sample)
 
 
-def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence() -> None:
+def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence():
     summary = "In short, the bridge of Velm was opened in 1874."
     sample = only(
         says(
@@ -297,7 +293,7 @@ def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence() -> None:
     assert [context.text for context in sample.retrieved or ()] == [BRIDGE]
 
 
-def test_what_was_found_after_the_answer_is_no_context() -> None:
+def test_what_was_found_after_the_answer_is_no_context():
     """The prompt quotes a text that is searched for later, such as to check the answer."""
     later = found(Document(FERRY, "later"), query="Is it so?")
     run = says(found(*documents(BRIDGE)), reads(asked(f"{BRIDGE}\n{FERRY}")), later)
@@ -305,9 +301,7 @@ def test_what_was_found_after_the_answer_is_no_context() -> None:
 
 
 @pytest.mark.parametrize("returned", [None, ()], ids=["unknown", "nothing"])
-def test_contexts_are_not_empty_for_sure_where_something_was_found(
-    returned: tuple[Document, ...] | None,
-) -> None:
+def test_contexts_are_not_empty_for_sure_where_something_was_found(returned):
     """A step took what was found, and no prompt shows it: what it made of it is not certain."""
     held = documents(BRIDGE, FERRY)
     takes = call("step", documents_among_inputs=held, documents=returned)
@@ -316,7 +310,7 @@ def test_contexts_are_not_empty_for_sure_where_something_was_found(
     assert codes(sample) == {"by_data_flow"}
 
 
-def test_pages_that_differ_in_a_name_alone_are_shown_piece_by_piece() -> None:
+def test_pages_that_differ_in_a_name_alone_are_shown_piece_by_piece():
     """A synthesizer shows each page in two calls; each page holds sentences of the others."""
     years = range(1800, 1840, 2)
     pages = [
@@ -359,10 +353,7 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
         [BRIDGE],
     ),
     "blocks of content": (json.dumps([{"type": "text", "text": BRIDGE}]), [BRIDGE]),
-    "JSON in a block": (
-        json.dumps([{"type": "text", "text": INNER}]),
-        [BRIDGE, MILL],
-    ),
+    "JSON in a block": (json.dumps([{"type": "text", "text": INNER}]), [BRIDGE, MILL]),
     "an MCP server's content": (
         json.dumps({"content": [{"type": "text", "text": BRIDGE}], "isError": False}),
         [BRIDGE],
@@ -376,7 +367,7 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
 
 
 @pytest.mark.parametrize("name", DIVIDED)
-def test_a_named_tools_result_is_divided_by_its_own_structure(name: str) -> None:
+def test_a_named_tools_result_is_divided_by_its_own_structure(name):
     text, expected = DIVIDED[name]
     sample = only(agent_with_tool(text), Overrides(context_tools={"search"}))
     if expected is None:
@@ -385,14 +376,14 @@ def test_a_named_tools_result_is_divided_by_its_own_structure(name: str) -> None
         assert (texts(sample), codes(sample)) == (expected, set())
 
 
-def test_a_run_that_should_have_searched_is_a_sample_and_others_are_none() -> None:
+def test_a_run_that_should_have_searched_is_a_sample_and_others_are_none():
     run = says(reads(QUESTION))
     assert samples_of(run) == []
     assert codes(only(run, Overrides(question=QUESTION))) == {"no_search"}
 
 
 @pytest.mark.parametrize("n_found", [0, 1])
-def test_a_search_that_failed_found_nothing_that_is_known(n_found: int) -> None:
+def test_a_search_that_failed_found_nothing_that_is_known(n_found):
     """Nor is it known of one beside it that nothing was there to find."""
     failed = call("retriever", query=QUESTION, error="TimeoutError")
     held = documents(BRIDGE)[:n_found]
@@ -408,9 +399,7 @@ def test_a_search_that_failed_found_nothing_that_is_known(n_found: int) -> None:
     assert codes(broken) == {"no_answer", "no_search"}
 
 
-def test_of_two_likely_answers_the_one_whose_prompt_shows_the_named_question_counts() -> (
-    None
-):
+def test_of_two_likely_answers_the_one_whose_prompt_shows_the_named_question_counts():
     """The run itself was asked something else."""
     calls = (
         found(*documents(BRIDGE)),
@@ -437,7 +426,7 @@ CITING: dict[str, tuple[str, list[tuple[int, ...]] | None]] = {
 
 
 @pytest.mark.parametrize("answer", CITING)
-def test_marks_mean_what_the_prompt_numbers_line_by_line(answer: str) -> None:
+def test_marks_mean_what_the_prompt_numbers_line_by_line(answer):
     label, expected = CITING[answer]
     lines = [label.format(n) + text for n, text in enumerate((BRIDGE, FERRY), start=1)]
     calls = (found(*documents(BRIDGE, FERRY)), reads(asked(*lines), answer))
@@ -447,7 +436,7 @@ def test_marks_mean_what_the_prompt_numbers_line_by_line(answer: str) -> None:
     assert bool(sample.citations_unknown) == (expected is None)
 
 
-def test_the_doubts_are_one_table_of_few_codes() -> None:
+def test_the_doubts_are_one_table_of_few_codes():
     table = doubts._TABLE
     assert len(table) <= 12
     for code, (grade, _, words) in table.items():
@@ -455,7 +444,7 @@ def test_the_doubts_are_one_table_of_few_codes() -> None:
         assert words, code
 
 
-def test_work_grows_with_the_documents_and_not_with_their_square() -> None:
+def test_work_grows_with_the_documents_and_not_with_their_square():
     """Eight times the documents take less than thirty times as long."""
 
     def seconds(n_documents: int) -> float:

@@ -365,11 +365,7 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
         ("a#1", "a2"),
     ]
     pairs = Pairs()
-    background = BackgroundEvaluator(
-        pairs.add,
-        [],
-        make_waiting_samples=pairs.finish,
-    )
+    background = BackgroundEvaluator(pairs.add, [], make_waiting_samples=pairs.finish)
     for run in ("q1", "a1", "q2"):
         background.record(run)
     assert background.stop(timeout=30)
@@ -606,10 +602,7 @@ class HangingOnce(Judge):
 def test_one_hanging_call_stops_nothing_else():
     judge, done = HangingOnce(), threading.Semaphore(0)
     background = evaluator(
-        judge,
-        max_queue=None,
-        concurrency=2,
-        on_result=lambda result: done.release(),
+        judge, max_queue=None, concurrency=2, on_result=lambda result: done.release()
     )
     for number in range(100):
         background.record(run_of(number))
@@ -734,10 +727,7 @@ def test_what_waits_for_the_judge_is_refused_where_the_judge_waits_for_it(call, 
         Judging() if place == "judge" else YES,
     )
     background = BackgroundEvaluator(
-        samples_from,
-        metrics,
-        judge,
-        settings=WatchSettings(**settings.get(place, {})),
+        samples_from, metrics, judge, settings=WatchSettings(**settings.get(place, {}))
     )
     background.record(run_of())
     assert background.flush(30)
@@ -954,7 +944,7 @@ def test_a_child_forked_while_the_parent_judges_has(script):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_run_that_still_goes_on_when_its_block_ends_is_no_missing_sample() -> None:
+def test_a_run_that_still_goes_on_when_its_block_ends_is_no_missing_sample():
     run = {
         "inputs": {"query": "Who?"},
         "documents": (),

@@ -303,10 +303,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
             found(P),
             reads([Message("summary", TRIP), Message("user", asked(PORTO))]),
         ),
-        [
-            "retrieval (?) porto; shown 0; step 0",
-            "written () trip; shown 0; step 0",
-        ],
+        ["retrieval (?) porto; shown 0; step 0", "written () trip; shown 0; step 0"],
     ),
     "queries of a retriever's own model are no steps": (
         says(
@@ -320,10 +317,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
             found(F),
             reads(asked(PORTO, FARO)),
         ),
-        [
-            "retrieval (?) porto; shown 0; step 0",
-            "retrieval (?) faro; shown 0; step 0",
-        ],
+        ["retrieval (?) porto; shown 0; step 0", "retrieval (?) faro; shown 0; step 0"],
     ),
     "a rewrite is a step": (
         tree(reads("rewrite", "Douro?"), found(P, query="Douro?"), reads(asked(PORTO))),
@@ -365,7 +359,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_ledger(name: str) -> None:
+def test_ledger(name):
     run, expected = ROWS[name]
     (sample,) = samples_of(run)
     lines = [line_of(each) for each in sample.ledger.calls]
@@ -382,8 +376,8 @@ def test_ledger(name: str) -> None:
 
 @pytest.mark.parametrize("is_shown_again", [False, True])
 def test_what_a_state_keeps_of_an_earlier_turn_is_evidence_of_that_turn(
-    *, is_shown_again: bool
-) -> None:
+    *, is_shown_again
+):
     """A middleware writes what it found into the user's message, and into the state."""
     first = EvidenceCall(kind="retrieval", turn=1, items=(P.context(), E.context()))
     texts = [PORTO, FARO] if is_shown_again else [FARO]
@@ -409,7 +403,7 @@ def test_what_a_state_keeps_of_an_earlier_turn_is_evidence_of_that_turn(
 
 
 @pytest.mark.parametrize("way", ["handed to a call", "by a reranker"])
-def test_rows_under_the_heading_of_a_passage_are_not_its_own(way: str) -> None:
+def test_rows_under_the_heading_of_a_passage_are_not_its_own(way):
     heading = "the name of the town, and its number of wells"
     wells = Document(f"{heading}\nVelm: 12\nOsta: 7\nMarn: 3", "w")
     other = Document(f"{heading}\nTorl: 44\nPirn: 51\nLosk: 8", "o")
@@ -425,7 +419,7 @@ def test_rows_under_the_heading_of_a_passage_are_not_its_own(way: str) -> None:
     ]
 
 
-def test_a_tool_named_in_context_tools_is_a_retrieval() -> None:
+def test_a_tool_named_in_context_tools_is_a_retrieval():
     (sample,) = samples_of(looked_up(SQL), Overrides(context_tools={"sql"}))
     lines = [line_of(each) for each in sample.ledger.calls]
     assert lines == ["retrieval sql(SELECT) sql; shown 0; step 1"]
@@ -434,7 +428,7 @@ def test_a_tool_named_in_context_tools_is_a_retrieval() -> None:
 # Conversations
 
 
-def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
+def test_earlier_turns_come_with_what_is_shown_of_them_now():
     """Items of earlier turns stand first; what was found once more is of this turn."""
     before = EvidenceCall(kind="retrieval", items=(FARO, EVORA), shown=(0, 1))
     run = says(
@@ -472,7 +466,7 @@ def numbered(sample: Sample) -> tuple[str | None, int, list[int]]:
     return sample.ledger.conversation, sample.ledger.turn, turns_of_calls
 
 
-def test_turns_of_one_thread_share_their_calls() -> None:
+def test_turns_of_one_thread_share_their_calls():
     one, other, two = played(
         turn_of("Where is Porto?", P, conversation_id="a"),
         turn_of("Where is Porto?", P, conversation_id="b"),
@@ -486,14 +480,14 @@ def test_turns_of_one_thread_share_their_calls() -> None:
     assert two.capture.grade == "exact"
 
 
-def test_earlier_users_count_where_their_turns_were_not_seen() -> None:
+def test_earlier_users_count_where_their_turns_were_not_seen():
     said = [("user", "Where?"), ("assistant", ANSWER), ("user", "Why?")]
     history = tuple(Turn(role=role, content=text) for role, text in said)
     (sample,) = played(turn_of("And Faro?", F, history=history))
     assert numbered(sample)[1:] == (3, [3])
 
 
-def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> None:
+def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history():
     questions = {"Porto?": P, "Faro?": F, "Évora?": E}
     runs = [turn_of(text, one, conversation_id="a") for text, one in questions.items()]
     for run in runs[1:]:
@@ -507,7 +501,7 @@ def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> Non
     assert (2, (0,)) in [(each.turn, each.shown) for each in written]
 
 
-def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it() -> None:
+def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it():
     handed = call("step", reads(asked(PORTO)), input_documents=(P, F))
     (sample,) = samples_of(says(handed))
     assert [context.text for context in sample.contexts or ()] == [PORTO]
@@ -519,7 +513,7 @@ def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it() 
     assert given.shown is None
 
 
-def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:
+def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it():
     turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
     search_alone = tree(found(P)).root.children[0]
     assert turns.add(Tree(search_alone, gives_only_documents=True)) == []
@@ -529,7 +523,7 @@ def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> 
     assert numbered(sample) == ("a", 1, [1])
 
 
-def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
+def test_what_is_kept_of_a_long_conversation_is_bounded():
     runs = (turn_of(f"Question {n}?", P, conversation_id="a") for n in range(300))
     *_, last = played(*runs)
     assert numbered(last) == ("a", 300, [*range(100, 301)])
@@ -546,9 +540,7 @@ TWO_CALLS = Ledger(calls=(EvidenceCall(kind="tool"), EvidenceCall(kind="tool")))
         ({"answer": "***", "ledger": TWO_CALLS}, 2),
     ],
 )
-def test_texts_that_redact_changed_do_not_stay_in_the_ledger(
-    changes: dict[str, Any], kept: int
-) -> None:
+def test_texts_that_redact_changed_do_not_stay_in_the_ledger(changes, kept):
     def masked(sample: Sample) -> Sample:
         return sample.model_copy(update=changes)
 

@@ -55,9 +55,7 @@ def sample_of(
 
 @law
 @given(passed=PASSED, named=NAMED)
-def test_law_what_a_model_passed_in_never_comes_back_as_evidence(
-    passed: list[Passed], named: frozenset[str] | None
-) -> None:
+def test_law_what_a_model_passed_in_never_comes_back_as_evidence(passed, named):
     calls: list[Call] = []
     shown = []
     for number, each in enumerate(passed):
@@ -68,7 +66,7 @@ def test_law_what_a_model_passed_in_never_comes_back_as_evidence(
 
 
 @pytest.mark.parametrize("way", REPEATED)
-def test_a_tool_that_returns_only_what_was_passed_in_brings_nothing(way: str) -> None:
+def test_a_tool_that_returns_only_what_was_passed_in_brings_nothing(way):
     each = Passed(way, TOLD, "")
     sample = sample_of(calls_of(each), each.told)
     assert sample.capture is not None
@@ -77,9 +75,7 @@ def test_a_tool_that_returns_only_what_was_passed_in_brings_nothing(way: str) ->
 
 
 @pytest.mark.parametrize("named", [None, frozenset({"note"})])
-def test_a_tool_that_returned_only_what_was_passed_in_stays_a_call_of_the_ledger(
-    named: frozenset[str] | None,
-) -> None:
+def test_a_tool_that_returned_only_what_was_passed_in_stays_a_call_of_the_ledger(named):
     each = Passed(next(iter(REPEATED)), TOLD, "")
     sample = sample_of([*calls_of(each), found(P)], each.told, PORTO, named=named)
     kinds = [call.kind for call in sample.ledger.calls]
@@ -96,14 +92,14 @@ def replied(*texts: str) -> Call:
     [replied(TOLD), replied("Faro it is.", TOLD), replied(f'{{"pages": ["{TOLD}"]}}')],
     ids=["reply", "second reply", "field of a reply"],
 )
-def test_a_document_made_of_a_reply_is_no_evidence(wrote: Call) -> None:
+def test_a_document_made_of_a_reply_is_no_evidence(wrote):
     calls = (wrote, step(Document(TOLD)), found(P), reads(asked(TOLD, PORTO)))
     (sample,) = samples_of(says(*calls))
     assert [context.text for context in sample.known_contexts] == [PORTO]
     assert [context.text for context in sample.retrieved or ()] == [PORTO]
 
 
-def test_what_was_found_before_a_model_quoted_it_stays_evidence() -> None:
+def test_what_was_found_before_a_model_quoted_it_stays_evidence():
     """Whether it is found again, or comes back in a text that a tool repeats."""
     draft = f"The archive says: {PORTO} Nothing more is known of this."
     note = calls_of(Passed("label", draft, ""))
@@ -129,7 +125,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_short_argument_makes_no_result_written(name: str) -> None:
+def test_a_short_argument_makes_no_result_written(name):
     argument, result, is_evidence = RESULTS[name]
     calls = [tool(result, name="look", query=argument)]
     ledger = sample_of(calls, result).ledger
@@ -138,7 +134,7 @@ def test_a_short_argument_makes_no_result_written(name: str) -> None:
     assert [item.text for item in only.items] == [result]
 
 
-def test_what_a_model_gave_to_a_tool_in_an_earlier_turn_is_no_evidence() -> None:
+def test_what_a_model_gave_to_a_tool_in_an_earlier_turn_is_no_evidence():
     """The prompt still shows the call, and a store still holds what it got."""
     earlier = Message("assistant", "", (ToolCall("save", {"text": TOLD}, "1"),))
     shown = [earlier, Message("tool", "Done."), Message("user", QUESTION)]

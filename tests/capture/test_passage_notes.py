@@ -79,10 +79,7 @@ ROWS: dict[
         [keeps("first", (P,)), keeps("second", (F,)), answers(P, F)],
         [(True, None), (True, None), (None, None)],
     ),
-    "one that drops all": (
-        [keeps("first", ()), answers()],
-        [(False, "first")] * 3,
-    ),
+    "one that drops all": ([keeps("first", ()), answers()], [(False, "first")] * 3),
     "one behind the answer": (
         [keeps("first", (P, F, E)), answers(P, F, E), keeps("late", (P,))],
         [(True, None)] * 3,
@@ -95,12 +92,12 @@ ROWS: dict[
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_dropped_a_passage_is_named(name: str) -> None:
+def test_what_dropped_a_passage_is_named(name):
     steps, expected = ROWS[name]
     assert told(run(*steps)) == expected
 
 
-def test_contexts_that_the_user_names_tell_which_passages_were_shown() -> None:
+def test_contexts_that_the_user_names_tell_which_passages_were_shown():
     """The prompt shows another passage as well. What is not named is no warning."""
     search = searches(P, F, E)(1.0)
     root = Node("step", "chain", 0.0, 99.0, children=[search, answers(P, F)(2.0)])
@@ -115,9 +112,7 @@ def test_contexts_that_the_user_names_tell_which_passages_were_shown() -> None:
 
 
 @pytest.mark.parametrize("name", ["other", ""])
-def test_a_passage_has_the_name_and_the_rank_of_the_search_that_found_it_first(
-    name: str,
-) -> None:
+def test_a_passage_has_the_name_and_the_rank_of_the_search_that_found_it_first(name):
     notes = run(searches(F, P, name=name), answers(P, F), found=(E, P))
     told_of_searches = [(note.retriever, note.rank) for note in notes]
     assert told_of_searches == [("search", 1), ("search", 2), (name, 1)]
@@ -134,7 +129,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_a_dropped_text_with_which_a_kept_one_begins_is_dropped(name: str) -> None:
+def test_a_dropped_text_with_which_a_kept_one_begins_is_dropped(name):
     dropped_text, behind = ALIKE[name]
     dropped = Document(dropped_text, "a")
     kept = Document(dropped_text.rstrip(".") + behind, "b")
@@ -144,7 +139,7 @@ def test_a_dropped_text_with_which_a_kept_one_begins_is_dropped(name: str) -> No
     assert [note.share for note in notes] == [0.0, 1.0, 1.0]
 
 
-def test_a_dropped_text_with_which_a_kept_one_ends_is_dropped() -> None:
+def test_a_dropped_text_with_which_a_kept_one_ends_is_dropped():
     text = "2024 saw the fare from the harbour rise to nine crowns."
     dropped, kept = Document(text, "a"), Document(f"1{text}", "b")
     found = (dropped, kept, P)
@@ -154,7 +149,7 @@ def test_a_dropped_text_with_which_a_kept_one_ends_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("has_metadata", [True, False])
-def test_a_near_copy_of_what_is_shown_is_not_shown(*, has_metadata: bool) -> None:
+def test_a_near_copy_of_what_is_shown_is_not_shown(*, has_metadata):
     """The heading that a framework writes above a text makes no other text of it."""
     texts = {
         f"{year}.md": f"Fares of {year}: a seat on the night ferry to Porto costs"
@@ -171,7 +166,7 @@ def test_a_near_copy_of_what_is_shown_is_not_shown(*, has_metadata: bool) -> Non
     assert [note.share for note in notes] == [0.0, 1.0]
 
 
-def test_ranks_of_search_and_reranker() -> None:
+def test_ranks_of_search_and_reranker():
     notes = run(keeps("first", (E, P)), answers(E, P))
     assert [(note.retriever, note.rank, note.rank_kept) for note in notes] == [
         ("search", 1, 2),
@@ -185,12 +180,12 @@ def test_ranks_of_search_and_reranker() -> None:
     ]
 
 
-def test_results_of_two_last_steps_have_no_common_ranks() -> None:
+def test_results_of_two_last_steps_have_no_common_ranks():
     notes = run(keeps("first", (P, F)), keeps("second", (F,)), answers(P, F))
     assert [note.kept for note in notes] == [True, True, False]
 
 
-def test_what_is_shown_is_told_in_part() -> None:
+def test_what_is_shown_is_told_in_part():
     notes = run(answers(Document(P.text[:50])))
     assert notes[0].context == 0
     assert notes[0].share is not None
@@ -210,7 +205,7 @@ def plain_step(
     )
 
 
-def test_of_two_texts_that_overlap_the_one_that_was_not_returned_is_dropped() -> None:
+def test_of_two_texts_that_overlap_the_one_that_was_not_returned_is_dropped():
     """A step keeps the shorter of two, and a reranker drops that one."""
     longer = Document(f"{P.text} It is the second city of the country.", "page")
     found = (P, F, longer)
@@ -227,12 +222,7 @@ def empties(
 ) -> Callable[[float], Node]:
     """A step that returns an empty list in the place of its documents."""
     return lambda at: Node(
-        "step",
-        name,
-        at,
-        at + seconds,
-        documents_among_inputs=tuple(took),
-        documents=(),
+        "step", name, at, at + seconds, documents_among_inputs=tuple(took), documents=()
     )
 
 
@@ -242,7 +232,7 @@ def searches(*found: Document, name: str = "again") -> Callable[[float], Node]:
     )
 
 
-def test_what_a_later_search_finds_again_was_dropped_before() -> None:
+def test_what_a_later_search_finds_again_was_dropped_before():
     """A grader drops all; a second search finds some of these again, and the prompt shows them."""
     grade = empties("grade")
     generate = plain_step((P, F), ())
@@ -254,7 +244,7 @@ def test_what_a_later_search_finds_again_was_dropped_before() -> None:
     assert not any(note.dropped_by for note in notes)
 
 
-def test_an_empty_list_beside_the_way_into_the_prompt_drops_nothing() -> None:
+def test_an_empty_list_beside_the_way_into_the_prompt_drops_nothing():
     """Of three calls that take the same documents, one picks their pictures: there are none."""
     pictures = empties("pictures", seconds=0.2)
     write = plain_step(DOCS, ())
@@ -283,15 +273,13 @@ DROPPED = [(True, None), (False, "node"), (False, "node")]
     ],
 )
 def test_a_plain_step_is_a_filter_if_what_it_left_out_went_no_further(
-    handed_later: Sequence[Document],
-    shown: Sequence[Document],
-    expected: list[tuple[bool | None, str | None]],
-) -> None:
+    handed_later, shown, expected
+):
     steps = [plain_step(DOCS, [P]), plain_step(handed_later, []), answers(*shown)]
     assert told(run(*steps)) == expected
 
 
-def test_where_no_prompt_is_known_nobody_knows_what_was_shown() -> None:
+def test_where_no_prompt_is_known_nobody_knows_what_was_shown():
     """LlamaIndex's mode "generation" asks the model without what was found."""
     search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
     root = Node("step", "engine", 0.0, 99.0, children=[search])
@@ -305,30 +293,20 @@ def rewrites(at: float) -> Node:
     """A step that returns the first passage as it is, and two others in its own words."""
     rewritten = (Document("A southern town.", "x"), Document("A Roman town.", "y"))
     return Node(
-        "step",
-        "shorten",
-        at,
-        at + 0.5,
-        input_documents=DOCS,
-        documents=(P, *rewritten),
+        "step", "shorten", at, at + 0.5, input_documents=DOCS, documents=(P, *rewritten)
     )
 
 
 @pytest.mark.parametrize(
     ("shown", "expected"),
-    [
-        ((P,), [1.0, None, None]),
-        ((P, Document("A southern town.")), [1.0, None, None]),
-    ],
+    [((P,), [1.0, None, None]), ((P, Document("A southern town.")), [1.0, None, None])],
 )
-def test_a_rewritten_passage_may_be_shown_only_if_a_rewritten_text_is(
-    shown: Sequence[Document], expected: list[float | None]
-) -> None:
+def test_a_rewritten_passage_may_be_shown_only_if_a_rewritten_text_is(shown, expected):
     notes = run(rewrites, answers(*shown))
     assert [note.share for note in notes[:3]] == expected
 
 
-def test_a_duplicate_that_a_later_step_was_given_has_a_fate_of_its_own() -> None:
+def test_a_duplicate_that_a_later_step_was_given_has_a_fate_of_its_own():
     copies = [P, Document(P.text, "p2"), F]
     notes = run(
         plain_step(copies, [P, F]),
@@ -347,8 +325,8 @@ FARES = "A single ticket is two euros, and bicycles are carried free of charge."
 
 @pytest.mark.parametrize("n_sentences", [1, 2])
 def test_a_share_is_one_of_the_document_and_not_of_the_text_that_a_step_made_of_it(
-    n_sentences: int,
-) -> None:
+    n_sentences,
+):
     """The step kept some sentences of it, and the prompt shows all of these."""
     whole = Document(f"{FERRY} {FARES}", "x")
     made = Document(" ".join([FERRY, FARES][:n_sentences]), "x")

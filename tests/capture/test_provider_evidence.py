@@ -14,10 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
-from ragmetrics_core.capture.providers import (
-    add_provider_evidence,
-    evidence_in_reply,
-)
+from ragmetrics_core.capture.providers import add_provider_evidence, evidence_in_reply
 from ragmetrics_core.data import Sample
 
 QUESTION = "Who lit the lamp of the lighthouse first?"
@@ -131,7 +128,7 @@ def sample_of(reply: Iterable[object], answer: str = ANSWER) -> Sample:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["name"])
-def test_a_reply_is_read_or_hedged(shape: Mapping[str, Any]) -> None:
+def test_a_reply_is_read_or_hedged(shape):
     model = call_of_model()
     add_provider_evidence(model, *shape["reply"])
     found = [document for node in model.children for document in node.documents or ()]
@@ -183,7 +180,7 @@ CITING: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, str]] | None]
 
 
 @pytest.mark.parametrize("name", CITING)
-def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name: str) -> None:
+def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name):
     answer, reply, expected = CITING[name]
     sample = sample_of(reply, answer)
     if expected is None:
@@ -197,13 +194,13 @@ def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name: str) -
     ] == expected
 
 
-def test_a_search_that_found_nothing_is_a_call_without_items() -> None:
+def test_a_search_that_found_nothing_is_a_call_without_items():
     sample = sample_of([{"content": [file_search([]), said()]}])
     calls = [(call.name, len(call.items)) for call in sample.ledger.calls]
     assert calls == [(None, 1), ("file_search", 0)]
 
 
-def test_what_was_found_is_put_below_a_call_once() -> None:
+def test_what_was_found_is_put_below_a_call_once():
     model = call_of_model()
     reply = {"content": [file_search([found_file(FACT)])]}
     add_provider_evidence(model, reply)
@@ -212,7 +209,7 @@ def test_what_was_found_is_put_below_a_call_once() -> None:
     assert [message.role for message in model.prompt] == ["user", "tool"]
 
 
-def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too() -> None:
+def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too():
     model = call_of_model()
     citation = {"type": "file_citation", "filename": "a.txt", "index": 3}
     reply = {"content": [file_search([found_file(FACT)])], "annotations": [citation]}
@@ -225,12 +222,9 @@ def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    [{}, {"title": "Another title"}, {"url": "https://b.example/other"}],
+    "source", [{}, {"title": "Another title"}, {"url": "https://b.example/other"}]
 )
-def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(
-    source: dict[str, str],
-) -> None:
+def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(source):
     first, second = call_of_model(), call_of_model()
     first.began, first.ended = 1, 1.5
     first.reply = Message("assistant", "I look at the years.")
@@ -245,7 +239,7 @@ def test_a_page_that_one_reply_found_and_the_next_one_cites_was_not_recorded(
     assert "PDF" not in sample.capture.doubts["not_recorded"]
 
 
-def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
+def test_what_an_earlier_call_found_may_have_been_shown_again():
     first, second = call_of_model(), call_of_model()
     first.began, first.ended = 1, 1.5
     first.reply = Message("assistant", "I look it up.")
@@ -281,13 +275,7 @@ TYPES = st.sampled_from(
     ]
 )
 LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.just(10**400),
-    st.floats(),
-    WORDS,
-    TYPES,
+    st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), WORDS, TYPES
 )
 JSON = st.recursive(
     LEAVES,
@@ -314,7 +302,7 @@ def texts_of(value: object) -> Iterator[str]:
 
 
 @given(st.lists(JSON, max_size=3))
-def test_no_payload_raises_and_no_text_is_made_up(places: list[Any]) -> None:
+def test_no_payload_raises_and_no_text_is_made_up(places):
     evidence = evidence_in_reply(*places)
     texts = list(texts_of(places))
     for call in evidence.searches:
@@ -328,19 +316,19 @@ def test_no_payload_raises_and_no_text_is_made_up(places: list[Any]) -> None:
 @given(
     st.lists(st.dictionaries(st.one_of(KEYS, st.text(max_size=3)), JSON), max_size=3)
 )
-def test_a_search_without_its_texts_is_never_exact(places: list[Any]) -> None:
+def test_a_search_without_its_texts_is_never_exact(places):
     sample = sample_of([{"content": [file_search(None)]}, *places])
     assert sample.capture.grade == "incomplete"
 
 
-def test_deep_payloads_end() -> None:
+def test_deep_payloads_end():
     deep: Any = "text"
     for _ in range(5000):
         deep = {"content": [deep], "value": deep, "type": "non_standard"}
     assert evidence_in_reply({"content": [deep], "citations": [deep]}) is not None
 
 
-def test_a_model_that_always_searches_leaves_a_doubt_where_nothing_is_told() -> None:
+def test_a_model_that_always_searches_leaves_a_doubt_where_nothing_is_told():
     named = call_of_model()
     named.model = "gpt-4o-search-preview-2025-03-11"
     add_provider_evidence(named, {"content": ANSWER})
@@ -352,9 +340,7 @@ def test_a_model_that_always_searches_leaves_a_doubt_where_nothing_is_told() -> 
 
 
 @pytest.mark.parametrize(("results", "documents"), [([], ()), (None, None)])
-def test_an_empty_list_was_found_and_a_missing_one_is_unknown(
-    results: list[object] | None, documents: tuple[object, ...] | None
-) -> None:
+def test_an_empty_list_was_found_and_a_missing_one_is_unknown(results, documents):
     search = {"type": "file_search_call", "id": "1", "results": results}
     model = call_of_model()
     add_provider_evidence(model, {"content": [search]})
@@ -371,8 +357,8 @@ def test_an_empty_list_was_found_and_a_missing_one_is_unknown(
     ids=["no word of a search", "it found nothing"],
 )
 def test_a_number_may_mean_what_a_model_found_unless_its_reply_tells_all(
-    reply: dict[str, Any], is_known: bool
-) -> None:
+    reply, is_known
+):
     """Perplexity's sonar numbers what it finds, and the prompt has a number 1, too."""
     search = Node("retriever", "own", 1, 1.5, query=QUESTION)
     search.documents = (Document(FACT),)

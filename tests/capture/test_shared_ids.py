@@ -67,9 +67,7 @@ def pairs(documents: Sequence[object]) -> list[tuple[str | None, str]]:
 
 
 @given(st.lists(FOUND, min_size=1, max_size=4), st.data())
-def test_whatever_a_search_returned_is_among_the_retrieved(
-    lists: list[Search], data: st.DataObject
-) -> None:
+def test_whatever_a_search_returned_is_among_the_retrieved(lists, data):
     found = [document for documents in lists for document in documents]
     shown = data.draw(
         st.lists(st.sampled_from(found), unique_by=lambda one: one.text)
@@ -96,9 +94,7 @@ def test_whatever_a_search_returned_is_among_the_retrieved(
 
 
 @given(FOUND, FOUND)
-def test_a_reranker_keeps_what_it_gave_of_two_stores(
-    first: Search, second: Search
-) -> None:
+def test_a_reranker_keeps_what_it_gave_of_two_stores(first, second):
     taken = [*first, *(document for document in second if document not in first)]
     gave = taken[::2]
     reranker = Node(
@@ -122,7 +118,7 @@ def test_a_reranker_keeps_what_it_gave_of_two_stores(
             assert note.kept is True
 
 
-def test_documents_handed_in_share_no_id_with_what_was_found() -> None:
+def test_documents_handed_in_share_no_id_with_what_was_found():
     handed_in = Document(TEXTS[0], "0")
     found = Document(TEXTS[1], "0")
     model = Node(
@@ -143,7 +139,7 @@ def test_documents_handed_in_share_no_id_with_what_was_found() -> None:
     assert (note.context, note.share) == (None, 0.0)
 
 
-def test_a_step_that_searches_unseen_adds_a_document_of_a_known_id() -> None:
+def test_a_step_that_searches_unseen_adds_a_document_of_a_known_id():
     found, by_hand = Document(TEXTS[0], "0"), Document(TEXTS[1], "0")
     step = Node(
         "step",
@@ -157,7 +153,7 @@ def test_a_step_that_searches_unseen_adds_a_document_of_a_known_id() -> None:
     assert pairs(sample.retrieved or ()) == [("0", TEXTS[0]), ("0", TEXTS[1])]
 
 
-def test_a_tool_that_cuts_what_was_found_before_brings_no_other_document() -> None:
+def test_a_tool_that_cuts_what_was_found_before_brings_no_other_document():
     found, cut = Document(TEXTS[0], "0"), Document(TEXTS[0][:50], "0")
     tool = Node("tool", "shorten", 20.0, 21.0, documents=(cut,), text=cut.text)
     sample = run([retriever(1, [found])], [cut], tool)

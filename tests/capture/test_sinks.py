@@ -296,10 +296,7 @@ NO_SINKS = [
 def test_what_cannot_be_written_to_is_refused_when_the_watch_begins(sinks, words):
     with pytest.raises(SettingError, match=words):
         BackgroundEvaluator(
-            lambda made: [made],
-            ["adherence"],
-            YES,
-            settings=WatchSettings(sinks=sinks),
+            lambda made: [made], ["adherence"], YES, settings=WatchSettings(sinks=sinks)
         )
 
 

@@ -64,25 +64,25 @@ WRONG: list[tuple[Tree, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "words"), WRONG)
-def test_a_tree_says_what_is_wrong_with_it(wrong: Tree, words: str) -> None:
+def test_a_tree_says_what_is_wrong_with_it(wrong, words):
     with pytest.raises(SettingError, match=words):
         samples_of(wrong)
 
 
 @pytest.mark.parametrize(("wrong", "words"), WRONG)
-def test_a_block_says_what_is_wrong_with_a_tree(wrong: Tree, words: str) -> None:
+def test_a_block_says_what_is_wrong_with_a_tree(wrong, words):
     turns: Turns[object] = Turns(lambda run: [wrong], samples_of, Overrides())
     with pytest.raises(SettingError, match=words):
         turns.add("run")
 
 
-def test_a_tree_that_is_returned_is_asked_to_be_yielded() -> None:
+def test_a_tree_that_is_returned_is_asked_to_be_yielded():
     turns: Turns[object] = Turns(lambda run: tree(), samples_of, Overrides())  # type: ignore[arg-type, return-value]
     with pytest.raises(SettingError, match="returned a Tree: yield it"):
         turns.add("run")
 
 
-def test_a_call_inside_a_call_is_looked_at() -> None:
+def test_a_call_inside_a_call_is_looked_at():
     made = tree()
     made.root.children[0].children.append(Node("rerank", "inner"))  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="the call 'inner'"):
@@ -98,9 +98,7 @@ def test_a_call_inside_a_call_is_looked_at() -> None:
         ({"documents": ()}, set()),
     ],
 )
-def test_a_search_that_never_ended_leaves_nothing_exact(
-    search: dict[str, Any], doubts: set[str]
-) -> None:
+def test_a_search_that_never_ended_leaves_nothing_exact(search, doubts):
     (sample,) = samples_of(tree(search, answers=(Answer("Paris.", "answer"),)))
     assert set(sample.capture.doubts) == doubts
     assert sample.capture.grade == ("incomplete" if doubts else "exact")
@@ -109,7 +107,7 @@ def test_a_search_that_never_ended_leaves_nothing_exact(
 @pytest.mark.parametrize(
     "kind", [Answer, CitedSource, Document, Message, Node, ToolCall, Tree]
 )
-def test_help_explains_every_field_that_an_adapter_may_fill(kind: Any) -> None:
+def test_help_explains_every_field_that_an_adapter_may_fill(kind):
     _, _, attributes = (inspect.getdoc(kind) or "").partition("Attributes:\n")
     explained = re.findall(r"^    (\w+): \S", attributes, re.MULTILINE)
     fields = [field.name for field in dataclasses.fields(kind)]

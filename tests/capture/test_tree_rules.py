@@ -243,9 +243,7 @@ ROWS: dict[str, Row] = {
         says(found(*DOCS), step(*RATED), reads(asked(EVORA, PORTO))), [EVORA, PORTO]
     ),
     "a longer version of a step": Row(
-        says(found(P), step(Document(LONGER, "p")), reads(asked(LONGER))),
-        [LONGER],
-        "p",
+        says(found(P), step(Document(LONGER, "p")), reads(asked(LONGER))), [LONGER], "p"
     ),
     "pieces of a split document": Row(
         says(
@@ -594,9 +592,7 @@ ROWS: dict[str, Row] = {
         answer="Yes",
     ),
     "a search that ended, by its clock, after the prompt that shows it": Row(
-        tree(reads(asked(PORTO)), found(P)),
-        [PORTO],
-        "p",
+        tree(reads(asked(PORTO)), found(P)), [PORTO], "p"
     ),
     "a call of a tool is no sure answer": Row(
         tree(
@@ -878,7 +874,7 @@ def ids_of(sample: Sample) -> str | None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_one_run(name: str) -> None:
+def test_one_run(name):
     row = ROWS[name]
     (sample,) = samples_of(row.run, row.where)
     assert sorted(sample.capture.doubts) == sorted(row.doubts.split())
@@ -899,8 +895,8 @@ def test_one_run(name: str) -> None:
 
 @given(st.permutations(DOCS), st.permutations(DOCS), st.integers(1, 3))
 def test_the_ledger_lists_what_each_search_returned_and_what_was_shown(
-    returned: list[Document], order: list[Document], n_shown: int
-) -> None:
+    returned, order, n_shown
+):
     shown = order[:n_shown]
     run = says(found(*returned), reads(asked(*(one.text for one in shown))))
     (sample,) = samples_of(run)
@@ -911,7 +907,7 @@ def test_the_ledger_lists_what_each_search_returned_and_what_was_shown(
     assert [one.id for one in sample.known_contexts] == [one.id for one in shown]
 
 
-def test_scores_are_those_of_the_last_step() -> None:
+def test_scores_are_those_of_the_last_step():
     (sample,) = samples_of(ROWS["scored by the last step"].run)
     assert [context.score for context in sample.known_contexts] == [0.9, 0.7]
     assert [context.score for context in sample.retrieved or ()] == [None] * 3
@@ -926,14 +922,14 @@ def test_scores_are_those_of_the_last_step() -> None:
     ],
     ids=["no retrieval", "ignored", "a grader of what is handed in"],
 )
-def test_no_sample(run: Tree) -> None:
+def test_no_sample(run):
     assert samples_of(run) == []
 
 
 @pytest.mark.parametrize(
     "value", [[{"body": PORTO, "source": "a"}], {"body": PORTO, "source": "a"}]
 )
-def test_named_contexts_without_a_text_are_unknown(value: object) -> None:
+def test_named_contexts_without_a_text_are_unknown(value):
     run = says(reads(asked(PORTO)), lookup_outputs=({"chunks": value},))
     (sample,) = samples_of(run, Overrides(contexts_from="chunks"))
     assert sample.contexts is None
@@ -955,7 +951,7 @@ TEXTS_OF_TOOLS = {
 
 
 @pytest.mark.parametrize("text", TEXTS_OF_TOOLS)
-def test_a_tools_text_beside_contexts_is_to_be_named(text: str) -> None:
+def test_a_tools_text_beside_contexts_is_to_be_named(text):
     """Unless it is a value, as of a calculator, or says what a context says."""
     prompt = [Message("user", asked(PORTO)), Message("tool", text)]
     run = says(found(P), tool(text, name="lookup", query="6 * 7"), reads(prompt))
@@ -963,9 +959,7 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text: str) -> None:
     assert ("undivided" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
 
 
-def test_a_search_that_failed_beside_one_that_found_nothing_may_have_found_some() -> (
-    None
-):
+def test_a_search_that_failed_beside_one_that_found_nothing_may_have_found_some():
     failed = call("retriever", query=QUESTION, error="no connection")
     (sample,) = samples_of(says(found(), failed, reads(asked(""))))
     assert sample.capture.grade == "incomplete"
@@ -983,7 +977,7 @@ def ledger_of(run: Tree) -> list[tuple[str, int, int, str | None, str | None]]:
     ]
 
 
-def test_turns_steps_and_agents_of_calls() -> None:
+def test_turns_steps_and_agents_of_calls():
     asks = reads(QUESTION, CALL, agent="one")
     history = (*SAID, Said(role="user", content="Anybody?"))
     for second, agent in (("one", None), ("other", "one")):
@@ -999,7 +993,7 @@ def test_turns_steps_and_agents_of_calls() -> None:
     assert ledger_of(run) == [("retrieval", 1, 0, None, None)]
 
 
-def test_the_calls_inside_of_a_tool_are_counted_from_the_models_inside_of_it() -> None:
+def test_the_calls_inside_of_a_tool_are_counted_from_the_models_inside_of_it():
     """The tool "research" looks up one text by itself, and then one as its model asks."""
     wish = Message("assistant", "", (ToolCall("look", {}, "t1"),))
     research = tool(
@@ -1169,7 +1163,7 @@ def turns() -> Turns[Tree]:
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_several_runs(name: str) -> None:
+def test_several_runs(name):
     runs, expected = FLOWS[name]
     joining = turns()
     samples = [sample for run in runs for sample in joining.add(run)]
@@ -1186,7 +1180,7 @@ def test_several_runs(name: str) -> None:
     ] == expected
 
 
-def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
+def test_a_query_that_a_model_wrote_is_the_stand_alone_question():
     joining = turns()
     for run in FLOWS["a rewrite comes first, after many calls of other work"][0]:
         joining.add(run)
@@ -1199,7 +1193,7 @@ def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
 
 
 @pytest.mark.parametrize("field", ["question", "contexts", "answer"])
-def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field: str) -> None:
+def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field):
     made = says(found(*DOCS), reads(asked(PORTO)))
     (by_rules,) = samples_of(made)
     (sample,) = samples_of(made, Overrides(**{f"{field}_from": "nowhere"}))
@@ -1214,9 +1208,7 @@ def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field: str) -
 @pytest.mark.parametrize(
     "place", ["inputs.mail.body", "mail.body", "outputs.said.about", "said.about"]
 )
-def test_a_place_may_name_inputs_and_outputs_and_lead_through_an_object(
-    place: str,
-) -> None:
+def test_a_place_may_name_inputs_and_outputs_and_lead_through_an_object(place):
     @dataclass
     class Held:
         body: str = NOTE
@@ -1238,7 +1230,7 @@ def test_a_place_may_name_inputs_and_outputs_and_lead_through_an_object(
     assert sample.question == NOTE
 
 
-def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named() -> None:
+def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named():
     made = says(found(*DOCS), reads(asked(PORTO)))
 
     def finder(run: object) -> None:
@@ -1264,9 +1256,7 @@ def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named() -> None:
         ({"mood": "dry"}, False),  # somebody else wrote the joke
     ],
 )
-def test_an_answer_object_is_of_the_reply_whose_fields_it_has(
-    replied: dict[str, str], is_sure: bool
-) -> None:
+def test_an_answer_object_is_of_the_reply_whose_fields_it_has(replied, is_sure):
     answered = {"joke": NOTE, "mood": "dry", "rating": None}
     reply = Message("assistant", "", (ToolCall("Schema", replied, "1"),))
     run = tree(
@@ -1294,7 +1284,7 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("name", AGAIN)
-def test_words_of_an_earlier_turn_in_a_prompt_are_no_history(name: str) -> None:
+def test_words_of_an_earlier_turn_in_a_prompt_are_no_history(name):
     reply, prompt, question = AGAIN[name]
     joining = turns()
     answers = (Answer(reply, "output"),)
@@ -1306,7 +1296,7 @@ def test_words_of_an_earlier_turn_in_a_prompt_are_no_history(name: str) -> None:
     assert sample.capture.warnings == ()
 
 
-def test_the_conversation_that_a_plain_call_shows() -> None:
+def test_the_conversation_that_a_plain_call_shows():
     joining = turns()
     joining.add(alone(found(P)))
     joining.add(alone(reads(asked(PORTO)), history=SAID))
@@ -1315,9 +1305,7 @@ def test_the_conversation_that_a_plain_call_shows() -> None:
 
 
 @pytest.mark.parametrize("error", ["TimeoutError", None])
-def test_a_run_without_an_answer_leaves_the_earlier_one_as_it_was(
-    error: str | None,
-) -> None:
+def test_a_run_without_an_answer_leaves_the_earlier_one_as_it_was(error):
     """The same question with the same history again: the user reads the first answer."""
     joining = turns()
     second = later(tree(found(P), history=SAID))
@@ -1330,7 +1318,7 @@ def test_a_run_without_an_answer_leaves_the_earlier_one_as_it_was(
 
 
 @pytest.mark.parametrize("n_runs", [0, 1, 2])
-def test_runs_of_which_none_gives_a_sample_are_said(n_runs: int) -> None:
+def test_runs_of_which_none_gives_a_sample_are_said(n_runs):
     joining: Turns[Tree] = Turns(
         lambda _: [], samples_of, Overrides(), hint="nothing retrieved"
     )

@@ -20,7 +20,7 @@ def search(query: str, began: float) -> Tree:
     return Tree(node, gives_only_documents=True)
 
 
-def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_waits_for_a_bounded_time(monkeypatch):
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     assert turns.add(search("When was it opened?", 1.0)) == []
     assert turns.samples_due() == []
@@ -30,7 +30,7 @@ def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert turns.finish() == []
 
 
-def test_only_so_many_searches_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_searches_wait(monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: 0.0)  # none has waited too long
     monkeypatch.setattr("ragmetrics_core.capture.turns._MOST_WAITING", 100)
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
@@ -70,7 +70,7 @@ def searches_and_answers(query: str, answer: str, began: float) -> Tree:
     return chain
 
 
-def test_placing_a_turn_leaves_its_run_as_it_was() -> None:
+def test_placing_a_turn_leaves_its_run_as_it_was():
     """A memory that was read after the run holds this turn as well."""
     talk = (Turn(role="user", content=QUESTION), Turn(role="assistant", content=ANSWER))
     run = replace(searches_and_answers(QUESTION, ANSWER, 1.0), history=talk)
@@ -129,8 +129,8 @@ SUGGESTS = model(
     ],
 )
 def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
-    question: str | None, runs: list[Tree], answer: str, is_sure: bool
-) -> None:
+    question, runs, answer, is_sure
+):
     turns: Turns[Tree] = Turns(
         lambda run: [run], samples_of, Overrides(question=question)
     )
@@ -143,7 +143,7 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     assert sample.capture.grade == ("exact" if is_sure else "inferred")
 
 
-def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None:
+def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there():
     turns: Turns[Tree] = Turns(
         lambda run: [run], samples_of, Overrides(question=QUESTION)
     )
@@ -160,7 +160,7 @@ def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None
     assert "capture(question=" not in sentence
 
 
-def test_a_question_may_hold_a_word_that_was_found() -> None:
+def test_a_question_may_hold_a_word_that_was_found():
     """It holds "bridge", and is the user's own."""
     found_word = search("bridge age", 0.0)
     found_word.root.documents = (Document("Bridge"), Document(PAGE))
@@ -182,8 +182,8 @@ READS = replace(ANSWERS, question=QUESTION)
     [(None, None, ["undivided"]), ({"look_up"}, [PAGE], []), ({"nope"}, None, [])],
 )
 def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
-    names: set[str] | None, contexts: list[str] | None, doubts: list[str]
-) -> None:
+    names, contexts, doubts
+):
     overrides = Overrides(context_tools=names)
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, overrides)
     assert turns.add(Tree(TOOL)) == []
@@ -197,7 +197,7 @@ def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
     assert (is_none_named in turns.problems.counts) == (names == {"nope"})
 
 
-def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone() -> None:
+def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone():
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     assert turns.add(BY_HAND) == []
     (sample,) = [*turns.add(READS), *turns.finish()]
@@ -210,7 +210,7 @@ def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone() -> No
 
 
 @pytest.mark.parametrize("shown", [PAGE, "The mayor likes bridges."])
-def test_a_turn_may_rest_on_what_an_earlier_one_found(shown: str) -> None:
+def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     """Its conversation has a name, nothing is searched for in it, and its prompt shows it."""
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     searched, goes_on = (
@@ -238,7 +238,7 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown: str) -> None:
     assert (second.ledger.calls == first.ledger.calls) == (shown == PAGE)
 
 
-def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it() -> None:
+def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it():
     """Its own search found another page; the prompt shows both."""
     other = "The Velm bridge was painted green in 1901."
     answering = model(f"{PAGE}\n{other}\n{QUESTION}", ANSWER, 3.0)
@@ -264,9 +264,7 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it() -
         ("42", None, "tool"),
     ],
 )
-def test_a_result_without_a_text_is_no_search_that_found_nothing(
-    text: str | None, returned: object, kind: str
-) -> None:
+def test_a_result_without_a_text_is_no_search_that_found_nothing(text, returned, kind):
     run = says(
         call("tool", name="books", query="Porto", documents=(P,), text=PORTO),
         call("tool", name="books", query="Faro", text=text, result=returned),
@@ -278,7 +276,7 @@ def test_a_result_without_a_text_is_no_search_that_found_nothing(
     assert kinds == {"Porto": "retrieval", "Faro": kind}
 
 
-def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence() -> None:
+def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence():
     text = "A refund is paid within 30 days."
     run = says(
         reads(asked(), CALL, offered_tools=("search",)),

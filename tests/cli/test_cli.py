@@ -72,11 +72,7 @@ def fails(capsys: pytest.CaptureFixture[str], words: str) -> str:
 # Gates and exit codes
 
 
-def test_all_well(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_well(rows, capsys, monkeypatch):
     rows(GOOD, GOOD)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     assert run("evaluate rows.jsonl --explain --out out.jsonl") == 0
@@ -122,21 +118,13 @@ GATES = [
 
 
 @pytest.mark.parametrize(("options", "code", "said"), GATES)
-def test_gates(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    options: str,
-    code: int,
-    said: str,
-) -> None:
+def test_gates(rows, capsys, options, code, said):
     assert run(f"evaluate {rows(GOOD)} --quiet {options}") == code
     assert said in " ".join(capsys.readouterr().out.split())  # lines are wrapped
 
 
 @pytest.mark.parametrize("mode", ["", "--strict"])
-def test_a_gate_does_not_pass_rows_that_nobody_judged(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], mode: str
-) -> None:
+def test_a_gate_does_not_pass_rows_that_nobody_judged(rows, capsys, mode):
     judged = [{**GOOD, "question": f"Who lit lamp {n}?"} for n in range(3)]
     rows(*judged, *[{**GOOD, "contexts": None}] * 97)
     command = (
@@ -156,12 +144,8 @@ def test_a_gate_does_not_pass_rows_that_nobody_judged(
     ],
 )
 def test_how_a_gate_is_held_is_refused_where_none_is(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    gate: str,
-    option: str,
-) -> None:
+    rows, capsys, command, gate, option
+):
     """Who says how a gate is held has forgotten the gate."""
     if option.startswith("--min") and command.startswith("compare"):
         return
@@ -174,11 +158,7 @@ def test_how_a_gate_is_held_is_refused_where_none_is(
     assert run(f"{command} {gate} {option}") in (0, 1, 3)
 
 
-def test_a_gate_for_each_language_and_the_summary_of_a_job(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gate_for_each_language_and_the_summary_of_a_job(rows, capsys, monkeypatch):
     sung = {"question": "Who sang?", "answer": "Bert sang of 1856.", "language": "e|n"}
     name = rows({**GOOD, "language": "de"}, {**GOOD, **sung})
     gate = "--fail-under adherence=0.5@metadata.language"
@@ -202,11 +182,7 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     assert "{" not in capsys.readouterr().err
 
 
-def test_nothing_scored(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_nothing_scored(rows, capsys, loopback_server):
     server = loopback_server(lambda body: "no verdict at all")
     judge = f"--judge openai/x --api-base {server.base_url}"
     name = rows({**GOOD, "reference": "Anna."})
@@ -221,11 +197,7 @@ def test_nothing_scored(
     assert capsys.readouterr().err.startswith(reason)
 
 
-def test_a_judge_that_cannot_be_used(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_a_judge_that_cannot_be_used(rows, capsys, loopback_server):
     server = loopback_server(faults=lambda number: Fault(401, code="invalid_api_key"))
     judge = f"--judge openai/x --api-base {server.base_url}"
     said = fails(capsys, f"evaluate {rows(*[GOOD] * 50)} {judge}")
@@ -267,9 +239,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("words", BAD_INPUT)
-def test_bad_input(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], words: str
-) -> None:
+def test_bad_input(rows, capsys, words):
     rows(GOOD, {**GOOD, "answer": {}})
     before = Path("rows.jsonl").read_bytes()
     assert BAD_INPUT[words] in fails(capsys, f"evaluate {words}")
@@ -311,8 +281,8 @@ EMPTY_VALUES = [
 
 @pytest.mark.parametrize("arguments", EMPTY_VALUES, ids=" ".join)
 def test_a_variable_that_is_not_set_is_no_option_that_is_not_given(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+    rows, capsys, arguments
+):
     rows(GOOD)
     said = fails(capsys, shlex.join(arguments))
     assert "is empty, perhaps a variable that is not set; give a value" in said
@@ -323,9 +293,7 @@ def test_a_variable_that_is_not_set_is_no_option_that_is_not_given(
     "setting",
     ['judge = ""', 'api_base = " "', 'store = ""', 'metrics = [""]', 'gates = [""]'],
 )
-def test_an_empty_setting_of_the_project_is_refused(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], setting: str
-) -> None:
+def test_an_empty_setting_of_the_project_is_refused(rows, capsys, setting):
     rows(GOOD)
     Path("ragmetrics.toml").write_text(setting, "utf-8")
     said = fails(capsys, "evaluate rows.jsonl")
@@ -348,9 +316,7 @@ MISTYPED = {
 
 
 @pytest.mark.parametrize("typed", MISTYPED)
-def test_what_is_mistyped_names_what_would_be_right(
-    typed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_mistyped_names_what_would_be_right(typed, capsys):
     with pytest.raises(SystemExit) as ended:
         run(typed)
     assert ended.value.code == 2
@@ -371,9 +337,7 @@ NEAREST = {
 
 
 @pytest.mark.parametrize("name", NEAREST)
-def test_a_name_of_another_library_gets_the_nearest_of_ours(
-    name: str, rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_of_another_library_gets_the_nearest_of_ours(name, rows, capsys):
     said = fails(capsys, f"evaluate {rows(GOOD)} --metrics {name}")
     hint = f" (did you mean {NEAREST[name]!r}?)" if NEAREST[name] else ""
     assert f"{name!r}{hint}; there are: " in said
@@ -382,9 +346,7 @@ def test_a_name_of_another_library_gets_the_nearest_of_ours(
 # Files and rows
 
 
-def test_bad_rows_are_named_counted_and_left_out(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_rows_are_named_counted_and_left_out(rows, capsys):
     bad = {**GOOD, "answer": {"SECRET": 7}}
     rows(GOOD, *[bad] * 7, "{")
     assert run("evaluate rows.jsonl --explain --out out.jsonl") == 0
@@ -418,14 +380,7 @@ NOT_APPLIED = [
 
 @pytest.mark.parametrize("mode", ["", "--dry-run"])
 @pytest.mark.parametrize(("given", "why", "advice"), NOT_APPLIED)
-def test_no_metric_applies(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    given: list[Any],
-    why: str,
-    advice: str,
-    mode: str,
-) -> None:
+def test_no_metric_applies(rows, capsys, given, why, advice, mode):
     said = fails(capsys, f"evaluate {rows(*given)} {mode}")
     if mode and "bad: 2" in why:
         return  # a dry run counts no bad rows
@@ -433,9 +388,7 @@ def test_no_metric_applies(
     assert advice in said
 
 
-def test_several_files_are_one_run(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_files_are_one_run(rows, capsys):
     rows(GOOD, GOOD, GOOD, name="a.jsonl")
     rows(GOOD, name="b.jsonl")
     rows({"answer": "x"}, name="c.jsonl")
@@ -457,20 +410,16 @@ EMPTY_FILES = {
 
 @pytest.mark.parametrize("name", EMPTY_FILES)
 def test_an_empty_file_among_others_is_refused_before_a_gate_passes_without_it(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+    rows, capsys, name
+):
     Path(name).write_text(EMPTY_FILES[name])
     command = f"evaluate {rows(*[GOOD] * 60)} {name} --fail-under adherence=0.1"
     assert f"{name} holds no rows" in fails(capsys, command)
 
 
 def test_a_broken_file_is_found_before_anything_is_judged(
-    rows: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+    rows, capsys, loopback_server
+):
     server = loopback_server()
     judge = f"--judge openai/x --api-base {server.base_url} --out out.jsonl"
     rows(GOOD)
@@ -508,9 +457,7 @@ PARTS: dict[str, Callable[[list[str]], list[str]]] = {
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", ["part.jsonl", "part.jsonl.partial"])
-def test_a_gate_on_results_that_are_a_part_is_undecided(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], part: str, name: str
-) -> None:
+def test_a_gate_on_results_that_are_a_part_is_undecided(rows, capsys, part, name):
     """Whole results are judged once more and pass; a part says so wherever it goes."""
     rows()
     lines = finished("whole.jsonl")
@@ -527,9 +474,7 @@ def test_a_gate_on_results_that_are_a_part_is_undecided(
     assert run(f"evaluate again.jsonl {gate}") == 3
 
 
-def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(
-    rows: Callable[..., str],
-) -> None:
+def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(rows):
     rows()
     lines = finished("whole.jsonl")
     gate = parse_gate("adherence=0.1", ["context_adherence"])
@@ -540,9 +485,7 @@ def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(
         assert decide(gate, again).outcome == outcome
 
 
-def test_columns_and_settings_can_be_named(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_and_settings_can_be_named(rows, capsys):
     text = "Anna did."
     row = {"q": "Who?", "run": {"found": [text]}, "a": text, "gold": text, "n": 1}
     columns = "--question-column q --contexts-column run.found --answer-column a"
@@ -559,9 +502,7 @@ def test_columns_and_settings_can_be_named(
     assert report.run.metrics["context_adherence"].settings["polls"] == "3"
 
 
-def test_columns_that_nobody_read_are_named(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_that_nobody_read_are_named(rows, capsys):
     row = {**GOOD, "refrence": "Anna.", "metadata": {"lang": "en"}}
     name = rows(row, {**row, "late": 1})
     assert run(f"evaluate {name} --explain --out out.jsonl") == 0
@@ -571,7 +512,7 @@ def test_columns_that_nobody_read_are_named(
     assert "not recognised" not in capsys.readouterr().out
 
 
-def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
+def test_cells_that_say_nothing_are_missing(rows):
     rows()
     gaps = ["nan", "NaN", "NULL", "null", " <NA> ", r"\N", "#N/A"]
     # None may be an answer, but is no context
@@ -604,12 +545,7 @@ SAME_ID = (
         (["a", "a", "b", "a", "b"], [f"3 samples have {SAME_ID}"]),
     ],
 )
-def test_ids_that_are_not_unique_are_warned_of_once(
-    rows: Callable[..., str],
-    caplog: pytest.LogCaptureFixture,
-    ids: list[str | None],
-    said: list[str],
-) -> None:
+def test_ids_that_are_not_unique_are_warned_of_once(rows, caplog, ids, said):
     given = [{**GOOD, "id": one} for one in ids]
     name = rows(*given)
     for judge in (
@@ -625,9 +561,7 @@ def test_ids_that_are_not_unique_are_warned_of_once(
 # What is printed, and where
 
 
-def test_metrics_lists_all_and_what_they_need(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_metrics_lists_all_and_what_they_need(capsys):
     with pytest.raises(SystemExit, match="0"):
         run("evaluate --list-metrics")
     shown = capsys.readouterr().out
@@ -638,16 +572,14 @@ def test_metrics_lists_all_and_what_they_need(
     assert shown.count("signature: ") == 8
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         run("--version")
     assert capsys.readouterr().out.startswith("ragmetrics 0.")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_and_an_example_that_parses(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_help_and_an_example_that_parses(name, capsys):
     example = COMMANDS[name]["example"]
     with pytest.raises(SystemExit) as ended:
         run(f"{name} --help")
@@ -664,9 +596,7 @@ def test_every_command_has_help_and_an_example_that_parses(
     assert (name in capsys.readouterr().out.split()) is (" " not in name)
 
 
-def test_a_model_as_judge_in_a_process(
-    rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_a_model_as_judge_in_a_process(rows, loopback_server):
     server = loopback_server()
     judge = ("--judge", "openai/x", "--api-base", server.base_url)
     name = rows(GOOD, OTHER)
@@ -679,14 +609,14 @@ def test_a_model_as_judge_in_a_process(
     assert len(Report.from_jsonl("out.jsonl").results) == 2
 
 
-def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
+def test_a_narrow_encoding_does_not_end_the_run(rows):
     narrow = {**ENVIRONMENT, "PYTHONIOENCODING": "ascii"}
     done = script("evaluate", rows(GOOD), "--explain", env=narrow)
     assert done.returncode == 0
     assert b"1.00?1.00" in done.stdout  # lowest and highest score
 
 
-def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) -> None:
+def test_a_reader_that_goes_away_changes_no_exit_code(rows):
     name = rows(*[{**GOOD, "id": one, "answer": "Nobody knows it."} for one in "abc"])
     reading, writing = os.pipe()
     os.close(reading)
@@ -705,9 +635,7 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) 
     not Path("/dev/full").exists(), reason="there is no device that is always full"
 )
 @pytest.mark.parametrize("gate", ["adherence=0.9", "adherence=0.1"])
-def test_what_cannot_be_shown_is_no_gate_that_failed(
-    gate: str, rows: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_shown_is_no_gate_that_failed(gate, rows, monkeypatch):
     """Exit 2 and a sentence: the disk of the log is full, or nobody opened the output."""
     monkeypatch.delenv(
         "PYTHONUNBUFFERED", raising=False
@@ -739,9 +667,7 @@ def test_what_cannot_be_shown_is_no_gate_that_failed(
         assert "output is closed" in done.stderr or closed != ">&-"
 
 
-def test_a_closed_output_is_a_sentence_within_a_process_too(
-    rows: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_output_is_a_sentence_within_a_process_too(rows, monkeypatch):
     name = rows(GOOD)
     closed, told = io.StringIO(), io.StringIO()
     closed.close()
@@ -753,9 +679,7 @@ def test_a_closed_output_is_a_sentence_within_a_process_too(
     assert run(f"evaluate {name} --quiet --no-files") == 2
 
 
-def test_without_standard_error_gates_decide_the_exit_code(
-    rows: Callable[..., str],
-) -> None:
+def test_without_standard_error_gates_decide_the_exit_code(rows):
     name = rows(GOOD)
     for gate, code in (("adherence=0.9", 0), ("adherence=0.99", 1)):
         words = f"{SCRIPT} evaluate {name} --fail-under {gate} 2>&-"
@@ -767,16 +691,12 @@ def test_without_standard_error_gates_decide_the_exit_code(
 @pytest.mark.parametrize(
     "option", ["--out", "--report", "--store", "--summary", "--no-files"]
 )
-def test_a_name_that_is_too_long_is_named(
-    option: str, rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_is_too_long_is_named(option, rows, capsys):
     told = fails(capsys, f"evaluate {rows(GOOD)} {option} {'x' * 300}")
     assert "File name too long" in told
 
 
-def test_files_stand_before_and_after_options(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_stand_before_and_after_options(rows, capsys):
     first, second = rows(GOOD), rows(OTHER, name="other.jsonl")
     assert run(f"evaluate {first} --quiet {second} --no-files") == 0
     assert "2 rows" in capsys.readouterr().out
@@ -789,7 +709,7 @@ OFTEN = (
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_progress_goes_to_standard_error(rows: Callable[..., str], quiet: bool) -> None:
+def test_progress_goes_to_standard_error(rows, quiet):
     words = ["evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
     done = subprocess.run(
         [sys.executable, "-c", OFTEN, *words, *(["--quiet"] if quiet else [])],
@@ -805,7 +725,7 @@ def test_progress_goes_to_standard_error(rows: Callable[..., str], quiet: bool) 
     assert "samples, 0 failed" not in done.stdout
 
 
-def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_line_is_not_glued_to_a_counter(monkeypatch):
     """On a terminal the line of a counter or a bar is open when something is logged."""
 
     class Terminal(io.StringIO):
@@ -822,7 +742,7 @@ def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -
         assert stream.getvalue() == line
 
 
-def test_what_is_logged_while_the_process_ends_is_a_line() -> None:
+def test_what_is_logged_while_the_process_ends_is_a_line():
     """A client may find then that it was left open, when nothing can be imported."""
     program = """
 import logging
@@ -856,7 +776,7 @@ LAUNCHER = (
 )
 
 
-def test_interrupt_leaves_what_was_done(rows: Callable[..., str]) -> None:
+def test_interrupt_leaves_what_was_done(rows):
     held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}
     distinct = [{**GOOD, "answer": f"{number} lamps"} for number in range(3)]
     with LoopbackServer(lambda _: '{"useful": 1, "reason": "r"}') as server:
@@ -902,10 +822,8 @@ def test_interrupt_leaves_what_was_done(rows: Callable[..., str]) -> None:
 
 
 def test_an_interrupt_between_two_results_tells_what_was_in_flight(
-    rows: Callable[..., str],
-    loopback_server: Callable[..., LoopbackServer],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    rows, loopback_server, monkeypatch
+):
     server = loopback_server(plausible_reply)
     monkeypatch.setenv("RAGMETRICS_JUDGE", "openai-compatible/test")
     monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)

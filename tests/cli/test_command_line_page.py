@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ragmetrics_core.cli.parsers import COMMANDS, parser_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
@@ -91,18 +89,18 @@ def _text(parser: argparse.ArgumentParser, text: str) -> str:
     return "`".join(pieces)
 
 
-def test_the_page_is_what_the_parser_says() -> None:
+def test_the_page_is_what_the_parser_says():
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-def test_every_command_and_option_is_on_the_page() -> None:
+def test_every_command_and_option_is_on_the_page():
     text = PAGE.read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f"## ragmetrics {name}\n" in text
     assert "- `--fail-under METRIC=MEAN`" in text
 
 
-def test_the_help_of_evaluate_fits_two_screens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_evaluate_fits_two_screens(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = parser_of("evaluate").format_help().splitlines()
     assert len(lines) <= 2 * 40

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ragmetrics_core import ContextRecall, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.models.chat import (
@@ -48,9 +46,7 @@ def rows(changed: range) -> list[dict[str, Any]]:
     ]
 
 
-def test_twelve_changed_answers_cost_twelve_rows_and_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_twelve_changed_answers_cost_twelve_rows_and_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     n_requests = []
     for name, changed in (("before", range(0)), ("after", CHANGED)):

@@ -74,9 +74,7 @@ def texts_shown(markdown: str) -> tuple[str, set[str]]:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_slice_cannot_forge_the_verdict(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slice_cannot_forge_the_verdict(kind, tmp_path, capsys):
     judge_rows([HOSTILE[kind], "de"], "results.jsonl")
     capsys.readouterr()
     gate = ["--fail-under", "adherence=0.8@topic"]
@@ -96,9 +94,7 @@ def test_a_slice_cannot_forge_the_verdict(
     assert not [sign for sign in ("@o", "#1", "//e", "www.e") if sign in shown]
 
 
-def test_a_file_of_results_cannot_forge_lines(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_of_results_cannot_forge_lines(capsys):
     judge_rows(["en", "de"], "results.jsonl")
     lines = Path("results.jsonl").read_text().splitlines()
     forged = f"x\n{FORGED}\n# {FORGED}\n```\n{FORGED}"

@@ -43,9 +43,7 @@ def asked(
     return server
 
 
-def test_a_store_of_an_untrusted_settings_file_does_not_count(
-    asked: LoopbackServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_of_an_untrusted_settings_file_does_not_count(asked, capsys):
     Path("ragmetrics.toml").write_text(f'store = "{STORE}"\n')
     assert main(["evaluate", "rows.jsonl", *GATE]) == 2
     assert f"chooses the store {STORE}" in capsys.readouterr().err
@@ -55,9 +53,7 @@ def test_a_store_of_an_untrusted_settings_file_does_not_count(
 
 
 @pytest.mark.parametrize("way", ["option", "environment", "python"])
-def test_a_store_that_the_user_names_counts(
-    way: str, asked: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_the_user_names_counts(way, asked, monkeypatch):
     Path("ragmetrics.toml").write_text('store = "other.sqlite"\n')
     if way == "option":
         assert main(["evaluate", "rows.jsonl", *GATE, "--store", STORE]) != 2
@@ -72,11 +68,7 @@ def test_a_store_that_the_user_names_counts(
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @pytest.mark.parametrize("way", ["option", "trusted file", "environment", "link"])
 @pytest.mark.usefixtures("asked")
-def test_a_store_that_git_tracks_never_counts(
-    way: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_store_that_git_tracks_never_counts(way, monkeypatch, capsys):
     subprocess.run(["git", "init", "-q"], check=True)
     subprocess.run(["git", "add", STORE], check=True)
     # another index than the repository's, as in a hook of git

@@ -121,9 +121,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("command", "words"), MISTAKES, ids=lambda value: str(value))
-def test_mistakes_on_the_command_line(
-    command: str, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_on_the_command_line(command, words, capsys):
     with socket.socket() as listening:  # nothing listens at its port any more
         listening.bind(("127.0.0.1", 0))
         port = str(listening.getsockname()[1])
@@ -140,9 +138,7 @@ def test_mistakes_on_the_command_line(
 
 
 @pytest.mark.parametrize("command", ["", "dataset"])
-def test_a_command_without_its_command_shows_help(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_without_its_command_shows_help(command, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(command.split())
     told = capsys.readouterr()
@@ -151,16 +147,12 @@ def test_a_command_without_its_command_shows_help(
     assert told.err == ""
 
 
-def test_one_text_as_contexts_is_one_context(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_one_text_as_contexts_is_one_context(capsys):
     assert main(["evaluate", "plain.jsonl", "--metrics", "adherence"]) == 0
     assert "2 of 2" in capsys.readouterr().out
 
 
-def test_no_column_is_asked_for_where_none_is_missing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_no_column_is_asked_for_where_none_is_missing(capsys):
     assert main(["evaluate", "declines.jsonl", "--metrics", "adherence"]) == 2
     told = capsys.readouterr().err
     assert "the answer declines" in told
@@ -168,13 +160,13 @@ def test_no_column_is_asked_for_where_none_is_missing(
 
 
 @pytest.mark.parametrize("name", ["contexts", "context"])
-def test_one_text_with_a_bar_is_scored(name: str) -> None:
+def test_one_text_with_a_bar_is_scored(name):
     fields = {name: "a | b"}
     result = ContextAdherence().score(**fields, answer="a", judge="lexical")
     assert result.status == "scored"
 
 
-def test_a_target_that_is_misspelt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_that_is_misspelt(capsys):
     report = evaluate([ROW], "adherence", judge="lexical")
     report.to_jsonl("results.jsonl")
     assert main(["report", "results.jsonl", "--push", "langfus"]) == 2
@@ -228,7 +220,7 @@ IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
     [row[1:] for row in IN_PYTHON],
     ids=[row[0] for row in IN_PYTHON],
 )
-def test_mistakes_in_python(mistake: Callable[[], object], words: list[str]) -> None:
+def test_mistakes_in_python(mistake, words):
     from ragmetrics_core.data import RagMetricsError
 
     with pytest.raises(RagMetricsError) as raised:
@@ -237,9 +229,7 @@ def test_mistakes_in_python(mistake: Callable[[], object], words: list[str]) -> 
     assert [word for word in words if word not in told] == [], told
 
 
-def test_columns_that_nobody_read_are_named_in_python(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_columns_that_nobody_read_are_named_in_python(caplog):
     with caplog.at_level(logging.WARNING, logger="ragmetrics_core"):
         evaluate([{"ctx": ["Anna."], "answer": "Anna."}], judge="lexical")
     assert "no row has contexts or reference" in caplog.text
@@ -259,9 +249,7 @@ def _told(capsys: pytest.CaptureFixture[str], url: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("provider_code", ["model_not_found", "DeploymentNotFound"])
-def test_a_model_that_the_own_endpoint_does_not_know(
-    provider_code: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_the_own_endpoint_does_not_know(provider_code, capsys):
     unknown = Fault(status=404, code=provider_code)
     with LoopbackServer(faults=lambda _: unknown) as server:
         code, told = _told(capsys, server.base_url)
@@ -271,7 +259,7 @@ def test_a_model_that_the_own_endpoint_does_not_know(
         assert f"stand at {server.base_url}/models" in told
 
 
-def test_prose_instead_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prose_instead_of_json(capsys):
     with LoopbackServer(lambda _: "It looks fine to me.") as server:
         code, told = _told(capsys, server.base_url)
     assert code == 1
@@ -289,7 +277,7 @@ class Unmended(Sink):
         """Nothing is kept back."""
 
 
-def test_a_sink_that_raises_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sink_that_raises_is_named(caplog):
     background = BackgroundEvaluator(
         lambda sample: [sample],
         ["adherence"],

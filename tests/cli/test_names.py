@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import (
-    SampleResult,
-    SettingError,
-    find_metric,
-)
+from ragmetrics_core.data import SampleResult, SettingError, find_metric
 from ragmetrics_core.data.name_matching import plain_name
 from ragmetrics_core.labelling.labels import Label
 from ragmetrics_core.labelling.measured_judges import measure_run
@@ -78,13 +74,13 @@ NOT_FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_a_metric_goes_by_its_name_or_its_last_word(name: str) -> None:
+def test_a_metric_goes_by_its_name_or_its_last_word(name):
     assert find_metric(name, SHARED, place="here") == FOUND[name]
     assert find_metric(name, SHARED[::-1], place="here") == FOUND[name]
 
 
 @pytest.mark.parametrize("name", NOT_FOUND)
-def test_a_name_that_is_shared_or_unknown_is_refused(name: str) -> None:
+def test_a_name_that_is_shared_or_unknown_is_refused(name):
     with pytest.raises(SettingError) as refused:
         find_metric(name, SHARED, place="here")
     assert NOT_FOUND[name] in str(refused.value)
@@ -101,7 +97,7 @@ def test_a_name_that_is_shared_or_unknown_is_refused(name: str) -> None:
         ("adherence.model=a=b", {"model": "a=b"}),
     ],
 )
-def test_a_setting_as_it_is_written(written: str, settings: dict[str, Any]) -> None:
+def test_a_setting_as_it_is_written(written, settings):
     [metric] = metrics_with_settings(["adherence"], [written])
     assert {name: getattr(metric, name) for name in settings} == settings
 
@@ -115,12 +111,12 @@ def test_a_setting_as_it_is_written(written: str, settings: dict[str, Any]) -> N
         ("adherence.pols=3", "pols"),
     ],
 )
-def test_a_setting_that_is_written_wrongly_is_refused(written: str, said: str) -> None:
+def test_a_setting_that_is_written_wrongly_is_refused(written, said):
     with pytest.raises(SettingError, match=said):
         metrics_with_settings(["adherence"], [written])
 
 
-def test_all_metrics_are_chosen_where_none_is_named_and_none_twice() -> None:
+def test_all_metrics_are_chosen_where_none_is_named_and_none_twice():
     assert [metric.name for metric in choose_metrics(None)] == [
         metric.name for metric in metrics_with_settings(None, [])
     ]
@@ -135,7 +131,7 @@ def test_all_metrics_are_chosen_where_none_is_named_and_none_twice() -> None:
 @pytest.mark.parametrize(
     "name", ["ContextRecall", "context-recall", " Recall ", "context_recall"]
 )
-def test_a_metric_goes_by_its_full_short_and_class_name(name: str) -> None:
+def test_a_metric_goes_by_its_full_short_and_class_name(name):
     assert full_name(name) == "context_recall"
     # another's, as it is written
     assert full_name(f" {name.strip()}:own ") == f"{name.strip()}:own"
@@ -145,9 +141,7 @@ words = st.text(alphabet="abAB_- ", min_size=1, max_size=6)
 
 
 @given(words, st.lists(words | st.sampled_from(SHARED), max_size=4, unique=True))
-def test_what_is_found_is_always_the_only_one_that_may_be_meant(
-    name: str, metrics: list[str]
-) -> None:
+def test_what_is_found_is_always_the_only_one_that_may_be_meant(name, metrics):
     try:
         found = find_metric(name, metrics, place="here")
     except SettingError:
@@ -229,7 +223,7 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_every_door_refuses_a_slip_and_names_the_nearest(door: str) -> None:
+def test_every_door_refuses_a_slip_and_names_the_nearest(door):
     said, call = DOORS[door]
     with pytest.raises(SettingError) as refused:
         call()
@@ -291,9 +285,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_refuses_a_slip_before_anything_is_judged(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_refuses_a_slip_before_anything_is_judged(name, folder, capsys):
     command, said = COMMANDS[name]
     report().to_jsonl("copy.jsonl")
     if name == "compare":
@@ -306,7 +298,7 @@ def test_every_command_refuses_a_slip_before_anything_is_judged(
     assert not list(folder.glob("new.jsonl*"))
 
 
-def test_short_names_are_enough_in_a_comparison() -> None:
+def test_short_names_are_enough_in_a_comparison():
     found = report().compare(
         report(), metrics=["adherence", "context_adherence", "Recall"]
     )
@@ -316,7 +308,7 @@ def test_short_names_are_enough_in_a_comparison() -> None:
     ]
 
 
-def test_a_key_of_some_rows_is_no_slip_and_no_rows_have_no_key() -> None:
+def test_a_key_of_some_rows_is_no_slip_and_no_rows_have_no_key():
     tally = Tally(["m"], slices=["language"], cluster="user.group")
     assert tally.summary().slices == {"language": {}}
     tally.add(SampleResult(index=0, sample=Sample(metadata={"language": "de"})))
@@ -324,7 +316,7 @@ def test_a_key_of_some_rows_is_no_slip_and_no_rows_have_no_key() -> None:
     assert set(tally.summary().slices["language"]) == {"de", "without language"}
 
 
-def test_a_column_that_some_rows_lack_makes_bad_rows_only() -> None:
+def test_a_column_that_some_rows_lack_makes_bad_rows_only():
     found = evaluate([ROW, {**ROW, "q": "Who?"}], question_column="q", judge="lexical")
     assert [bool(row.problem) for row in found.results] == [True, False]
 
@@ -365,9 +357,7 @@ NAMES_THAT_ARE_TEXTS = {
 
 
 @pytest.mark.parametrize("name", NAMES_THAT_ARE_TEXTS)
-def test_messages_show_no_names_that_may_be_texts_of_samples(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_show_no_names_that_may_be_texts_of_samples(name, tmp_path, capsys):
     file, text, options = NAMES_THAT_ARE_TEXTS[name]
     path = tmp_path / file
     path.write_text(text, encoding="utf-8")
@@ -377,9 +367,7 @@ def test_messages_show_no_names_that_may_be_texts_of_samples(
     assert "SECRET" not in said.out + said.err
 
 
-def test_names_of_columns_are_shown_as_they_are_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_columns_are_shown_as_they_are_written(tmp_path, capsys):
     path = tmp_path / "rows.csv"
     path.write_text("Frage des Kunden,user.id,Score (0-1)\nq,c,a\n", encoding="utf-8")
     assert main(["evaluate", str(path), "--judge", "lexical"]) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Fault, LoopbackServer
+from loopback import Fault
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli.main import main
@@ -91,9 +91,7 @@ COLLISIONS = [
         for other in others.split()
     ],
 )
-def test_an_output_that_is_something_else_is_refused(
-    files: Held, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
+def test_an_output_that_is_something_else_is_refused(files, capsys, words):
     before = files()
     assert run(words) == 2
     assert "would overwrite" in capsys.readouterr().err
@@ -114,9 +112,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_files_that_cannot_be_are_refused(
-    files: Held, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
+def test_files_that_cannot_be_are_refused(files, capsys, words):
     before = files()
     assert run(words) == 2
     assert REFUSED[words] in capsys.readouterr().err
@@ -131,9 +127,7 @@ def test_files_that_cannot_be_are_refused(
         ("store show --store", "a file"),
     ],
 )
-def test_a_dash_is_no_file_unless_its_folder_is_named(
-    files: Held, capsys: pytest.CaptureFixture[str], words: str, needed: str
-) -> None:
+def test_a_dash_is_no_file_unless_its_folder_is_named(files, capsys, words, needed):
     before = files()
     with pytest.raises(SystemExit) as ended:
         run(f"{words} -")
@@ -143,9 +137,7 @@ def test_a_dash_is_no_file_unless_its_folder_is_named(
     assert run(f"{words} ./-") == 0
 
 
-def test_a_store_that_is_an_input_is_left_alone(
-    files: Held, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_an_input_is_left_alone(files, capsys, monkeypatch):
     monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
     before = files()
     for command in ("store show", f"{EVALUATE} --no-files"):
@@ -155,7 +147,7 @@ def test_a_store_that_is_an_input_is_left_alone(
     assert files() == before
 
 
-def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
+def test_results_go_into_a_pipe_that_somebody_reads(files):
     os.mkfifo("pipe")
     with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
         assert run(f"{EVALUATE} --out pipe --no-store") == 0
@@ -166,15 +158,13 @@ def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="there is no device that is always full"
 )
-def test_an_output_that_is_no_file_keeps_nothing(
-    files: Held, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_output_that_is_no_file_keeps_nothing(files, capsys):
     assert run(f"{EVALUATE} --out /dev/full --no-store --quiet") == 2
     said = "the report cannot be written to /dev/full: No space left on device"
     assert capsys.readouterr().err == f"ragmetrics: {said}\n"
 
 
-def test_a_pipe_is_no_input(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_is_no_input(files, capsys):
     os.mkfifo("in.jsonl")
     assert run("evaluate in.jsonl") == 2
     assert "is a pipe or a device" in capsys.readouterr().err
@@ -189,8 +179,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
-    files: Held, loopback_server: Callable[..., LoopbackServer], fault: str
-) -> None:
+    files, loopback_server, fault
+):
     server = loopback_server(faults=lambda number: FAULTS[fault])
     Path("a.jsonl.partial").write_bytes(Path("a.jsonl").read_bytes())
     Path("a.html").write_text("an earlier report")
@@ -200,9 +190,7 @@ def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
     assert files() == before
 
 
-def test_a_judge_that_ends_in_the_middle_leaves_both(
-    files: Held, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_that_ends_in_the_middle_leaves_both(files, capsys, monkeypatch):
     from ragmetrics_core.cli import evaluate
     from ragmetrics_core.data.errors import JudgeUnavailable
 
@@ -230,7 +218,7 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(
     assert run("compare a.jsonl.partial new.jsonl") == 0
 
 
-def test_what_earlier_runs_left_is_kept(files: Held) -> None:
+def test_what_earlier_runs_left_is_kept(files):
     for number in ("", ".1"):
         Path(f"new.jsonl.partial{number}").write_bytes(Path("a.jsonl").read_bytes())
     Path("new.jsonl.partial.2").symlink_to("nowhere")
@@ -254,11 +242,8 @@ LINKS = {
 
 @pytest.mark.parametrize("case", LINKS)
 def test_a_link_out_of_the_folder_changes_no_file_there(
-    case: str,
-    files: Held,
-    tmp_path_factory: pytest.TempPathFactory,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    case, files, tmp_path_factory, capsys
+):
     command, link, target = LINKS[case]
     home = tmp_path_factory.mktemp("home")
     for name in ("file", ".bashrc"):
@@ -285,9 +270,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_the_work_of_a_person_is_never_replaced(
-    files: Held, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_work_of_a_person_is_never_replaced(files, name, capsys):
     command, path, words = KEPT[name]
     if path == "rows2.jsonl":
         Path(path).write_text(json.dumps(GOOD) + "\n")
@@ -305,9 +288,7 @@ def test_the_work_of_a_person_is_never_replaced(
 
 
 @pytest.mark.parametrize("text", ["", None])
-def test_earlier_outputs_and_empty_files_are_replaced(
-    files: Held, text: str | None
-) -> None:
+def test_earlier_outputs_and_empty_files_are_replaced(files, text):
     """A file that a shell or a job made before; and the same command once more."""
     for command in (f"{EVALUATE} --no-store", SMALL):
         if text is not None:
@@ -322,7 +303,7 @@ def test_earlier_outputs_and_empty_files_are_replaced(
 # Files that Python writes
 
 
-def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
+def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path):
     place, link = tmp_path / "a.jsonl", tmp_path / "link"
     place.write_text("old")
     place.chmod(0o600)
@@ -333,9 +314,7 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "link"]
 
 
-def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(
-    tmp_path: Path,
-) -> None:
+def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "outside").write_text("mine")
     for name in ("a.html", "b.html.partial"):
@@ -346,7 +325,7 @@ def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(
     assert (tmp_path / "outside").read_text() == "mine"
 
 
-def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path: Path) -> None:
+def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path):
     file = AtomicFile(tmp_path / "a.jsonl", "the report")
     file.write("text")
     (tmp_path / "a.jsonl").mkdir()
@@ -356,9 +335,7 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path: Path) -> None
     assert (tmp_path / "a.jsonl.partial").read_text() == "text"
 
 
-def test_of_two_runs_that_write_to_one_place_the_last_to_finish_wins(
-    tmp_path: Path,
-) -> None:
+def test_of_two_runs_that_write_to_one_place_the_last_to_finish_wins(tmp_path):
     place = tmp_path / "a.jsonl"
     first, second = AtomicFile(place, "the report"), AtomicFile(place, "the report")
     first.write("first run")
@@ -370,6 +347,6 @@ def test_of_two_runs_that_write_to_one_place_the_last_to_finish_wins(
     assert list(tmp_path.iterdir()) == [place]
 
 
-def test_a_file_that_was_never_written_to_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_that_was_never_written_to_leaves_nothing(tmp_path):
     AtomicFile(tmp_path / "a.jsonl", "the report").leave()
     assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,7 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import LoopbackServer
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli import start
@@ -40,7 +38,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("rows.jsonl").write_text(ROW * 3)
 
 
-def test_init_writes_a_commented_file_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_a_commented_file_once(capsys):
     assert main(["init"]) == 0
     assert project_settings(Path()) == ProjectSettings()
     written = FILE.read_text()
@@ -88,12 +86,8 @@ def models(*names: str) -> str:
     ],
 )
 def test_init_writes_the_server_of_this_machine_that_answers(
-    status: int,
-    body: str,
-    judge: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    status, body, judge, monkeypatch, capsys
+):
     handler = type("Handler", (Models,), {"status": status, "body": body})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -110,14 +104,12 @@ def test_init_writes_the_server_of_this_machine_that_answers(
         assert f"its judge is {judge} at {address}" in capsys.readouterr().out
 
 
-def test_ollama_needs_no_extra() -> None:
+def test_ollama_needs_no_extra():
     main(["init"])
     assert "litellm" not in FILE.read_text()
 
 
-def test_every_setting_of_the_template_is_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_setting_of_the_template_is_one(capsys):
     main(["init"])
     lines = [line.removeprefix("# ") for line in FILE.read_text().splitlines()]
     kept: dict[str, str] = {
@@ -139,9 +131,7 @@ def evaluated(*options: str) -> Report:
     return Report.from_jsonl("out.jsonl")
 
 
-def test_evaluate_reads_it_and_options_win(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_evaluate_reads_it_and_options_win(capsys, caplog):
     FILE.write_text(
         'metrics = ["adherence"]\ngates = ["adherence=0.99"]\n[columns]\nquestion ='
         ' "q"\nanswer = "text"\n'
@@ -157,9 +147,7 @@ def test_evaluate_reads_it_and_options_win(
     assert "passed: context_utilization" in capsys.readouterr().out
 
 
-def test_a_gate_of_the_file_is_held_refused_or_named(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gate_of_the_file_is_held_refused_or_named(capsys, caplog):
     FILE.write_text('metrics = ["utilization"]\ngates = ["adherence=0.99"]\n')
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert "adherence" in capsys.readouterr().err
@@ -169,24 +157,11 @@ def test_a_gate_of_the_file_is_held_refused_or_named(
     )
     assert main(["evaluate", "rows.jsonl", "--quiet"]) == 1
     assert "failed: context_adherence" in capsys.readouterr().out
-    assert (
-        main(
-            [
-                "evaluate",
-                "rows.jsonl",
-                "--quiet",
-                "--metrics",
-                "utilization",
-            ]
-        )
-        == 0
-    )
+    assert main(["evaluate", "rows.jsonl", "--quiet", "--metrics", "utilization"]) == 0
     assert "the gate adherence=0.99 of ragmetrics.toml is not held" in caplog.text
 
 
-def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeypatch):
     own = "from ragmetrics_core.lexical.lexical_judge import LexicalJudge\n"
     own += "class Mine(LexicalJudge):\n    name = 'mine'\njudge = Mine()\n"
     Path("mine_of_the_project.py").write_text(own)
@@ -219,28 +194,24 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(
         ),
     ],
 )
-def test_what_is_wrong_in_it_is_told(
-    text: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_in_it_is_told(text, said, capsys):
     FILE.write_text(text)
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_other_commands_do_not_read_it() -> None:
+def test_other_commands_do_not_read_it():
     FILE.write_text("= 3")
     assert main(["demo"]) == 0
 
 
-def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_told(tmp_path):
     FILE.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SettingError, match="cannot be read"):
         project_settings(tmp_path)
 
 
-def test_a_store_of_the_file_is_checked_like_an_option(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_store_of_the_file_is_checked_like_an_option(capsys):
     FILE.write_text('store = "rows.jsonl"\n')
     assert main(["trust", str(FILE)]) == 0
     assert main(["evaluate", "rows.jsonl"]) == 2
@@ -248,9 +219,7 @@ def test_a_store_of_the_file_is_checked_like_an_option(
     assert Path("rows.jsonl").read_text() == ROW * 3
 
 
-def test_a_byte_order_mark_of_utf8_is_read_over_and_another_encoding_is_told(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_byte_order_mark_of_utf8_is_read_over_and_another_encoding_is_told(capsys):
     FILE.write_bytes(b"\xef\xbb\xbf" + b'metrics = ["adherence"]\n')
     assert project_settings(Path()).metrics == ("adherence",)
     FILE.write_text('metrics = ["adherence"]\n', encoding="utf-16")
@@ -258,7 +227,7 @@ def test_a_byte_order_mark_of_utf8_is_read_over_and_another_encoding_is_told(
     assert "save it as UTF-8" in capsys.readouterr().err
 
 
-def test_what_is_no_file_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_file_is_not_read(capsys):
     os.mkfifo(FILE)
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert "it is no file" in capsys.readouterr().err
@@ -303,12 +272,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("chosen", NEEDS_TRUST)
 @pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["run", "dry run"])
-def test_what_only_a_trusted_file_chooses(
-    chosen: str,
-    options: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_only_a_trusted_file_chooses(chosen, options, capsys, monkeypatch):
     FILE.write_text(NEEDS_TRUST[chosen])
     assert main(["evaluate", "rows.jsonl", *options]) == 2
     told = capsys.readouterr().err
@@ -331,13 +295,13 @@ def test_what_only_a_trusted_file_chooses(
 
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("chosen", HARMLESS)
-def test_what_every_file_chooses(chosen: str) -> None:
+def test_what_every_file_chooses(chosen):
     FILE.write_text(HARMLESS[chosen])
     assert project_settings(Path()) != ProjectSettings()
 
 
 @pytest.mark.usefixtures("planted")
-def test_trust_is_of_a_path_and_not_of_a_copy(tmp_path: Path) -> None:
+def test_trust_is_of_a_path_and_not_of_a_copy(tmp_path):
     FILE.write_text('judge = "evilmod:judge"')
     assert main(["trust", "ragmetrics.toml"]) == 0
     copy = tmp_path / "elsewhere" / "ragmetrics.toml"
@@ -348,7 +312,7 @@ def test_trust_is_of_a_path_and_not_of_a_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("planted")
-def test_a_link_to_a_trusted_file_is_another_file(tmp_path: Path) -> None:
+def test_a_link_to_a_trusted_file_is_another_file(tmp_path):
     FILE.write_text('judge = "evilmod:judge"')
     assert main(["trust", "ragmetrics.toml"]) == 0
     link = tmp_path / "elsewhere" / "ragmetrics.toml"
@@ -359,9 +323,7 @@ def test_a_link_to_a_trusted_file_is_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("planted")
-def test_what_options_and_the_environment_decide_needs_no_trust(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_options_and_the_environment_decide_needs_no_trust(monkeypatch, capsys):
     FILE.write_text(
         'judge = "evilmod:judge"\napi_base = "http://evil.example"\nstore ='
         ' "../x.sqlite"'
@@ -374,9 +336,7 @@ def test_what_options_and_the_environment_decide_needs_no_trust(
 
 
 @pytest.mark.usefixtures("planted")
-def test_a_dry_run_imports_nothing_that_a_trusted_file_names(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_dry_run_imports_nothing_that_a_trusted_file_names(capsys):
     FILE.write_text('judge = "evilmod:judge"')
     assert main(["trust", "ragmetrics.toml"]) == 0
     assert main(["evaluate", "rows.jsonl", "--dry-run"]) == 2
@@ -387,12 +347,8 @@ def test_a_dry_run_imports_nothing_that_a_trusted_file_names(
 @pytest.mark.parametrize("judge", ["gpt-4o-mini", "openai-compatible/m"])
 @pytest.mark.parametrize("trusted", [False, True])
 def test_no_key_goes_to_an_address_of_the_file(
-    judge: str,
-    trusted: bool,
-    loopback_server: Callable[..., LoopbackServer],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    judge, trusted, loopback_server, monkeypatch, capsys
+):
     for name in ("OPENAI_API_KEY", "RAGMETRICS_API_KEY", "MY_KEY"):
         monkeypatch.setenv(name, f"sk-of-{name}")
     server = loopback_server()
@@ -481,12 +437,12 @@ NOT_PLAINLY = (
 
 
 @pytest.mark.parametrize("address", [*THIS_MACHINE, *NOT_PLAINLY])
-def test_which_addresses_are_of_this_machine(address: str) -> None:
+def test_which_addresses_are_of_this_machine(address):
     assert is_loopback(address) == (address in THIS_MACHINE)
 
 
 @given(st.text(st.sampled_from("127.0:@/\\#?[]%localhostxeX\u3002\t "), max_size=30))
-def test_an_address_that_counts_as_this_machine_has_no_other_reading(rest: str) -> None:
+def test_an_address_that_counts_as_this_machine_has_no_other_reading(rest):
     address = f"http://{rest}"
     if is_loopback(address):
         host = urlsplit(address).hostname or ""
@@ -506,7 +462,7 @@ SHADOWS = (
 )
 
 
-def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path: Path) -> None:
+def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path):
     for name in SHADOWS:
         Path(f"{name}.py").write_text(PLANTED)
     script = Path(sys.executable).with_name("ragmetrics")
@@ -526,9 +482,7 @@ def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path: Path) -> N
     assert (done.returncode, Path("imported").exists()) == (0, False), done.stderr
 
 
-def test_a_hostile_text_of_the_file_commands_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_hostile_text_of_the_file_commands_no_terminal(capsys):
     FILE.write_text('judge = "a:b\\u001b[2J\\u202e"')
     assert main(["evaluate", "rows.jsonl"]) == 2
     told = capsys.readouterr().err.rstrip("\n")

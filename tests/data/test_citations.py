@@ -10,13 +10,7 @@ from counted_steps import count_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import (
-    CitationQuality,
-    Report,
-    Sample,
-    ScriptedJudge,
-    evaluate,
-)
+from ragmetrics_core import CitationQuality, Report, Sample, ScriptedJudge, evaluate
 from ragmetrics_core.data import Citation, RowError
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
@@ -72,7 +66,7 @@ SHAPES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_mark_belongs_to_its_sentence(name: str) -> None:
+def test_a_mark_belongs_to_its_sentence(name):
     answer, expected = SHAPES[name]
     assert read(answer) == expected
     assert read_citations(answer, THREE).why_unknown == ""
@@ -132,7 +126,7 @@ OTHER = (
 
 
 @pytest.mark.parametrize("form", OTHER)
-def test_what_may_cite_otherwise_makes_the_citations_unknown(form: str) -> None:
+def test_what_may_cite_otherwise_makes_the_citations_unknown(form):
     assert may_cite(f"It is old {form}.")
     for answer in (f"It is old {form}.", f"It fell [3]. It is old {form}."):
         assert read_citations(answer, THREE).citations is None
@@ -160,11 +154,11 @@ NO_CITATION = (
 
 
 @pytest.mark.parametrize("answer", NO_CITATION)
-def test_what_hardly_cites_is_no_citation(answer: str) -> None:
+def test_what_hardly_cites_is_no_citation(answer):
     assert read_citations(answer, THREE).citations == ()
 
 
-def test_a_statement_has_no_mark_and_no_sign_around_it() -> None:
+def test_a_statement_has_no_mark_and_no_sign_around_it():
     answer = "It is **[1]** old ([1], [2]). It fell [1] , as [2] says .\nSo **[3]**."
     found = cited_statements(answer, citations_of_marks(answer, THREE))
     assert [(one.text, one.contexts) for one in found] == [
@@ -191,7 +185,7 @@ NUMBERINGS: dict[str, tuple[list[str], dict[str, int] | None]] = {
 
 
 @pytest.mark.parametrize("name", NUMBERINGS)
-def test_numbers_are_known_where_every_context_has_its_own(name: str) -> None:
+def test_numbers_are_known_where_every_context_has_its_own(name):
     texts, expected = NUMBERINGS[name]
     assert numbering_of_texts(texts).numbering == expected
 
@@ -279,7 +273,7 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[Citation, ...] | None]] = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_marks_of_a_table_are_read_where_the_row_says_what_they_mean(name: str) -> None:
+def test_marks_of_a_table_are_read_where_the_row_says_what_they_mean(name):
     row, expected = ROWS[name]
     sample = Sample.from_row({"question": "Is it?", **row})
     assert sample.citations == expected
@@ -287,7 +281,7 @@ def test_marks_of_a_table_are_read_where_the_row_says_what_they_mean(name: str) 
     assert "citations" not in sample.metadata
 
 
-def test_what_is_unknown_is_said_with_what_to_do() -> None:
+def test_what_is_unknown_is_said_with_what_to_do():
     sample = Sample.from_row({"answer": "No [1]. Yes [2].", "contexts": ["a"]})
     assert "2 marks" in sample.citations_unknown
     assert "column citations" in sample.citations_unknown
@@ -295,7 +289,7 @@ def test_what_is_unknown_is_said_with_what_to_do() -> None:
     assert "nobody looked" in silent.citations_unknown
 
 
-def test_a_row_with_a_numbering_is_not_told_to_give_one() -> None:
+def test_a_row_with_a_numbering_is_not_told_to_give_one():
     """The reason names the form that is not read, since the row says what 1 means."""
     row = {
         "answer": "It is old [1]. It fell [see 2].",
@@ -307,23 +301,20 @@ def test_a_row_with_a_numbering_is_not_told_to_give_one() -> None:
     assert sample.citations_unknown == UNREAD_FORM
 
 
-def test_dots_for_words_left_out_end_no_sentence_and_dots_at_its_end_do() -> None:
+def test_dots_for_words_left_out_end_no_sentence_and_dots_at_its_end_do():
     text = "It fell [and rose...] They left [...] in May."
-    assert whole_sentences(text) == [
-        "It fell [and rose...]",
-        "They left [...] in May.",
-    ]
+    assert whole_sentences(text) == ["It fell [and rose...]", "They left [...] in May."]
 
 
 @pytest.mark.parametrize("cell", [["https://a.org"], "see below", {"a": "b"}, 3])
-def test_a_column_named_citations_may_hold_anything_else(cell: Any) -> None:
+def test_a_column_named_citations_may_hold_anything_else(cell):
     sample = Sample.from_row(
         {"answer": "No [1].", "contexts": ["a"], "citations": cell}
     )
     assert (sample.citations, sample.metadata) == (None, {"citations": cell})
 
 
-def test_a_named_column_must_hold_citations() -> None:
+def test_a_named_column_must_hold_citations():
     row = {"answer": "No [1].", "contexts": ["a"], "cited": ["https://a.org"]}
     with pytest.raises(RowError, match="citations: needs"):
         Sample.from_row(row, citations="cited")
@@ -339,7 +330,7 @@ OUTSIDE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("cited", "message"), OUTSIDE)
-def test_citations_lie_in_their_sample(cited: dict[str, Any], message: str) -> None:
+def test_citations_lie_in_their_sample(cited, message):
     with pytest.raises(ValueError, match=message):
         Sample(answer="No [1].", contexts=("a",), citations=(cited,))
 
@@ -349,7 +340,7 @@ def test_citations_lie_in_their_sample(cited: dict[str, Any], message: str) -> N
 GOLDEN = Path(__file__).parents[1] / "reporting" / "golden"
 
 
-def test_citations_travel_in_results_files(tmp_path: Path) -> None:
+def test_citations_travel_in_results_files(tmp_path):
     row = {
         "question": "Is it?",
         "answer": "No [2].",
@@ -372,7 +363,7 @@ def test_citations_travel_in_results_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", sorted(path.name for path in GOLDEN.glob("results_*.jsonl"))
 )
-def test_files_of_before_have_no_citations(name: str) -> None:
+def test_files_of_before_have_no_citations(name):
     report = Report.from_jsonl(GOLDEN / name)
     known = {row.sample.citations for row in report if row.sample is not None}
     assert known <= {None}
@@ -400,9 +391,7 @@ def rendered(labels: Sequence[int], style: str) -> str:
     st.sampled_from([", ", ",", "side by side"]),
     st.booleans(),
 )
-def test_what_is_rendered_is_read(
-    parts: list[tuple[list[str], list[int]]], style: str, behind: bool
-) -> None:
+def test_what_is_rendered_is_read(parts, style, behind):
     """Each paragraph ends in a mark, before or behind its full stop."""
     paragraphs = []
     for sentences, labels in parts:
@@ -423,8 +412,7 @@ def test_what_is_rendered_is_read(
 
 
 ANY_ANSWER = st.one_of(
-    st.text(max_size=200),
-    st.text("[]【】†123-–,; .\n`ab“”*", max_size=120),
+    st.text(max_size=200), st.text("[]【】†123-–,; .\n`ab“”*", max_size=120)
 )
 
 
@@ -432,7 +420,7 @@ ANY_ANSWER = st.one_of(
     ANY_ANSWER,
     st.dictionaries(st.sampled_from(["0", "1", "2", "3"]), st.integers(0, 5)),
 )
-def test_no_text_breaks_reading(answer: str, numbering: dict[str, int]) -> None:
+def test_no_text_breaks_reading(answer, numbering):
     """Places lie within the answer, every number is accounted for, and order is kept."""
     marks = marks_in(answer)
     cited = citations_of_marks(answer, numbering)
@@ -455,7 +443,7 @@ def test_no_text_breaks_reading(answer: str, numbering: dict[str, int]) -> None:
 
 
 @given(ANY_ANSWER.filter(str.strip), st.lists(st.text("abc", min_size=1), max_size=3))
-def test_what_is_unknown_stays_unknown(answer: str, contexts: list[str]) -> None:
+def test_what_is_unknown_stays_unknown(answer, contexts):
     sample = Sample.from_row({"answer": answer, "contexts": contexts})
     assert sample.citations is None
     assert sample.citations_unknown
@@ -479,7 +467,7 @@ SLOW: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_four_times_the_answer_takes_four_times_the_steps(name: str) -> None:
+def test_four_times_the_answer_takes_four_times_the_steps(name):
     answer_of_size = SLOW[name]
     read_citations(answer_of_size(20_000), THREE)  # a slow pattern meets the time limit
     n_small = count_steps(lambda: read_citations(answer_of_size(300), THREE))
@@ -496,9 +484,7 @@ def test_four_times_the_answer_takes_four_times_the_steps(name: str) -> None:
         ("It is plan B.\nIt fell.", ["It is plan B.", "It fell."]),
     ],
 )
-def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
-    text: str, sentences: list[str]
-) -> None:
+def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(text, sentences):
     assert split_sentences(text) == sentences
 
 
@@ -506,7 +492,7 @@ def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
     "mark",
     ["(2)", "²", "[2, p. 3, 4]", "（1）", "①", "<sup>2</sup>", "{1}", "【2:0†source】"],
 )
-def test_a_row_whose_marks_are_in_another_form_has_unknown_citations(mark: str) -> None:
+def test_a_row_whose_marks_are_in_another_form_has_unknown_citations(mark):
     """Not those of an answer that cites nothing."""
     row = {
         "question": "Who?",
@@ -543,7 +529,7 @@ NOT_JOINED: dict[str, tuple[list[Any], Any, str]] = {
 
 
 @pytest.mark.parametrize("name", NOT_JOINED)
-def test_a_column_that_cannot_be_joined_leaves_citations_unknown(name: str) -> None:
+def test_a_column_that_cannot_be_joined_leaves_citations_unknown(name):
     """Never dangling, and the reason says what is needed."""
     contexts, cell, reason = NOT_JOINED[name]
     row = {"answer": "No [1]. So [2].", "contexts": contexts, "citations": cell}
@@ -558,15 +544,13 @@ def test_a_column_that_cannot_be_joined_leaves_citations_unknown(name: str) -> N
     assert plain.capture is None
 
 
-def test_the_setting_of_the_metric_stands_in_for_a_column_that_holds_something_else() -> (
-    None
-):
+def test_the_setting_of_the_metric_stands_in_for_a_column_that_holds_something_else():
     row = {"answer": "No [1].", "contexts": ["a"], "citations": ["https://a.org"]}
     judge = ScriptedJudge({Supports: {"supported": 1}})
     result = CitationQuality(numbered_from=1).score(Sample.from_row(row), judge=judge)
     assert result.value == 1.0
 
 
-def test_a_truth_value_is_no_place() -> None:
+def test_a_truth_value_is_no_place():
     with pytest.raises(ValueError, match="a place is a number"):
         Citation.model_validate({"start": 0, "end": 1, "contexts": [True]})

@@ -2,9 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -62,9 +60,7 @@ def is_of_deepeval(names: dict[str, list[str]]) -> bool:
     st.sampled_from(EMPTY),
     st.sampled_from([str.upper, lambda name: name.replace("_", " "), str]),
 )
-def test_no_other_column_stands_in_for_an_empty_cell(
-    names: dict[str, list[str]], empty: Any, written: Callable[[str], str]
-) -> None:
+def test_no_other_column_stands_in_for_an_empty_cell(names, empty, written):
     row = {
         written(name): f"text of {name}" for field in FIELDS for name in names[field]
     }
@@ -83,9 +79,7 @@ def test_no_other_column_stands_in_for_an_empty_cell(
     st.sampled_from([dict, json.dumps, str]),
     st.data(),
 )
-def test_no_other_name_in_an_object_stands_in_for_an_empty_one(
-    holder: str, write: Any, data: st.DataObject
-) -> None:
+def test_no_other_name_in_an_object_stands_in_for_an_empty_one(holder, write, data):
     names = data.draw(
         st.lists(st.sampled_from(FLAT["answer"]), min_size=2, unique=True)
     )
@@ -106,24 +100,22 @@ RIVALS = [
 @pytest.mark.parametrize("first", FLAT["question"][:4])
 @pytest.mark.parametrize("second", [*FLAT["question"][4:], "inputs.question"])
 def test_a_question_comes_before_columns_that_may_hold_a_prompt_or_a_search(
-    first: str, second: str
-) -> None:
+    first, second
+):
     for row in ({first: "Who?", second: "P. Who?"}, {second: "P. Who?", first: "Who?"}):
         assert Sample.from_row(row).question == "Who?"
 
 
 @pytest.mark.parametrize(("one", "other"), [("WHO?", " Who?"), ("7", 7), (" a\n", "A")])
-def test_questions_that_differ_only_in_case_or_form_are_one(
-    one: Any, other: Any
-) -> None:
+def test_questions_that_differ_only_in_case_or_form_are_one(one, other):
     sample = Sample.from_row({"question": one, "user_input": other})
     assert sample.question == Sample.from_row({"question": one}).question
 
 
 @given(st.sampled_from(RIVALS), st.booleans())
 def test_two_columns_that_may_hold_one_field_and_differ_are_refused_with_both_named(
-    rivals: tuple[str, str, str], first_stands_first: bool
-) -> None:
+    rivals, first_stands_first
+):
     field, first, second = rivals
     names = [first, second] if first_stands_first else [second, first]
     with pytest.raises(AmbiguousColumns) as refused:
@@ -136,7 +128,7 @@ def test_two_columns_that_may_hold_one_field_and_differ_are_refused_with_both_na
 
 
 @given(st.sampled_from(RIVALS))
-def test_two_columns_that_hold_the_same_are_one(rivals: tuple[str, str, str]) -> None:
+def test_two_columns_that_hold_the_same_are_one(rivals):
     field, first, second = rivals
     sample = Sample.from_row(
         {first: "text", second: ["text"] if field == "contexts" else " text "}
@@ -145,7 +137,7 @@ def test_two_columns_that_hold_the_same_are_one(rivals: tuple[str, str, str]) ->
 
 
 @given(st.sampled_from(RIVALS))
-def test_a_column_that_is_named_decides(rivals: tuple[str, str, str]) -> None:
+def test_a_column_that_is_named_decides(rivals):
     field, first, second = rivals
     columns: dict[str, Any] = {field: second}
     sample = Sample.from_row({first: "the first", second: "the second"}, **columns)
@@ -154,7 +146,7 @@ def test_a_column_that_is_named_decides(rivals: tuple[str, str, str]) -> None:
 
 
 @pytest.mark.parametrize("pair", sorted(KNOWN_PAIRS))
-def test_known_pairs_of_contexts(pair: tuple[str, str]) -> None:
+def test_known_pairs_of_contexts(pair):
     sample = Sample.from_row(dict(zip(pair, (["first"], ["second"]), strict=True)))
     assert [context.text for context in sample.known_contexts] == ["first"]
 
@@ -180,16 +172,12 @@ def test_known_pairs_of_contexts(pair: tuple[str, str]) -> None:
         ({"outputs": {"answer": "Anna.", "output": "Anna."}}, {"answer": "Anna."}),
     ],
 )
-def test_the_first_usual_name_that_a_row_has_is_the_column(
-    row: dict[str, Any], fields: dict[str, Any]
-) -> None:
+def test_the_first_usual_name_that_a_row_has_is_the_column(row, fields):
     sample = Sample.from_row(row)
     assert {name: getattr(sample, name) for name in fields} == fields
 
 
-def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds() -> (
-    None
-):
+def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds():
     row = {
         "contexts": ["one"],
         "output": json.dumps({"answer": "Anna.", "documents": ["two"]}),
@@ -218,7 +206,7 @@ def phoenix(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "mark", ["context.span_id", "context.trace_id", "document_position"]
 )
-def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark: str) -> None:
+def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark):
     sample = Sample.from_row(phoenix(**{mark: "7", "expected": "Anna"}))
     assert ([context.text for context in sample.known_contexts], sample.reference) == (
         ["Anna lit it."],
@@ -237,7 +225,7 @@ def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark: str) -> No
     assert Sample.from_row(phoenix()).reference == ("Anna lit it.",)
 
 
-def test_a_named_index_of_a_frame_is_a_column() -> None:
+def test_a_named_index_of_a_frame_is_a_column():
     frame = pd.DataFrame({"id": ["a"], "question": ["Who?"]})
     for indexed in (frame.set_index("id"), frame.set_index("id", drop=False), frame):
         (sample,) = iterate_samples(indexed, {})
@@ -269,7 +257,7 @@ ONE_TEXT = {
 
 
 @pytest.mark.parametrize("cell", ONE_TEXT.values(), ids=ONE_TEXT)
-def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell: str) -> None:
+def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell):
     row: dict[str, Any] = {
         "question": "Who lit it?",
         "contexts": cell,
@@ -313,16 +301,14 @@ def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell: str) -> No
         "nan",
     ],
 )
-def test_lists_documents_and_nothing_raise_no_doubt_about_the_contexts(
-    cell: Any,
-) -> None:
+def test_lists_documents_and_nothing_raise_no_doubt_about_the_contexts(cell):
     row = {"question": "Who?", "answer": "Anna [2]."}
     for field in ("contexts", "retrieved", "expected_contexts"):
         assert Sample.from_row({**row, field: cell}).capture is None
 
 
 @pytest.mark.parametrize("field", ["retrieved", "expected_contexts"])
-def test_ranking_compares_no_text_that_may_be_several(field: str) -> None:
+def test_ranking_compares_no_text_that_may_be_several(field):
     row: dict[str, Any] = {
         "question": "Who lit it?",
         "answer": "Anna did.",
@@ -349,8 +335,8 @@ def test_ranking_compares_no_text_that_may_be_several(field: str) -> None:
 
 
 def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, capsys
+):
     path = tmp_path / "a.csv"
     lines = [f'Who lit it?,"{DEEPEVAL["retrieval_context"]}",Anna.' for _ in range(5)]
     path.write_text("\n".join(["question,contexts,answer", *lines]), "utf-8")
@@ -371,9 +357,7 @@ def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_rows_of_results_are_undivided_until_their_column_is_named(
-    tmp_path: Path,
-) -> None:
+def test_rows_of_results_are_undivided_until_their_column_is_named(tmp_path):
     cell = "[1] Rain fell. [2] Anna lit the lamp."
     row = {"question": "Who?", "context": cell, "answer": "Anna lit the lamp [2]."}
     report = evaluate([row], ["utilization"], judge="lexical")
@@ -405,7 +389,7 @@ JOINED = {
 @pytest.mark.parametrize(
     ("field", "cell"), [(field, cell) for field in JOINED for cell in JOINED[field]]
 )
-def test_facts_and_ids_in_one_text_are_asked_about(field: str, cell: str) -> None:
+def test_facts_and_ids_in_one_text_are_asked_about(field, cell):
     """None is taken as one entry, which no passage has: that would score 0."""
     row = {"question": "Who?", "contexts": ["Anna lit it."], field: cell}
     with pytest.raises(AmbiguousColumns, match=f"{field} or one; write .* JSON list"):
@@ -423,9 +407,7 @@ def test_facts_and_ids_in_one_text_are_asked_about(field: str, cell: str) -> Non
 
 
 @pytest.mark.parametrize("field", [*JOINED, *UNDIVIDED_CODES])
-def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(
-    field: str,
-) -> None:
+def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(field):
     for cell in ("[k7, k9]", '["k7", "k9', "['k7', <Node>]"):
         with pytest.raises(RowError, match=f"{field}: begins as a list"):
             Sample.from_row({"question": "Who?", field: cell})
@@ -445,7 +427,7 @@ def test_a_list_that_cannot_be_read_is_a_bad_row_in_every_list_column(
         "array(['k7'])",
     ],
 )
-def test_ids_in_brackets_that_are_no_list_are_a_bad_row(cell: str) -> None:
+def test_ids_in_brackets_that_are_no_list_are_a_bad_row(cell):
     row = {"question": "Who?", "retrieved": [{"id": "k7", "text": "Anna."}]}
     with pytest.raises(RowError, match="expected_ids: begins as a list"):
         Sample.from_row({**row, "expected_ids": cell})
@@ -454,9 +436,7 @@ def test_ids_in_brackets_that_are_no_list_are_a_bad_row(cell: str) -> None:
 
 @pytest.mark.parametrize("field", ["retrieved", "contexts"])
 @pytest.mark.parametrize("cell", ["k7、k9", "k7 k9", "k7/k9", "k7 & k9", " k9/ k8"])
-def test_a_text_whose_pieces_are_retrieved_ids_is_a_bad_row(
-    cell: str, field: str
-) -> None:
+def test_a_text_whose_pieces_are_retrieved_ids_is_a_bad_row(cell, field):
     """As one id, which no passage has, it would score 0."""
     passages = [{"id": each, "text": f"Anna {each}."} for each in ("k7", "k9")]
     row = {"question": "Who?", field: passages}
@@ -486,9 +466,7 @@ ROWS = [golden_and_predicted(number) for number in range(20)]
 
 
 @pytest.mark.parametrize("of_table", [lambda rows: rows, pd.DataFrame, iter])
-def test_the_golden_answer_is_never_judged_as_the_applications(
-    of_table: Callable[[Any], Any],
-) -> None:
+def test_the_golden_answer_is_never_judged_as_the_applications(of_table):
     with pytest.raises(
         SettingError, match="'answer' and 'prediction' may both hold the answer"
     ):
@@ -500,7 +478,7 @@ def test_the_golden_answer_is_never_judged_as_the_applications(
     )
 
 
-def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row() -> None:
+def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row():
     rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
     first, *others = iterate_samples(rows, {})
     assert isinstance(first, Sample)
@@ -509,7 +487,7 @@ def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row() -> None:
     assert [row.problem != "" for row in report.results] == [False, *[True] * 20]
 
 
-def test_a_scored_table_has_no_score_where_two_columns_claim_the_answer() -> None:
+def test_a_scored_table_has_no_score_where_two_columns_claim_the_answer():
     table = pd.DataFrame(ROWS)
     pa = pytest.importorskip("pyarrow")
     scored = Scorer([ContextAdherence()], "lexical")(pa.Table.from_pandas(table))
@@ -517,9 +495,7 @@ def test_a_scored_table_has_no_score_where_two_columns_claim_the_answer() -> Non
     assert "may both hold the answer" in scored["sample"][0].as_py()["problem"]
 
 
-def test_a_gate_does_not_pass_over_rows_without_contexts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_does_not_pass_over_rows_without_contexts(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     rows = [
         {
@@ -545,9 +521,7 @@ def test_a_gate_does_not_pass_over_rows_without_contexts(
     assert "30 without an input that it needs" in capsys.readouterr().out
 
 
-def test_the_command_refuses_a_file_before_anything_is_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_refuses_a_file_before_anything_is_judged(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
@@ -595,7 +569,7 @@ def test_the_command_refuses_a_file_before_anything_is_judged(
     ],
 )
 def test_a_field_that_no_row_has_is_told_with_the_columns_that_may_hold_it(
-    row: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    row, words, caplog
+):
     list(iterate_samples([row], {}))
     assert (words in caplog.text) if words else (caplog.text == "")

@@ -61,9 +61,7 @@ QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 
 
 @given(rows_of_texts, SEPARATORS, QUOTINGS)
-def test_what_was_written_comes_back(
-    rows: Rows, kind: tuple[str, str], quoting: Any
-) -> None:
+def test_what_was_written_comes_back(rows, kind, quoting):
     suffix, separator = kind
     found = rows_of(written(HEADER, rows, separator, quoting), suffix)
     expected = [
@@ -85,9 +83,7 @@ tables = st.lists(
 
 
 @given(tables, SEPARATORS, QUOTINGS, st.data())
-def test_one_quotation_mark_too_many_or_too_few_loses_no_row(
-    rows: Rows, kind: tuple[str, str], quoting: Any, data: st.DataObject
-) -> None:
+def test_one_quotation_mark_too_many_or_too_few_loses_no_row(rows, kind, quoting, data):
     suffix, separator = kind
     content = written(HEADER, rows, separator, quoting)
     body = content.index("\n") + 1
@@ -112,8 +108,8 @@ def test_one_quotation_mark_too_many_or_too_few_loses_no_row(
 @pytest.mark.parametrize("columns", [2, 3, 5])
 @pytest.mark.parametrize("separator", [",", ";", "|"])
 def test_a_cell_that_swallows_few_rows_makes_each_of_them_a_bad_row(
-    swallowed: int, columns: int, separator: str
-) -> None:
+    swallowed, columns, separator
+):
     header = ["question", "answer", "contexts", "reference", "id"][:columns]
     lines = [separator.join(f"text {n}" for _ in range(columns)) for n in range(9)]
     opened = lines[3].split(separator)
@@ -127,13 +123,13 @@ def test_a_cell_that_swallows_few_rows_makes_each_of_them_a_bad_row(
 
 
 @pytest.mark.parametrize("nothing", [",,", " , ,", '"","",""', ",,\r"])
-def test_lines_of_separators_alone_are_no_rows(nothing: str) -> None:
+def test_lines_of_separators_alone_are_no_rows(nothing):
     found = rows_of(f"{HEAD}q,a,c\n{nothing}\nq,a,c\n" + f"{nothing}\n" * 5)
     assert [isinstance(row, dict) for row in found] == [True, True]
 
 
 @pytest.mark.parametrize("mark", ["\u00a0", "\u200b", "\u2009", "\t"])
-def test_a_column_is_found_whatever_blank_stands_in_its_name(mark: str) -> None:
+def test_a_column_is_found_whatever_blank_stands_in_its_name(mark):
     (row,) = rows_of(f"{mark}question,Expected{mark}Output,answer\nWho?,Anna.,Bert.\n")
     assert isinstance(row, dict)
     sample = Sample.from_row(row)
@@ -150,8 +146,8 @@ def test_a_column_is_found_whatever_blank_stands_in_its_name(mark: str) -> None:
 @pytest.mark.parametrize("columns", [2, 3, 5])
 @pytest.mark.parametrize("place", ["first cell", "last cell"])
 def test_a_cell_that_swallows_rows_makes_each_of_them_a_bad_row(
-    suffix: str, separator: str, columns: int, place: str
-) -> None:
+    suffix, separator, columns, place
+):
     header = ["id", "question", "answer", "contexts", "reference"][5 - columns :]
     lines = [separator.join(f"text {n}" for _ in range(columns)) for n in range(60)]
     opened = lines[3].split(separator)
@@ -183,9 +179,7 @@ DAMAGED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_quoting_after_which_nothing_is_sure_is_refused_with_its_lines(
-    name: str,
-) -> None:
+def test_quoting_after_which_nothing_is_sure_is_refused_with_its_lines(name):
     content, said = DAMAGED[name]
     with pytest.raises(InputError) as refused:
         rows_of(HEAD + content)
@@ -205,7 +199,7 @@ BAD: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_record_that_cannot_be_used_is_a_named_bad_row(name: str) -> None:
+def test_a_record_that_cannot_be_used_is_a_named_bad_row(name):
     content, said = BAD[name]
     found = rows_of(HEAD + content)
     assert len(found) == len(said)
@@ -228,12 +222,12 @@ GOOD: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_text_that_is_no_mistake_is_taken_as_it_is(name: str) -> None:
+def test_text_that_is_no_mistake_is_taken_as_it_is(name):
     (row,) = rows_of(HEAD + GOOD[name])
     assert isinstance(row, dict)
 
 
-def test_a_header_that_swallows_rows_is_refused() -> None:
+def test_a_header_that_swallows_rows_is_refused():
     with pytest.raises(
         InputError,
         match="lines 1 to 4: the header goes on over lines that look like rows",
@@ -241,7 +235,7 @@ def test_a_header_that_swallows_rows_is_refused() -> None:
         rows_of('question,answer,"contexts\nq,a,c\nq,a,c\nq,a,c"\nq,a,c\n')
 
 
-def test_json_in_tsv_needs_no_quotes() -> None:
+def test_json_in_tsv_needs_no_quotes():
     (row,) = rows_of('question\tcontexts\tanswer\nq\t["one", "two"]\ta "b" c\n', ".tsv")
     assert isinstance(row, dict)
     assert json.loads(row["contexts"]) == ["one", "two"]
@@ -270,13 +264,8 @@ SWALLOWING = "question,contexts,answer\n" + "".join(
     ],
 )
 def test_a_gate_counts_the_rows_that_a_mark_swallowed(
-    content: str,
-    options: list[str],
-    code: int,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    content, options, code, said, tmp_path, capsys
+):
     path = tmp_path / "rows.csv"
     path.write_text(content, "utf-8")
     command = [

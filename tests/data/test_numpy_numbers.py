@@ -42,7 +42,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
 @pytest.mark.parametrize("plan", [False, True])
-def test_an_own_metric_may_return_any_of_them(number: Any, plan: bool) -> None:
+def test_an_own_metric_may_return_any_of_them(number, plan):
     def function(sample: Sample) -> Any:
         return number
 
@@ -81,13 +81,13 @@ def test_an_own_metric_may_return_any_of_them(number: Any, plan: bool) -> None:
         np.str_("1"),
     ],
 )
-def test_what_is_no_number_in_the_range_still_fails(given_: Any) -> None:
+def test_what_is_no_number_in_the_range_still_fails(given_):
     result = metric(name="own")(lambda _: given_).score(answer="a")
     assert (result.status, result.value) == ("failed", None)
     assert result.reason.startswith("own ")
 
 
-def test_in_rows() -> None:
+def test_in_rows():
     row = {
         "question": "q",
         "contexts": [{"text": "c", "score": np.float32(0.5)}],
@@ -113,13 +113,13 @@ def test_in_rows() -> None:
         (np.array([0.2, 0.9]), (False, True)),
     ],
 )
-def test_in_labels(label: Any, votes: tuple[bool, ...]) -> None:
+def test_in_labels(label, votes):
     found = votes_of(label, "label")
     assert found == votes
     assert {type(vote) for vote in found} == {bool}
 
 
-def test_in_replies() -> None:
+def test_in_replies():
     useful = ScriptedJudge({Useful: lambda _: {"useful": np.bool_(True)}})
     assert (
         ContextUtilization()
@@ -195,7 +195,7 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", STATISTICS)
-def test_statistics_are_the_same_and_are_pythons_numbers(name: str, seed: int) -> None:
+def test_statistics_are_the_same_and_are_pythons_numbers(name, seed):
     chance = random.Random(seed)
     scores = chance.choices([0.0, 0.25, 0.5, 1.0], k=13)
     labels = chance.choices([True, False], k=13)

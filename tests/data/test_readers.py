@@ -170,7 +170,7 @@ READERS: dict[str, Reader] = {
 }
 
 
-def test_a_table_by_columns_may_begin_with_a_gap() -> None:
+def test_a_table_by_columns_may_begin_with_a_gap():
     table = {"question": [None, "Who?"], "contexts": [["a"], ["b"]]}
     samples = list(iterate_samples(table, {}))
     assert [getattr(sample, "question", "") for sample in samples] == [None, "Who?"]
@@ -198,7 +198,7 @@ def rows_with_gaps(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @FEW_EXAMPLES
 @given(rows_with_gaps())
-def test_rows_give_the_same_samples_in_every_format(rows: list[dict[str, Any]]) -> None:
+def test_rows_give_the_same_samples_in_every_format(rows):
     known = [
         row.get("contexts") is not None or row.get("retrieved") == [] for row in rows
     ]
@@ -232,7 +232,7 @@ NONE_WERE_SHOWN = {
 
 
 @pytest.mark.parametrize("name", [*NOT_RECORDED, *NONE_WERE_SHOWN])
-def test_only_an_empty_list_says_that_nothing_was_shown(name: str) -> None:
+def test_only_an_empty_list_says_that_nothing_was_shown(name):
     """A missing cell says nothing: a score of 0 would be about what nobody recorded."""
     cells = {**NOT_RECORDED, **NONE_WERE_SHOWN}[name]
     sample = Sample.from_row({"question": "When?", "answer": "In May.", **cells})

@@ -50,7 +50,7 @@ def written(tmp_path: Path) -> Any:
     return write
 
 
-def test_jsonl(written: Any) -> None:
+def test_jsonl(written):
     path = written(
         "a.jsonl",
         '\ufeff{"answer": "a"}\r\n\n   \n{"answer": "b\\u2028"}\n{"answer":'
@@ -65,7 +65,7 @@ def test_jsonl(written: Any) -> None:
     ]
 
 
-def test_jsonl_nested_too_deeply(written: Any) -> None:
+def test_jsonl_nested_too_deeply(written):
     path = written("a.jsonl", "[" * 100_000 + "\n" + '{"answer": "b"}')
     assert answers(path) == [f"{path}, line 1: not JSON (nested too deeply)", "b"]
 
@@ -82,7 +82,7 @@ def test_jsonl_nested_too_deeply(written: Any) -> None:
         ),
     ],
 )
-def test_json(written: Any, content: str) -> None:
+def test_json(written, content):
     assert answers(written("a.json", content)) == ["a", "b"]
 
 
@@ -95,13 +95,11 @@ def test_json(written: Any, content: str) -> None:
         ({"data": 3, "samples": [{"answer": "a"}]}, ["a"]),
     ],
 )
-def test_of_several_lists_the_one_that_is_not_empty_has_the_rows(
-    written: Any, data: Any, found: list[str]
-) -> None:
+def test_of_several_lists_the_one_that_is_not_empty_has_the_rows(written, data, found):
     assert answers(written("a.json", json.dumps(data))) == found
 
 
-def test_several_lists_that_may_be_the_rows_are_refused(written: Any) -> None:
+def test_several_lists_that_may_be_the_rows_are_refused(written):
     path = written(
         "a.json", '{"samples": [{"answer": "a"}], "n": 1, "data": [{"answer": "b"}]}'
     )
@@ -112,7 +110,7 @@ def test_several_lists_that_may_be_the_rows_are_refused(written: Any) -> None:
         read(path)
 
 
-def test_json_of_a_single_object(written: Any) -> None:
+def test_json_of_a_single_object(written):
     assert answers(written("a.json", '{"answer": "a"}')) == ["a"]
     row = {"question": "q", "answer": "a", "results": ["one"]}
     (sample,) = read(written("b.json", json.dumps(row)), contexts="results")
@@ -121,7 +119,7 @@ def test_json_of_a_single_object(written: Any) -> None:
 
 
 @pytest.mark.parametrize("content", ["3", '"a"', "null", "{", ""])
-def test_json_that_is_no_list(written: Any, content: str) -> None:
+def test_json_that_is_no_list(written, content):
     path = written("a.json", content)
     with pytest.raises(
         InputError, match=r"a\.json: (needs a list of objects, found|not JSON)"
@@ -129,7 +127,7 @@ def test_json_that_is_no_list(written: Any, content: str) -> None:
         read(path)
 
 
-def test_json_counts_items(written: Any) -> None:
+def test_json_counts_items(written):
     path = written("a.json", '[{"answer": "a"}, 3]')
     assert (
         answers(path)[1]
@@ -140,7 +138,7 @@ def test_json_counts_items(written: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("A.CSV", ",")]
 )
-def test_csv(written: Any, name: str, separator: str) -> None:
+def test_csv(written, name, separator):
     cells = ["question", "contexts", "answer", "ground_truth"]
     rows = [
         separator.join(cells),
@@ -163,7 +161,7 @@ def test_csv(written: Any, name: str, separator: str) -> None:
     assert str(more) == f"{path}, row 3: more cells than the header has columns"
 
 
-def test_csv_with_a_huge_cell(written: Any) -> None:
+def test_csv_with_a_huge_cell(written):
     long = "word " * 200_000
     (sample,) = read(written("a.csv", f"answer\n{long}\n"))
     assert isinstance(sample, Sample)
@@ -175,15 +173,13 @@ def test_csv_with_a_huge_cell(written: Any) -> None:
     "content",
     ["id,answer\n7,a\n", '"id","answer"\n"7","a"\n', "sep=,\nid,answer\n7,a\n"],
 )
-def test_marks_at_the_beginning_belong_to_no_column(
-    written: Any, marks: str, content: str
-) -> None:
+def test_marks_at_the_beginning_belong_to_no_column(written, marks, content):
     (sample,) = read(written("a.csv", marks + content))
     assert isinstance(sample, Sample)
     assert (sample.id, sample.answer) == ("7", "a")
 
 
-def test_csv_with_two_columns_of_one_name(written: Any) -> None:
+def test_csv_with_two_columns_of_one_name(written):
     with pytest.raises(
         InputError, match="several columns are named answer; rename all but one"
     ):
@@ -195,7 +191,7 @@ def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet(tmp_path):
     rows: list[dict[str, Any]] = [
         {
             "query": "q",
@@ -218,7 +214,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert third.answer == "z"
 
 
-def test_parquet_counts_rows_over_batches(tmp_path: Path) -> None:
+def test_parquet_counts_rows_over_batches(tmp_path):
     path = table(
         tmp_path / "a.parquet",
         [{"answer": ["a"] if n != 600 else ["a", None]} for n in range(601)],
@@ -230,7 +226,7 @@ def test_parquet_counts_rows_over_batches(tmp_path: Path) -> None:
 TWO_ANSWERS = pa.table([["a"], ["b"], ["c"]], names=["answer", "question", "answer"])
 
 
-def test_parquet_with_two_columns_of_one_name(tmp_path: Path) -> None:
+def test_parquet_with_two_columns_of_one_name(tmp_path):
     parquet.write_table(TWO_ANSWERS, tmp_path / "a.parquet")
     with pytest.raises(
         InputError,
@@ -250,9 +246,7 @@ def test_parquet_with_two_columns_of_one_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_values_that_python_cannot_hold_are_bad_rows(
-    tmp_path: Path, second: Any
-) -> None:
+def test_values_that_python_cannot_hold_are_bad_rows(tmp_path, second):
     rows = pa.table({"answer": ["a", "b"], "when": second})
     parquet.write_table(rows, tmp_path / "a.parquet")
     for first, bad in (
@@ -266,7 +260,7 @@ def test_values_that_python_cannot_hold_are_bad_rows(
         assert "when: a value that Python cannot hold (" in str(bad)
 
 
-def test_parquet_that_is_none(written: Any) -> None:
+def test_parquet_that_is_none(written):
     with pytest.raises(InputError, match=r"a\.parquet: not Parquet"):
         read(written("a.parquet", "PAR1, but only in name"))
     with pytest.raises(InputError, match=r"b\.parquet: not Parquet"):
@@ -274,7 +268,7 @@ def test_parquet_that_is_none(written: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
-def test_not_utf_8(written: Any, name: str) -> None:
+def test_not_utf_8(written, name):
     lines = [b"question,answer", *[b'{"answer": "a"}'] * 1000, b"caf\xe9", b"\xff"]
     path = written(name, b"\n".join(lines))
     command = rf"iconv -f WINDOWS-1252 -t UTF-8 .*{name} > .*a\.utf8{path.suffix}"
@@ -295,9 +289,7 @@ JSONL = '{"question": "Who?", "context": "Änne lit it.", "answer": "She; did."}
 @pytest.mark.parametrize(
     ("name", "content"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.json", JSONL)]
 )
-def test_encodings_that_their_first_bytes_name(
-    written: Any, name: str, content: str, encoding: str
-) -> None:
+def test_encodings_that_their_first_bytes_name(written, name, content, encoding):
     mark = "\ufeff" if encoding[-3:] in ("-le", "-be") else ""
     (sample,) = read(written(name, (mark + content).encode(encoding)))
     assert isinstance(sample, Sample)
@@ -308,7 +300,7 @@ def test_encodings_that_their_first_bytes_name(
     )
 
 
-def test_a_file_of_facts_of_an_earlier_release_is_rows(written: Any) -> None:
+def test_a_file_of_facts_of_an_earlier_release_is_rows(written):
     """Its rows bring their facts; that they were frozen is no longer checked."""
     file = {
         "ragmetrics_facts": 2,
@@ -323,7 +315,7 @@ def test_a_file_of_facts_of_an_earlier_release_is_rows(written: Any) -> None:
     assert [fact.text for fact in sample.facts or ()] == ["Anna."]
 
 
-def test_files_that_are_no_text_are_named(written: Any) -> None:
+def test_files_that_are_no_text_are_named(written):
     for n_lost in (1, 9, 20):
         cut = gzip.compress(JSONL.encode())[:-n_lost]
         with pytest.raises(
@@ -350,8 +342,8 @@ def test_files_that_are_no_text_are_named(written: Any) -> None:
     ],
 )
 def test_other_encodings_are_refused_with_the_command_that_converts(
-    written: Any, content: bytes, said: str
-) -> None:
+    written, content, said
+):
     with pytest.raises(InputError, match=said):
         read(written("a.csv", content))
 
@@ -368,17 +360,13 @@ def test_other_encodings_are_refused_with_the_command_that_converts(
         ('"question, the first";answer\na;b\n', (None, "b")),
     ],
 )
-def test_the_separator_is_what_makes_known_columns(
-    written: Any, content: str, found: tuple[str | None, ...]
-) -> None:
+def test_the_separator_is_what_makes_known_columns(written, content, found):
     (sample,) = read(written("a.csv", content))
     assert isinstance(sample, Sample)
     assert (sample.question, sample.answer) == found
 
 
-def test_cells_are_as_long_as_every_system_allows(
-    written: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_are_as_long_as_every_system_allows(written, monkeypatch):
     def windows(limit: int) -> None:
         if limit > 2**31 - 1:
             raise OverflowError("Python int too large to convert to C long")
@@ -402,9 +390,7 @@ def test_cells_are_as_long_as_every_system_allows(
         ),
     ],
 )
-def test_json_in_other_shapes_gets_a_hint(
-    written: Any, name: str, data: Any, said: str
-) -> None:
+def test_json_in_other_shapes_gets_a_hint(written, name, data, said):
     path = written(name, json.dumps(data, indent=2))
     with pytest.raises(InputError, match=said):
         read(path)
@@ -414,7 +400,7 @@ def test_json_in_other_shapes_gets_a_hint(
     "data",
     [{"answers": ["a"], "contexts": ["b"]}, {"question": "q", "contexts": ["b"]}],
 )
-def test_one_sample_is_no_table_of_columns(written: Any, data: Any) -> None:
+def test_one_sample_is_no_table_of_columns(written, data):
     (sample,) = read(written("a.json", json.dumps(data)))
     assert isinstance(sample, Sample)
     assert sample.contexts[0].text == "b"
@@ -430,7 +416,7 @@ def test_one_sample_is_no_table_of_columns(written: Any, data: Any) -> None:
         ("a", "its name has no suffix that tells its kind; use"),
     ],
 )
-def test_what_is_no_file_of_rows(tmp_path: Path, name: str, message: str) -> None:
+def test_what_is_no_file_of_rows(tmp_path, name, message):
     if name.startswith("folder"):
         (tmp_path / name).mkdir()
     elif name != "missing.jsonl":
@@ -440,17 +426,17 @@ def test_what_is_no_file_of_rows(tmp_path: Path, name: str, message: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv"])
-def test_empty_files_have_no_rows(written: Any, name: str) -> None:
+def test_empty_files_have_no_rows(written, name):
     assert read(written(name, "")) == []
 
 
-def test_limit_counts_rows_of_the_file(written: Any) -> None:
+def test_limit_counts_rows_of_the_file(written):
     path = written("a.jsonl", '{"answer": "a"}\nbroken\n{"answer": "c"}\n')
     found = list(read_samples(path, ColumnsRead(), 2))
     assert [isinstance(item, Sample) for item in found] == [True, False]
 
 
-def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:
+def test_results_of_an_earlier_run_can_be_judged_again(tmp_path):
     rows: list[Any] = [
         {"id": "7", "question": "q", "contexts": ["c"], "answer": "a", "lang": "en"},
         {"answer": {}},
@@ -482,9 +468,7 @@ CLOSING = '{"run": {}}'
         ([HEADER, CLOSING], []),
     ],
 )
-def test_the_samples_of_results_are_rows(
-    written: Any, lines: list[str], found: list[str]
-) -> None:
+def test_the_samples_of_results_are_rows(written, lines, found):
     path = written("a.jsonl", "\n".join(lines) + "\n")
     assert answers(path) == found
     is_part = lines[0] == HEADER and lines != [HEADER, ROW, CLOSING] and bool(found)
@@ -492,7 +476,7 @@ def test_the_samples_of_results_are_rows(
 
 
 @pytest.mark.parametrize("more", [[HEADER, ROW, CLOSING], [ROW], ['{"answer": "a"}']])
-def test_what_follows_results_is_refused(written: Any, more: list[str]) -> None:
+def test_what_follows_results_is_refused(written, more):
     path = written("a.jsonl", "\n".join([HEADER, ROW, CLOSING, *more]))
     with pytest.raises(InputError, match="give each file by itself"):
         read(path)
@@ -511,9 +495,7 @@ DOUBLED = "an object has more than one value for {}; keep one of them"
         ('{"answer": "a", "\\u0061nswer": "b"}', "answer"),
     ],
 )
-def test_an_object_with_a_key_twice_is_a_bad_row(
-    written: Any, line: str, keys: str
-) -> None:
+def test_an_object_with_a_key_twice_is_a_bad_row(written, line, keys):
     path = written("a.jsonl", f'{line}\n{{"answer": "c"}}\n{line}')
     bad = DOUBLED.format(keys)
     assert answers(path) == [f"{path}, line 1: {bad}", "c", f"{path}, line 3: {bad}"]
@@ -527,7 +509,7 @@ def test_an_object_with_a_key_twice_is_a_bad_row(
         metrics_with_settings(["adherence"], [f"adherence.polls={line}"])
 
 
-def test_an_integer_that_python_does_not_read_is_named_so(written: Any) -> None:
+def test_an_integer_that_python_does_not_read_is_named_so(written):
     digits = sys.get_int_max_str_digits() + 1
     (bad,) = answers(written("a.jsonl", f'{{"id": {"1" * digits}}}\n'))
     assert str(bad).endswith(
@@ -558,7 +540,7 @@ class PolarsLike:
         PolarsLike(),
     ],
 )
-def test_tables(samples: Any) -> None:
+def test_tables(samples):
     assert list(iterate_samples(samples, {})) == [Sample(question="q")]
 
 
@@ -587,12 +569,12 @@ def test_tables(samples: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_table(samples: Any, message: str) -> None:
+def test_what_is_no_table(samples, message):
     with pytest.raises(SettingError, match=message):
         list(iterate_samples(samples, {}))
 
 
-def test_rows_that_are_none_come_as_errors() -> None:
+def test_rows_that_are_none_come_as_errors():
     first, second = iterate_samples([{"answer": {}}, 4], {})
     assert str(first) == "answer: needs a text, found dict"
     assert isinstance(second, RowError)
@@ -625,14 +607,12 @@ def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
         ),
     ],
 )
-def test_a_workbook_that_is_not_one_table_is_refused(
-    sheets: dict[str, list[list[Any]]], said: str, tmp_path: Path
-) -> None:
+def test_a_workbook_that_is_not_one_table_is_refused(sheets, said, tmp_path):
     with pytest.raises(InputError, match=said):
         read(workbook(tmp_path / "a.xlsx", **sheets))
 
 
-def test_a_formula_without_its_value_makes_a_bad_row(tmp_path: Path) -> None:
+def test_a_formula_without_its_value_makes_a_bad_row(tmp_path):
     """A program that computes nothing wrote it; the cell is not empty."""
     head = ["question", "answer"]
     lines: list[list[Any]] = [
@@ -650,14 +630,12 @@ def test_a_formula_without_its_value_makes_a_bad_row(tmp_path: Path) -> None:
     assert (third.answer, fourth.answer) == (None, "3")
 
 
-def test_lines_of_json_in_a_json_file_are_named(written: Any) -> None:
+def test_lines_of_json_in_a_json_file_are_named(written):
     with pytest.raises(InputError, match=r"an object on each line; name it \.jsonl"):
         read(written("a.json", f"{JSONL}\n{JSONL}"))
 
 
-def test_what_is_no_workbook_and_what_it_needs_are_named(
-    written: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_workbook_and_what_it_needs_are_named(written, monkeypatch):
     with pytest.raises(InputError, match=r"a\.xlsx: no workbook"):
         read(written("a.xlsx", CSV))
     path = workbook(
@@ -675,7 +653,7 @@ SEVERAL: dict[str, Any] = {
 }
 
 
-def test_several_tables_and_single_rows_are_no_table() -> None:
+def test_several_tables_and_single_rows_are_no_table():
     with pytest.raises(SettingError, match="choose one of its tables: train, test"):
         evaluate(SEVERAL, judge="lexical")
     for row in (
@@ -688,18 +666,14 @@ def test_several_tables_and_single_rows_are_no_table() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], iter(()), pd.DataFrame({"question": []})])
-def test_that_there_is_no_row_is_said(
-    nothing: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_that_there_is_no_row_is_said(nothing, caplog):
     assert len(evaluate(nothing, ["adherence"], judge="lexical").results) == 0
     assert [record.getMessage() for record in caplog.records].count(
         "There is no row: nothing is evaluated."
     ) == 1
 
 
-def test_columns_of_different_lengths_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_of_different_lengths_are_named(tmp_path, capsys):
     table = {"question": ["Who?", "When?"], "contexts": [["a"]]}
     sentence = r"by columns, which differ in .*\(question 2, contexts 1\)"
     with pytest.raises(SettingError, match=sentence):
@@ -711,9 +685,7 @@ def test_columns_of_different_lengths_are_named(
 
 
 @pytest.mark.parametrize("beside", [{}, {"reply_text": "Anna."}])
-def test_rows_without_any_answer_name_the_option_and_the_columns(
-    beside: dict[str, str],
-) -> None:
+def test_rows_without_any_answer_name_the_option_and_the_columns(beside):
     row = {
         "question": "Who?",
         "contexts": ["Anna lit it."],

@@ -73,7 +73,7 @@ def holds_texts(annotation: Any) -> bool:
     )
 
 
-def test_every_field_with_texts_is_hidden_or_known_to_hold_none() -> None:
+def test_every_field_with_texts_is_hidden_or_known_to_hold_none():
     for module in pkgutil.walk_packages(ragmetrics_core.__path__, "ragmetrics_core."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -90,7 +90,7 @@ def test_every_field_with_texts_is_hidden_or_known_to_hold_none() -> None:
     } == set()
 
 
-def test_samples_reports_and_evidence_show_no_texts() -> None:
+def test_samples_reports_and_evidence_show_no_texts():
     text = "Nobody may read this of 1856."
     sample = Sample(
         question=text,
@@ -127,7 +127,7 @@ def test_samples_reports_and_evidence_show_no_texts() -> None:
     )
 
 
-def test_a_signature_shows_every_field() -> None:
+def test_a_signature_shows_every_field():
     class Own(ContextAdherence):
         most: int = 200
 
@@ -143,7 +143,7 @@ def test_a_signature_shows_every_field() -> None:
     assert "Limits(*, max_calls" in " ".join(words).replace("( ", "(")
 
 
-def test_settings_are_shown_and_prompts_are_not() -> None:
+def test_settings_are_shown_and_prompts_are_not():
     shown = repr(
         ContextUtilization(model="gpt-4o-mini", language="German", template=_TEMPLATE)
     )
@@ -153,7 +153,7 @@ def test_settings_are_shown_and_prompts_are_not() -> None:
     assert f"template=<{len(_TEMPLATE)} characters>" in shown
 
 
-def test_a_sample_is_printed_as_its_question_and_its_answer() -> None:
+def test_a_sample_is_printed_as_its_question_and_its_answer():
     sample = Sample(question="Who lit\nthe lamp?", answer="Anna.", contexts=["Peter."])
     assert str(sample) == "Who lit the lamp?\nAnna."
     assert str(Sample(contexts=["Peter."])) == "-\n-"

@@ -63,7 +63,7 @@ EXPORTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_every_row_of_a_tool_gives_the_same_sample(name: str) -> None:
+def test_every_row_of_a_tool_gives_the_same_sample(name):
     row = EXPORTS[name]
     before = repr(row)
     sample = Sample.from_row(row)
@@ -83,7 +83,7 @@ def test_every_row_of_a_tool_gives_the_same_sample(name: str) -> None:
         if name != "answers.text"  # a path: an object of SQuAD
     ],
 )
-def test_every_usual_name_is_found(field: str, name: str) -> None:
+def test_every_usual_name_is_found(field, name):
     value = ["text"] if field == "contexts" else "text"
     found = getattr(Sample.from_row({name: value}), field)
     expected = {"reference": ("text",), "contexts": (Context(text="text"),)}
@@ -104,9 +104,7 @@ HOLDERS = [
 
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("write", [json.dumps, str, dict])
-def test_contexts_in_a_request_or_reply_leave_no_json_in_the_answer(
-    holder: str, write: Any
-) -> None:
+def test_contexts_in_a_request_or_reply_leave_no_json_in_the_answer(holder, write):
     is_reply = holder in ("output", "outputs", "response", "result", "prediction")
     for name in USUAL_NAMES["contexts"]:
         if "." in name:
@@ -191,7 +189,7 @@ NAMED: dict[str, tuple[dict[Any, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_columns(name: str) -> None:
+def test_columns(name):
     row, columns, expected = NAMED[name]
     sample = Sample.from_row(row, **columns)
     assert {field: getattr(sample, field) for field in expected} == expected
@@ -201,14 +199,14 @@ def test_columns(name: str) -> None:
     "text",
     ['{"lamp": "Anna"}', '{"a": {"b": [1]}}', "{'lamp'}", "{", "[1, 2]", '["a"]'],
 )
-def test_json_that_holds_no_known_text_is_the_answer_itself(text: str) -> None:
+def test_json_that_holds_no_known_text_is_the_answer_itself(text):
     assert Sample.from_row({"output": text}).answer == text
 
 
 # Values
 
 
-def test_documents_keep_id_score_and_metadata() -> None:
+def test_documents_keep_id_score_and_metadata():
     documents = [
         {"id": 3, "content": "a", "meta": {"page": 1}, "score": np.float32(0.5)},
         {"node": {"id_": "n", "text": "b", "metadata": {"page": 2}}, "score": 0.25},
@@ -238,25 +236,25 @@ def test_documents_keep_id_score_and_metadata() -> None:
         (UUID(int=5), str(UUID(int=5))),
     ],
 )
-def test_ids_are_texts(given_id: Any, text: str) -> None:
+def test_ids_are_texts(given_id, text):
     row = {"id": given_id, "contexts": [{"text": "t", "id": given_id}]}
     sample = Sample.from_row(row)
     assert (sample.id, sample.known_contexts[0].id) == (text, text)
 
 
 @pytest.mark.parametrize("no_id", [math.nan, pd.NA, ["a"], {"a": 1}])
-def test_ids_of_contexts_that_are_none(no_id: Any) -> None:
+def test_ids_of_contexts_that_are_none(no_id):
     (context,) = Sample.from_row({"contexts": [{"text": "t", "id": no_id}]}).contexts
     assert context.id is None
 
 
 @pytest.mark.parametrize("value", [1856, 1856.0, np.int64(1856), "1856"])
-def test_a_number_is_an_answer(value: object) -> None:
+def test_a_number_is_an_answer(value):
     sample = Sample.from_row({"answer": value, "ground_truth": [value, 0.5]})
     assert (sample.answer, sample.reference) == ("1856", ("1856", "0.5"))
 
 
-def test_a_sample_survives_the_way_through_a_row() -> None:
+def test_a_sample_survives_the_way_through_a_row():
     sample = Sample(
         question=Q,
         contexts=(Context(text=C[0], id="1", score=0.5, metadata={"page": 1}),),
@@ -295,7 +293,7 @@ HISTORIES: list[tuple[object, list[str]]] = [
 ]
 
 
-def test_messages_of_a_history_that_say_nothing_are_left_out() -> None:
+def test_messages_of_a_history_that_say_nothing_are_left_out():
     calls_a_tool = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     history = [{"role": "user", "content": "Hello"}, calls_a_tool]
     turns = Sample.from_row({"history": [*history, {"role": "tool", "content": []}]})
@@ -303,22 +301,20 @@ def test_messages_of_a_history_that_say_nothing_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("history", "roles"), HISTORIES)
-def test_history(history: object, roles: list[str]) -> None:
+def test_history(history, roles):
     turns = Sample.from_row({"chat_history": history}).history
     assert [turn.role for turn in turns] == roles
 
 
 @pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
 @pytest.mark.parametrize("value", ["c7", 7, UUID(int=7)])
-def test_an_id_or_number_is_no_history_and_stays_in_the_metadata(
-    name: str, value: object
-) -> None:
+def test_an_id_or_number_is_no_history_and_stays_in_the_metadata(name, value):
     sample = Sample.from_row({"question": Q, name: value})
     assert (sample.history, sample.metadata) == ((), {name: value})
 
 
 @pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
-def test_a_history_in_one_text_is_refused_and_never_dropped(name: str) -> None:
+def test_a_history_in_one_text_is_refused_and_never_dropped(name):
     with pytest.raises(RowError, match=r'found a single text; write \[\{"role"'):
         Sample.from_row({"question": Q, name: "User: Who?\nAI: Anna."})
 
@@ -356,7 +352,7 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("row", OF_MESSAGES.values(), ids=OF_MESSAGES)
-def test_a_question_of_messages_keeps_its_earlier_turns(row: dict[str, Any]) -> None:
+def test_a_question_of_messages_keeps_its_earlier_turns(row):
     sample = Sample.from_row(row)
     assert sample.question == Q
     assert [(turn.role, turn.content) for turn in sample.history] == [
@@ -367,7 +363,7 @@ def test_a_question_of_messages_keeps_its_earlier_turns(row: dict[str, Any]) -> 
     assert (sample.answer is None) is ("Anna." not in str(row))
 
 
-def test_an_answer_in_parts_is_one_without_its_thinking() -> None:
+def test_an_answer_in_parts_is_one_without_its_thinking():
     text = {"type": "text", "text": "Anna lit it."}
     for parts in ([text], [{"type": "thinking", "thinking": "Bo?"}, text]):
         for answer in (parts, json.dumps(parts)):
@@ -375,7 +371,7 @@ def test_an_answer_in_parts_is_one_without_its_thinking() -> None:
             assert sample.answer == ("Anna lit it." if answer is parts else answer)
 
 
-def test_what_a_tool_gave_before_the_question_is_a_turn() -> None:
+def test_what_a_tool_gave_before_the_question_is_a_turn():
     calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     tool = {"role": "tool", "content": "Ferry: Ida Voss.", "tool_call_id": "1"}
     messages = [*EARLIER[:2], calls, tool, EARLIER[2], NOW[-1], calls, tool]
@@ -397,9 +393,7 @@ def test_what_a_tool_gave_before_the_question_is_a_turn() -> None:
     ],
 )
 @pytest.mark.parametrize("place", [0, -1])
-def test_messages_that_no_judge_can_be_shown_are_refused(
-    part: dict[str, Any], place: int
-) -> None:
+def test_messages_that_no_judge_can_be_shown_are_refused(part, place):
     messages = [dict(message) for message in NOW[1:]]
     content = [{"type": "text", "text": messages[place]["content"]}, part]
     for shown in (content, [part]):
@@ -410,7 +404,7 @@ def test_messages_that_no_judge_can_be_shown_are_refused(
             Sample.from_row({"question": Q, "history": messages})
 
 
-def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history() -> None:
+def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history():
     row = {"question": NOW, "history": ["Hello", "Hi"], "talk": ANSWERED}
     assert len(Sample.from_row(row).history) == 2
     assert Sample.from_row(row).history[0].content == "Hello"
@@ -418,15 +412,15 @@ def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history() -> Non
     assert (named.question, named.answer, len(named.history)) == (Q, "Anna.", 2)
 
 
-def test_a_reply_to_another_question_brings_no_history() -> None:
+def test_a_reply_to_another_question_brings_no_history():
     row = {"question": "And in May?", "output": {"messages": ANSWERED}}
     sample = Sample.from_row(row)
     assert (sample.question, sample.history) == ("And in May?", ())
 
 
 def test_a_second_answer_in_the_messages_makes_a_bad_row_and_stops_no_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, capsys
+):
     """It stands in this row alone; the columns of the table are right."""
     rows = [
         {"question": ANSWERED, "answer": answer, "contexts": ["Anna lit it."]}
@@ -451,7 +445,7 @@ def test_a_second_answer_in_the_messages_makes_a_bad_row_and_stops_no_file(
     "nothing",
     [None, math.nan, pd.NA, "  ", "\ufeff", "\u200b", "\u2060 \n", "\x00", "\xad"],
 )
-def test_what_shows_nothing_is_missing(nothing: Any) -> None:
+def test_what_shows_nothing_is_missing(nothing):
     names = ("question", "answer", "reference")
     assert Sample.from_row(dict.fromkeys(names, nothing)) == Sample()
     if isinstance(nothing, str):
@@ -465,7 +459,7 @@ WRITTEN_NOTHING = ["None", "NaN", "nan", "null", "NULL", "NA", "#N/A", "\\N", "<
 
 @pytest.mark.parametrize("field", LISTS)
 @pytest.mark.parametrize("nothing", [*WRITTEN_NOTHING, " None ", None, math.nan, pd.NA])
-def test_what_tables_write_for_nothing_is_missing(field: str, nothing: Any) -> None:
+def test_what_tables_write_for_nothing_is_missing(field, nothing):
     cells = [nothing, [nothing]]
     if isinstance(nothing, str):
         cells += [f"[{nothing}]", json.dumps([nothing])]
@@ -477,7 +471,7 @@ def test_what_tables_write_for_nothing_is_missing(field: str, nothing: Any) -> N
 @pytest.mark.parametrize(
     "written", [False, "False", "false", "None", "null", "nan", "0", " FALSE "]
 )
-def test_no_error_as_tables_write_it(written: Any) -> None:
+def test_no_error_as_tables_write_it(written):
     assert Sample.from_row({"error": written}).error is None
     said = f"{written}: no such index"
     assert Sample.from_row({"error": said}).error == said
@@ -543,18 +537,18 @@ TEXTS_IN_BRACKETS = [
 
 @pytest.mark.parametrize("field", LISTS)
 @pytest.mark.parametrize("text", BROKEN_LISTS)
-def test_a_list_that_cannot_be_read_makes_a_bad_row(field: str, text: str) -> None:
+def test_a_list_that_cannot_be_read_makes_a_bad_row(field, text):
     with pytest.raises(RowError, match=f"^{field}: begins as a list and cannot be"):
         Sample.from_row({field: text})
 
 
 @pytest.mark.parametrize("text", TEXTS_IN_BRACKETS)
-def test_a_text_that_is_no_list_is_a_context(text: str) -> None:
+def test_a_text_that_is_no_list_is_a_context(text):
     assert Sample.from_row({"contexts": text}).contexts == (Context(text=text),)
 
 
 @pytest.mark.parametrize("end", ["", "\\"])
-def test_a_string_without_an_end_takes_linear_time(end: str) -> None:
+def test_a_string_without_an_end_takes_linear_time(end):
     text = "['" + "\\'" * 300_000 + end
     assert data_in(text) == text
 
@@ -568,7 +562,7 @@ def test_a_string_without_an_end_takes_linear_time(end: str) -> None:
         ("""['say "no"' 'b']""", ['say "no"', "b"]),
     ],
 )
-def test_strings_without_commas_are_several(text: str, values: list[str]) -> None:
+def test_strings_without_commas_are_several(text, values):
     assert data_in(text) == values
 
 
@@ -654,7 +648,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-def test_an_object_is_a_row_of_its_fields() -> None:
+def test_an_object_is_a_row_of_its_fields():
     case = SimpleNamespace(input="Q?", actual_output="A.", retrieval_context=["A."])
     case._private = "x"
     expected = Sample(question="Q?", answer="A.", contexts=["A."])
@@ -668,7 +662,7 @@ class _Case(BaseModel):
 
 
 @pytest.mark.parametrize("case", [_Case(), SimpleNamespace(**_Case().model_dump())])
-def test_the_columns_of_objects_are_told_without_their_texts(case: Any) -> None:
+def test_the_columns_of_objects_are_told_without_their_texts(case):
     columns = ColumnsRead()
     assert evaluate([case], metrics=["adherence"]).results[0].sample
     assert columns.read_sample(case) == Sample.from_row(case)
@@ -678,15 +672,13 @@ def test_the_columns_of_objects_are_told_without_their_texts(case: Any) -> None:
 
 
 @pytest.mark.parametrize(("row", "columns", "message"), BAD)
-def test_a_bad_row_is_told_without_its_texts(
-    row: Any, columns: dict[str, Any], message: str
-) -> None:
+def test_a_bad_row_is_told_without_its_texts(row, columns, message):
     with pytest.raises(RowError, match=f"^{message}$") as caught:
         Sample.from_row(row, **columns)
     assert "SECRET" not in str(caught.value)
 
 
-def test_settings_that_no_sample_has() -> None:
+def test_settings_that_no_sample_has():
     with pytest.raises(SettingError, match="no such field of a sample: reply; known:"):
         Sample.from_row({"a": "b"}, reply="a")
     with pytest.raises(SettingError, match="history= takes a list"):
@@ -703,9 +695,7 @@ def test_settings_that_no_sample_has() -> None:
         {"input": Q, "expected_output": R, "context": ["ideal"]},
     ],
 )
-def test_the_ideal_context_of_deepeval_is_never_what_was_retrieved(
-    row: dict[str, Any],
-) -> None:
+def test_the_ideal_context_of_deepeval_is_never_what_was_retrieved(row):
     """Exports without null keys leave ``retrieval_context`` out of some rows."""
     sample = Sample.from_row(row)
     assert sample.contexts is None
@@ -726,8 +716,8 @@ SECRETS = st.text(min_size=3).filter(lambda text: any(map(str.isspace, text.stri
 
 @given(SECRETS, st.booleans(), st.booleans(), st.sampled_from([0.9, "x", None]))
 def test_an_object_without_a_text_never_shows_its_keys_where_they_may_be_texts(
-    text: str, listed: bool, written: bool, value: object
-) -> None:
+    text, listed, written, value
+):
     contexts: Any = {text: value, "source": "a"}
     contexts = [contexts] if listed else contexts
     contexts = json.dumps(contexts) if written else contexts
@@ -753,7 +743,7 @@ JSON_LIKE = st.recursive(
 
 
 @given(st.dictionaries(NAMES, JSON_LIKE, max_size=6))
-def test_any_row_is_a_sample_or_a_row_error(row: dict[str, Any]) -> None:
+def test_any_row_is_a_sample_or_a_row_error(row):
     before = repr(row)
     with suppress(RowError):
         assert isinstance(Sample.from_row(row), Sample)
@@ -772,9 +762,7 @@ NO_LIST = {"none", "null", "n/a", "#n/a", "<na>"}
     st.dictionaries(FIELDS, SEEN, min_size=1),
     st.dictionaries(st.text(max_size=5), JSON_LIKE, max_size=2),
 )
-def test_no_text_under_a_canonical_name_is_lost(
-    given_texts: dict[str, str], others: dict[str, Any]
-) -> None:
+def test_no_text_under_a_canonical_name_is_lost(given_texts, others):
     try:
         sample = Sample.from_row({**others, **given_texts})
     except RowError:  # something else in the row is wrong
@@ -815,9 +803,7 @@ def outcome(row: dict[str, Any]) -> object:
 
 
 @given(st.sampled_from(LISTS), CONTAINERS)
-def test_a_list_or_object_in_a_text_is_what_it_is_as_data(
-    field: str, value: Any
-) -> None:
+def test_a_list_or_object_in_a_text_is_what_it_is_as_data(field, value):
     as_data = outcome({"question": Q, field: value})
     written = json.dumps(value)
     texts = [written, repr(value), json.dumps(written), repr(written)]
@@ -826,7 +812,7 @@ def test_a_list_or_object_in_a_text_is_what_it_is_as_data(
         assert outcome({"question": Q, field: text}) == as_data
 
 
-def test_a_conversation_beside_the_question_is_metadata() -> None:
+def test_a_conversation_beside_the_question_is_metadata():
     """The request in which both stand is not copied, and its conversation is."""
     request = {"question": "Who lit it?", "conversation_id": "c1"}
     sample = Sample.from_row({"input": request, "output": "Anna."})

@@ -1,7 +1,5 @@
 """Where a full stop stands inside a sentence: ordinal numbers and shortened words of several languages."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,9 +33,7 @@ TWO_SENTENCES = [
     ("text", "n_sentences"),
     [(text, 1) for text in ONE_SENTENCE] + [(text, 2) for text in TWO_SENTENCES],
 )
-def test_a_full_stop_ends_a_sentence_or_not(
-    split: Callable[[str], list[str]], text: str, n_sentences: int
-) -> None:
+def test_a_full_stop_ends_a_sentence_or_not(split, text, n_sentences):
     assert len(split(text)) == n_sentences
 
 
@@ -52,9 +48,7 @@ def test_a_full_stop_ends_a_sentence_or_not(
         max_size=5,
     )
 )
-def test_each_german_date_leaves_its_sentence_whole(
-    dates: list[tuple[int, str, int]],
-) -> None:
+def test_each_german_date_leaves_its_sentence_whole(dates):
     sentences = [f"Es geschah am {day}. {month} {year}." for day, month, year in dates]
     text = " ".join(sentences)
     assert split_sentences(text) == sentences

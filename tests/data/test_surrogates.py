@@ -102,7 +102,7 @@ WRITERS: dict[str, Callable[[Report, Path], object]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_file_is_written_whole(place: str, tmp_path: Path) -> None:
+def test_every_file_is_written_whole(place, tmp_path):
     report = judged(PLACES[place])
     for name, write in WRITERS.items():
         path = tmp_path / name
@@ -120,13 +120,7 @@ def test_every_file_is_written_whole(place: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("job", [True, False])
-def test_the_command_writes_everything(
-    place: str,
-    job: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_writes_everything(place, job, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     row = {**ROW, **PLACES[place]}
     Path("rows.jsonl").write_text(
@@ -159,9 +153,7 @@ def test_the_command_writes_everything(
     assert Path("page.html").stat().st_size > 0
 
 
-def test_labels_are_drawn_from_such_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_are_drawn_from_such_samples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     evaluate([{**ROW, "id": LONE}], "adherence", judge="lexical").to_jsonl("run.jsonl")
     words = ["card", "--results", "run.jsonl", "--to-label", "1"]

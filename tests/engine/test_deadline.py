@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from itertools import count
 from typing import Any
 
@@ -37,10 +37,7 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.models.threads import (
-    Lane,
-    compute_beside_loop,
-)
+from ragmetrics_core.models.threads import Lane, compute_beside_loop
 
 SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
 LANES: tuple[Lane, ...] = ("calls", "judge")
@@ -144,9 +141,7 @@ class Elsewhere(Metric):
         "finally",
     ],
 )
-def test_the_deadline_ends_any_judge_and_any_metric(
-    metrics: Any, judge: Any, never_ends: bool
-) -> None:
+def test_the_deadline_ends_any_judge_and_any_metric(metrics, judge, never_ends):
     report = evaluate(
         endless(), metrics, judge=judge, limits=Limits(deadline=0.2), concurrency=2
     )
@@ -190,9 +185,7 @@ class BlockingModel(ChatModel):
 
 
 @pytest.mark.parametrize("kind", [BlockingJudge, BlockingModel])
-def test_a_judge_that_blocks_holds_up_neither_the_deadline_nor_other_runs(
-    kind: type[Any],
-) -> None:
+def test_a_judge_that_blocks_holds_up_neither_the_deadline_nor_other_runs(kind):
     released = threading.Event()
     began_at = time.monotonic()
     try:
@@ -208,7 +201,7 @@ def test_a_judge_that_blocks_holds_up_neither_the_deadline_nor_other_runs(
     assert time.monotonic() - began_at < 10
 
 
-def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
+def test_the_deadline_ends_a_run_over_rows_that_are_none():
     report = evaluate(
         count(),
         "adherence",
@@ -221,7 +214,7 @@ def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
     assert report.summary().bad_rows == len(report.results)
 
 
-def test_what_an_unfinished_worker_brings_is_dropped() -> None:
+def test_what_an_unfinished_worker_brings_is_dropped():
     begun, released, finished = threading.Event(), threading.Event(), threading.Event()
 
     @metric
@@ -242,7 +235,7 @@ def test_what_an_unfinished_worker_brings_is_dropped() -> None:
         assert report.summary().not_judged == 1
 
 
-def test_a_run_that_ends_before_its_deadline_says_nothing_of_it() -> None:
+def test_a_run_that_ends_before_its_deadline_says_nothing_of_it():
     report = evaluate(
         [{"answer": "a", "contexts": ["a"]}],
         "adherence",
@@ -294,9 +287,7 @@ def planning() -> Awaitable[object]:
 
 
 @pytest.mark.parametrize("work", [embedded, rendering, reading, planning])
-def test_what_computes_for_long_does_so_beside_the_loop(
-    work: Callable[[], Awaitable[object]],
-) -> None:
+def test_what_computes_for_long_does_so_beside_the_loop(work):
     """While the thread that computes is busy, none of these ends, and the loop goes on."""
 
     async def run() -> bool:
@@ -319,9 +310,7 @@ def test_what_computes_for_long_does_so_beside_the_loop(
 
 
 @pytest.mark.parametrize("work", [rendering, reading, planning])
-def test_what_calls_need_does_not_wait_for_the_embedded_judge(
-    work: Callable[[], Awaitable[object]],
-) -> None:
+def test_what_calls_need_does_not_wait_for_the_embedded_judge(work):
     async def run() -> None:
         free = threading.Event()
         busy = asyncio.ensure_future(compute_beside_loop(free.wait, lane="judge"))
@@ -335,7 +324,7 @@ def test_what_calls_need_does_not_wait_for_the_embedded_judge(
     asyncio.run(run())
 
 
-def test_a_reader_of_ones_own_holds_up_nobody() -> None:
+def test_a_reader_of_ones_own_holds_up_nobody():
     """Nobody knows how long the validators of a user's reply take."""
     released = threading.Event()
 
@@ -377,7 +366,7 @@ def test_a_reader_of_ones_own_holds_up_nobody() -> None:
     released.set()
 
 
-def test_a_users_plan_has_a_thread_of_its_own() -> None:
+def test_a_users_plan_has_a_thread_of_its_own():
     """Nobody knows whether it computes or waits."""
     threads: list[str] = []
 
@@ -394,7 +383,7 @@ def test_a_users_plan_has_a_thread_of_its_own() -> None:
     assert threads == ["ragmetrics own"] * 2
 
 
-def test_what_is_given_up_before_its_turn_is_not_computed() -> None:
+def test_what_is_given_up_before_its_turn_is_not_computed():
     made: list[int] = []
 
     async def run() -> None:
@@ -412,7 +401,7 @@ def test_what_is_given_up_before_its_turn_is_not_computed() -> None:
     assert made == [3]
 
 
-def test_no_sync_call_waits_on_the_thread_that_computes() -> None:
+def test_no_sync_call_waits_on_the_thread_that_computes():
     async def run() -> Report:
         return await compute_beside_loop(
             lambda: evaluate([{"answer": "a", "contexts": ["a"]}], judge="lexical")

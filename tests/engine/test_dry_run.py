@@ -1,11 +1,9 @@
 """What a run would cost, worked by hand, and held against what a run does cost."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from loopback import LoopbackServer
 from pydantic import BaseModel
 
 from ragmetrics_core import (
@@ -116,18 +114,18 @@ CALLS: list[tuple[Metric, Capabilities, int]] = [
 
 
 @pytest.mark.parametrize(("metric", "can", "calls"), CALLS)
-def test_calls(metric: Metric, can: Capabilities, calls: int) -> None:
+def test_calls(metric, can, calls):
     assert count(can, metric).usage.calls == calls
 
 
-def test_facts_of_the_sample_are_counted() -> None:
+def test_facts_of_the_sample_are_counted():
     sample = SAMPLE.model_copy(
         update={"reference": (), "facts": Sample(facts=["a", "b", "c"]).facts}
     )
     assert count(ALL, RetrievalAccuracy(), samples=[sample]).usage.calls == 6
 
 
-def test_what_is_asked_twice_is_counted_once() -> None:
+def test_what_is_asked_twice_is_counted_once():
     found = count(ALL, ContextUtilization(), ContextRecall(), samples=[SAMPLE] * 5)
     assert found.usage.calls == 3
 
@@ -138,11 +136,11 @@ class PolledInThread(ContextAdherence):
     in_thread = True
 
 
-def test_a_metric_that_runs_in_a_thread_of_its_own_counts_its_calls() -> None:
+def test_a_metric_that_runs_in_a_thread_of_its_own_counts_its_calls():
     assert count(ALL, PolledInThread(cause=False)).usage.calls == 1
 
 
-def test_what_is_undefined_costs_nothing() -> None:
+def test_what_is_undefined_costs_nothing():
     found = count(
         ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")]
     )
@@ -150,7 +148,7 @@ def test_what_is_undefined_costs_nothing() -> None:
     assert "context_utilization left out: no contexts on every row" in found.text()
 
 
-def test_a_metric_that_breaks_ends_no_dry_run() -> None:
+def test_a_metric_that_breaks_ends_no_dry_run():
     @metric(name="broken", requires=("answer",))
     def broken(sample: Sample) -> Iterator[Any]:
         yield from ask([sample.metadata["missing"]])
@@ -227,7 +225,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_metric_is_seen_before_any_call(mistake: str) -> None:
+def test_a_mistake_in_a_metric_is_seen_before_any_call(mistake):
     settings, words = MISTAKES[mistake]
     found = count(ALL, tone_with(**settings), samples=[SAMPLE, SAMPLE])
     assert f"tone crashes on 2 of 2 samples: {words}" in found.text()
@@ -237,11 +235,11 @@ def test_a_mistake_in_a_metric_is_seen_before_any_call(mistake: str) -> None:
     assert words in result.results["tone"].reason
 
 
-def test_what_only_a_dry_run_cannot_answer_is_no_crash() -> None:
+def test_what_only_a_dry_run_cannot_answer_is_no_crash():
     assert not count(ALL, tone_with(example=False)).failing
 
 
-def test_a_refused_question_is_said_where_the_metric_raises_its_error() -> None:
+def test_a_refused_question_is_said_where_the_metric_raises_its_error():
     judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base="http://127.0.0.1:9"))
     metric = tone_with(reply=InWords, example=False)
     found = estimate([SAMPLE], [metric], judge)
@@ -249,7 +247,7 @@ def test_a_refused_question_is_said_where_the_metric_raises_its_error() -> None:
     assert not found.failing["tone"].is_crash
 
 
-def test_tokens_and_price() -> None:
+def test_tokens_and_price():
     found = count(ALL, ContextRecall())
     usage = found.usage
     template = ContextRecall().instructions()[0]
@@ -265,29 +263,27 @@ def test_tokens_and_price() -> None:
     assert "About: tokens of 3.5 characters" in found.text()
 
 
-def test_each_call_sends_the_prompt_and_each_reply_is_paid() -> None:
+def test_each_call_sends_the_prompt_and_each_reply_is_paid():
     together, apart = (count(can, ContextAdherence()).usage for can in (ALL, NONE))
     assert (together.calls, apart.calls) == (1, 5)
     assert apart.prompt_tokens == 5 * together.prompt_tokens
     assert apart.completion_tokens == together.completion_tokens > 5 * 50
 
 
-def test_an_unknown_price_is_said() -> None:
+def test_an_unknown_price_is_said():
     found = estimate([SAMPLE], [ContextRecall()], LLMJudge(Priced(ALL, None)))
     assert found.usage.cost is None
     assert "price:             unknown; cap the run by --max-calls" in found.text()
 
 
-def test_lists_of_verdicts_are_longer_replies() -> None:
+def test_lists_of_verdicts_are_longer_replies():
     listwise = count(ALL, ContextUtilization(judging="listwise")).usage
     single = count(ALL, ContextUtilization()).usage
     n_tokens = listwise.completion_tokens
     assert single.completion_tokens <= n_tokens <= 2 * single.completion_tokens
 
 
-def test_the_embedded_judge_costs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_embedded_judge_costs_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{SAMPLE.model_dump_json()}\n3\n")
@@ -304,9 +300,7 @@ def test_the_embedded_judge_costs_nothing(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_no_shipped_metric_is_said_to_fail(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_shipped_metric_is_said_to_fail(tmp_path, capsys):
     """The judge that counts answers each question with the question's own example."""
     path = tmp_path / "rows.jsonl"
     path.write_text(SAMPLE.model_dump_json())
@@ -326,8 +320,8 @@ def test_no_shipped_metric_is_said_to_fail(
     ],
 )
 def test_a_run_costs_what_was_estimated_and_what_low_scores_ask_further(
-    metric: Metric, further: int, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    metric, further, loopback_server
+):
     server = loopback_server()
     judge = LLMJudge(
         OpenAICompatibleModel(server.base_url, "x", api_key="none", capabilities=ALL)
@@ -339,7 +333,7 @@ def test_a_run_costs_what_was_estimated_and_what_low_scores_ask_further(
     assert calls == len(server.requests)
 
 
-def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
+def test_a_conversation_takes_as_many_calls_as_one_turn():
     """One request for five polls where the model can."""
     found = EvidenceCall(kind="retrieval", items=SAMPLE.contexts, shown=())
     later = SAMPLE.model_copy(

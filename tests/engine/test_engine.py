@@ -113,7 +113,7 @@ def test_streaming_reads_only_a_bounded_number_ahead():
     assert taken <= 200 + 2 * 4
 
 
-def test_the_first_result_of_a_slow_source_comes_after_few_rows() -> None:
+def test_the_first_result_of_a_slow_source_comes_after_few_rows():
     n_read = 0
     n_judged = threading.Semaphore(1)
 
@@ -134,7 +134,7 @@ def test_the_first_result_of_a_slow_source_comes_after_few_rows() -> None:
     assert n_read < 30
 
 
-def test_a_run_that_was_left_begins_anew() -> None:
+def test_a_run_that_was_left_begins_anew():
     run = Run("adherence", LexicalJudge(), 4, None)
     left = stream(run, ROWS[:30], progress=False, columns={})
     next(left)
@@ -164,9 +164,7 @@ def numbered(count: int) -> Iterator[Sample]:
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results"])
-def test_at_most_two_rows_per_slot_are_judged_at_a_time(
-    concurrency: int, how: str
-) -> None:
+def test_at_most_two_rows_per_slot_are_judged_at_a_time(concurrency, how):
     window = 2 * concurrency
     lock, window_is_full = threading.Lock(), threading.Event()
     one_too_many = threading.Event()
@@ -206,9 +204,7 @@ def test_at_most_two_rows_per_slot_are_judged_at_a_time(
     assert sorted(map(str, begun)) == sorted(map(str, range(20)))
 
 
-def test_an_async_run_that_is_left_leaves_no_row_and_no_message(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_async_run_that_is_left_leaves_no_row_and_no_message(caplog):
     """Whoever waits may be cancelled: what the rows tell them by is not."""
     released, begun = threading.Event(), threading.Semaphore(0)
 
@@ -429,11 +425,7 @@ def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
     results = report.results[0].results
     assert [
         results[name].status for name in ("crashing", "wrong", "context_adherence")
-    ] == [
-        "failed",
-        "failed",
-        "scored",
-    ]
+    ] == ["failed", "failed", "scored"]
     assert results["crashing"].error.type == "MetricCrashed"
     assert "ZeroDivisionError" in results["crashing"].reason
     assert "SECRET" in results["crashing"].error.raw
@@ -644,9 +636,7 @@ def rows_until_the_source_fails() -> Iterator[dict[str, Any]]:
     raise ConnectionResetError("SECRET of a row")
 
 
-def test_a_source_of_rows_that_fails_keeps_what_was_judged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_source_of_rows_that_fails_keeps_what_was_judged(caplog):
     whole = evaluate(ROWS[:3], ["adherence"], judge="lexical")
     report = evaluate(rows_until_the_source_fails(), ["adherence"], judge="lexical")
     assert report.results == whole.results
@@ -668,7 +658,7 @@ def test_a_source_of_rows_that_fails_keeps_what_was_judged(
     assert tuple(found) == whole.results
 
 
-def test_a_source_that_fails_before_its_first_row_raises() -> None:
+def test_a_source_that_fails_before_its_first_row_raises():
     def rows() -> Iterator[dict[str, Any]]:
         raise ConnectionResetError
         yield {}

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,9 +79,7 @@ def drawn(seed: int) -> tuple[Callable[[int], Fault | None], Counter[str]]:
     return fault, counts
 
 
-def test_samples_are_scored_once_each_whatever_fails(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_samples_are_scored_once_each_whatever_fails(loopback_server):
     faults, counts = drawn(7)
     server = loopback_server(lambda _: VERDICT, faults=faults)
     rows = [
@@ -134,11 +131,7 @@ CONTENT: list[tuple[str, Any, str]] = [
     ),
     ("wrong type", '{"useful": "perhaps", "reason": "r"}', "UnusableReply"),
     ("NaN", '{"useful": NaN, "reason": "r"}', "UnusableReply"),
-    (
-        "repeated key",
-        '{"useful": 1, "useful": 0, "reason": "r"}',
-        "UnusableReply",
-    ),
+    ("repeated key", '{"useful": 1, "useful": 0, "reason": "r"}', "UnusableReply"),
     (
         "contradiction",
         '{"useful": 1, "reason": "r"} {"useful": 0, "reason": "r"}',
@@ -152,8 +145,8 @@ CONTENT: list[tuple[str, Any, str]] = [
     ("reply", "kind"), [case[1:] for case in CONTENT], ids=[case[0] for case in CONTENT]
 )
 def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
-    reply: Any, kind: str, loopback_server: Callable[..., LoopbackServer], tmp_path: Any
-) -> None:
+    reply, kind, loopback_server, tmp_path
+):
     server = loopback_server(lambda body: reply)
     rows = [{"question": "q", "contexts": ["c"], "answer": "a"}]
 
@@ -210,9 +203,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("body", "kind"), ERRORS.values(), ids=ERRORS)
-def test_an_error_that_comes_as_a_success_is_what_it_says(
-    body: Any, kind: str, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_an_error_that_comes_as_a_success_is_what_it_says(body, kind, loopback_server):
     server = loopback_server(faults=lambda number: Fault(200, body=json.dumps(body)))
     model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
     rows = [{"question": "q", "contexts": ["c"], "answer": "a"}] * 3
@@ -238,9 +229,7 @@ PARTS = [
 ]
 
 
-def test_a_reply_in_parts_is_read_without_the_reasoning(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_a_reply_in_parts_is_read_without_the_reasoning(loopback_server):
     body = json.dumps(
         {"choices": [{"message": {"content": PARTS}, "finish_reason": "stop"}]}
     )
@@ -250,9 +239,7 @@ def test_a_reply_in_parts_is_read_without_the_reasoning(
     assert len(server.requests) == 1
 
 
-def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(loopback_server):
     """It never passes; OpenAI tells it as a rate that is exceeded."""
     told = (
         "Request too large for gpt-4o in organization org-x on tokens per min (TPM):"
@@ -332,11 +319,8 @@ class Counting(OpenAICompatibleModel):
 )
 @pytest.mark.parametrize(("name", "server"), COUNTED, ids=[case[0] for case in COUNTED])
 def test_the_usage_counts_every_request_that_left(
-    name: str,
-    server: dict[str, Any],
-    limits: Limits | None,
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+    name, server, limits, loopback_server
+):
     endpoint = loopback_server(**{"reply": plausible_reply, **server})
     rows = [
         {
@@ -483,13 +467,8 @@ CUT: dict[str, tuple[Callable[[], None], str, Limits | None, str]] = {
     ("at_the_fourth", "then", "limits", "stopped"), CUT.values(), ids=CUT
 )
 def test_what_a_question_cost_that_was_cut_off_is_told(
-    at_the_fourth: Callable[[], None],
-    then: str,
-    limits: Limits | None,
-    stopped: str,
-    text: str,
-    tmp_path: Path,
-) -> None:
+    at_the_fourth, then, limits, stopped, text, tmp_path
+):
     model = Toy(at=4, then=at_the_fourth, text=text)
     rows = [
         {"question": "q", "contexts": [f"c {n}", f"d {n}"], "answer": f"a {n}"}
@@ -530,9 +509,7 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
 
 
 @pytest.mark.parametrize("status", [408, 409, 425])
-def test_a_conflict_and_what_came_too_early_are_asked_again(
-    loopback_server: Callable[..., LoopbackServer], status: int
-) -> None:
+def test_a_conflict_and_what_came_too_early_are_asked_again(loopback_server, status):
     body = json.dumps(
         {"choices": [{"message": {"content": VERDICT}, "finish_reason": "stop"}]}
     )

@@ -10,11 +10,10 @@ import asyncio
 import concurrent.futures
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Fault, LoopbackServer
+from loopback import Fault
 from pydantic import BaseModel, PrivateAttr, field_validator
 
 from ragmetrics_core import (
@@ -195,9 +194,7 @@ PLACES: dict[str, Callable[[BaseException], tuple[Metric, Judge]]] = {
     ids=lambda error: f"{type(error).__module__}.{type(error).__name__}",
 )
 @pytest.mark.parametrize("place", PLACES)
-def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(
-    place: str, error: BaseException
-) -> None:
+def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(place, error):
     own, judge = PLACES[place](error)
     report = evaluate(ROWS, own, judge=judge, concurrency=2)
     statuses = [row.results[own.name].status for row in report.results]
@@ -207,7 +204,7 @@ def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(
     assert on_the_loop(asyncio.sleep(0, "the loop goes on")) == "the loop goes on"
 
 
-def test_a_client_without_words_is_known_by_its_status() -> None:
+def test_a_client_without_words_is_known_by_its_status():
     """It asked to slow down: the call is repeated, as with any other client."""
 
     class Once(Model):
@@ -250,7 +247,7 @@ class ReadByOwnCode(Metric):
         return self.scored(1.0, "")
 
 
-def test_a_reply_that_crashes_its_reader_is_paid_and_told() -> None:
+def test_a_reply_that_crashes_its_reader_is_paid_and_told():
     model = Model()
     report = evaluate(ROWS, ReadByOwnCode(), judge=LLMJudge(model))
     assert [row.results["polite"].status for row in report.results] == ["failed"] * 6
@@ -271,11 +268,8 @@ def test_a_reply_that_crashes_its_reader_is_paid_and_told() -> None:
     "limits", [None, Limits(requests_per_minute=1_000_000)], ids=["free", "per minute"]
 )
 def test_a_count_that_no_reply_has_is_no_count(
-    digits: int,
-    limits: Limits | None,
-    loopback_server: Callable[..., LoopbackServer],
-    tmp_path: Any,
-) -> None:
+    digits, limits, loopback_server, tmp_path
+):
     body = {
         "choices": [{"message": {"content": VERDICT}, "finish_reason": "stop"}],
         "model": "m",
@@ -316,7 +310,7 @@ NO_PRICES: list[Any] = [
 
 
 @pytest.mark.parametrize("prices", NO_PRICES, ids=repr)
-def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices: Any) -> None:
+def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices):
     with pytest.raises(SettingError, match="must be two numbers of at least 0"):
         OpenAICompatibleModel("http://127.0.0.1:1/v1", "m", prices=prices)
     model = Model(prices=prices)
@@ -356,7 +350,7 @@ NO_ANSWERS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(
     ("answer", "words"), NO_ANSWERS, ids=[case[1][-30:] for case in NO_ANSWERS]
 )
-def test_what_no_judge_may_answer_is_told_in_words(answer: Any, words: str) -> None:
+def test_what_no_judge_may_answer_is_told_in_words(answer, words):
     report = evaluate(ROWS, "utilization", judge=Answering(answer))
     outcomes = [row.results["context_utilization"] for row in report.results]
     assert {outcome.status for outcome in outcomes} == {"failed"}
@@ -479,8 +473,8 @@ UNTOLD: dict[str, tuple[Callable[[], Metric], Judge, str]] = {
 
 @pytest.mark.parametrize(("made", "judge", "words"), UNTOLD.values(), ids=UNTOLD)
 def test_who_cannot_say_what_it_is_ends_the_run_before_the_first_call(
-    made: Callable[[], Metric], judge: Judge, words: str
-) -> None:
+    made, judge, words
+):
     asked: list[Any] = []
     answering = judge.answer
 
@@ -497,7 +491,7 @@ def test_who_cannot_say_what_it_is_ends_the_run_before_the_first_call(
             estimate(map(Sample.from_row, ROWS), [made()], judge)
 
 
-def test_a_dry_run_counts_a_row_at_which_a_gap_raises_as_any_other() -> None:
+def test_a_dry_run_counts_a_row_at_which_a_gap_raises_as_any_other():
     found = estimate(
         map(Sample.from_row, ROWS), [RaisingMetric.at("gap", KeyError("a"))], SAYS_YES
     )
@@ -519,7 +513,7 @@ class PlainWithSession(Plain):
 
 
 @pytest.mark.parametrize("judge", [Plain(), PlainWithSession()])
-def test_a_judge_that_forgot_its_async_is_told_so(judge: Judge) -> None:
+def test_a_judge_that_forgot_its_async_is_told_so(judge):
     result = (
         evaluate(ROWS, "utilization", judge=judge)
         .results[0]
@@ -536,7 +530,7 @@ class OfSets(OfAFunction):
     words: frozenset[int]
 
 
-def test_the_signature_of_equal_sets_is_one_whatever_their_order() -> None:
+def test_the_signature_of_equal_sets_is_one_whatever_their_order():
     # of one hash modulo the size of a table
     first, second = frozenset([0, 8]), frozenset([8, 0])
     assert [*first] != [*second]
@@ -558,9 +552,7 @@ class BrokenList(list[object]):
 
 
 @pytest.mark.parametrize("value", [Wordless(), BrokenList([1])], ids=type)
-def test_a_value_that_cannot_be_written_costs_no_report(
-    value: object, tmp_path: Path
-) -> None:
+def test_a_value_that_cannot_be_written_costs_no_report(value, tmp_path):
     sample = Sample(contexts=["Anna."], answer="Anna.", metadata={"x": value, "y": 7})
     report = evaluate([sample, sample], ["adherence"], judge="lexical")
     report.to_jsonl(tmp_path / "out.jsonl")

@@ -54,7 +54,7 @@ HABITS: dict[str, tuple[Callable[[], Any], Any]] = {
 
 
 @pytest.mark.parametrize("habit", HABITS)
-def test_what_hands_expect(habit: str) -> None:
+def test_what_hands_expect(habit):
     call, wanted = HABITS[habit]
     found = call()
     if isinstance(wanted, float):
@@ -62,20 +62,20 @@ def test_what_hands_expect(habit: str) -> None:
     assert found == wanted
 
 
-def test_a_threshold_changes_neither_score_nor_signature() -> None:
+def test_a_threshold_changes_neither_score_nor_signature():
     assert result(threshold=0.8).value == HIGH
     assert result(threshold=0.8).signature == result().signature
     with pytest.raises(SettingError):
         ContextAdherence(threshold=8)
 
 
-def test_a_passed_result_stays_passed_in_a_file(tmp_path: Any) -> None:
+def test_a_passed_result_stays_passed_in_a_file(tmp_path):
     judged = evaluate([ROW], [ContextAdherence(threshold=0.8)], judge="lexical")
     judged.to_jsonl(tmp_path / "r.jsonl")
     (row,) = Report.from_jsonl(tmp_path / "r.jsonl")
     assert row.results["context_adherence"].passed is True
 
 
-def test_a_metric_that_was_not_measured_is_named() -> None:
+def test_a_metric_that_was_not_measured_is_named():
     with pytest.raises(SettingError, match="context_recall"):
         report()["context_recall"]

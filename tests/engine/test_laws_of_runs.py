@@ -114,9 +114,7 @@ def judged(kinds: list[str], model: Scripted | None = None, **options: Any) -> R
 
 @settings(max_examples=examples(12), deadline=None)
 @given(rows)
-def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(
-    kinds: list[str],
-) -> None:
+def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kinds):
     expected = outcomes(judged(kinds, concurrency=1).results)
     report = judged(kinds, concurrency=32)
     assert outcomes(report.results) == expected
@@ -124,10 +122,7 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(
     assert [row.index for row in report.results] == list(range(len(kinds)))
 
     watching = BackgroundEvaluator(
-        lambda sample: [sample],
-        METRICS,
-        LLMJudge(Scripted()),
-        settings=WatchSettings(),
+        lambda sample: [sample], METRICS, LLMJudge(Scripted()), settings=WatchSettings()
     )
     for sample in samples_of(kinds):
         watching.record(sample)
@@ -161,8 +156,8 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(
     st.sampled_from([1, 4, 32]),
 )
 def test_a_run_that_a_cap_cut_scores_nothing_differently_and_goes_on_to_the_whole(
-    kinds: list[str], most: int, cap: str, concurrency: int
-) -> None:
+    kinds, most, cap, concurrency
+):
     whole_model, model, store = Scripted(), Scripted(), MemoryStore()
     whole = outcomes(judged(kinds, whole_model).results)
     limits = (
@@ -208,7 +203,7 @@ def text_fields(sample: Sample) -> list[str]:
     ),
 )
 @pytest.mark.parametrize("value", ["a text", ["a text"]], ids=["text", "list"])
-def test_no_column_is_two_fields(column: str, value: Any) -> None:
+def test_no_column_is_two_fields(column, value):
     (row,) = evaluate([{column: value, "other": 1}], "recall", judge="lexical").results
     assert row.sample is None or len(text_fields(row.sample)) <= 1
 
@@ -222,9 +217,7 @@ ids = st.lists(st.one_of(st.none(), st.sampled_from("abcd")), min_size=1, max_si
 @example(["a", "a"], ["a", "b"])
 @example(["a", "b"], ["a", "a"])
 @example(["a", None], ["a", "b"])
-def test_runs_are_matched_by_id_only_where_every_sample_has_its_own(
-    first: list[str | None], second: list[str | None]
-) -> None:
+def test_runs_are_matched_by_id_only_where_every_sample_has_its_own(first, second):
     """Else by question, which several rows of a run must not share."""
     sides = [
         [

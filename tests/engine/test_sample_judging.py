@@ -15,11 +15,7 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.data.errors import (
-    AuthenticationFailed,
-    JudgeError,
-    LimitReached,
-)
+from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, LimitReached
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import FactInContext
@@ -76,9 +72,7 @@ def judged(
     return evaluate(list(rows), metrics, judge=judge, **how)
 
 
-def test_metrics_that_name_one_model_share_a_session_and_others_do_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_metrics_that_name_one_model_share_a_session_and_others_do_not(monkeypatch):
     monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
     monkeypatch.setattr(f"{__name__}.SHARED", Answering(), raising=False)
     metrics = [
@@ -96,7 +90,7 @@ def test_metrics_that_name_one_model_share_a_session_and_others_do_not(
     assert len(shared.opened) == 1
 
 
-def test_questions_are_asked_in_the_order_of_the_samples() -> None:
+def test_questions_are_asked_in_the_order_of_the_samples():
     """So prompts that begin alike follow each other."""
     judge = Answering()
     rows = [
@@ -111,9 +105,7 @@ def test_questions_are_asked_in_the_order_of_the_samples() -> None:
 @pytest.mark.parametrize(
     ("concurrency", "open_questions"), [(1, 33), (16, 48), (256, 288)]
 )
-def test_so_many_questions_are_open_as_slots_need(
-    concurrency: int, open_questions: int
-) -> None:
+def test_so_many_questions_are_open_as_slots_need(concurrency, open_questions):
     """The slots, and 32 or an eighth of them ahead; one sample alone fills them."""
     judge = Answering()
     facts = [f"Fact {number}." for number in range(open_questions + 40)]
@@ -128,7 +120,7 @@ def test_so_many_questions_are_open_as_slots_need(
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_what_a_cap_cut_off_is_not_judged_and_its_cost_is_told(after: int) -> None:
+def test_what_a_cap_cut_off_is_not_judged_and_its_cost_is_told(after):
     judge = Answering(error=LimitReached("enough"), after=after)
     report = judged(judge, BOTH[1:], [SAMPLE] * 9, limits=Limits(max_calls=1000))
     scored = [row for row in report.results if row.results]
@@ -137,7 +129,7 @@ def test_what_a_cap_cut_off_is_not_judged_and_its_cost_is_told(after: int) -> No
     assert report.usage.calls == 9
 
 
-def test_a_judge_that_answered_before_it_refused_leaves_its_results() -> None:
+def test_a_judge_that_answered_before_it_refused_leaves_its_results():
     no_key = AuthenticationFailed("the key was refused")
     with pytest.raises(AuthenticationFailed):
         judged(Answering(error=no_key), BOTH[1:])
@@ -148,6 +140,6 @@ def test_a_judge_that_answered_before_it_refused_leaves_its_results() -> None:
     assert set(later) == {None}  # the last row may not have begun
 
 
-def test_models_that_replied_are_told() -> None:
+def test_models_that_replied_are_told():
     judge = Answering(Usage(calls=1, models=("one-2025",)))
     assert judged(judge).run.models == ("one-2025",)

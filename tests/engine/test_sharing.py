@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -34,7 +33,7 @@ def serve(loopback_server: Serve, monkeypatch: pytest.MonkeyPatch) -> Serve:
     return made
 
 
-def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve: Serve) -> None:
+def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve):
     server = serve(faults=lambda _: Fault(401, code="invalid_api_key"))
 
     async def run() -> list[object]:
@@ -52,8 +51,8 @@ def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve: Serve) -> N
 
 
 def test_three_equal_scores_with_a_store_cost_the_requests_of_one(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    serve, tmp_path, monkeypatch
+):
     server = serve()
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "replies.sqlite"))
     values = {
@@ -64,7 +63,7 @@ def test_three_equal_scores_with_a_store_cost_the_requests_of_one(
     assert len(server.requests) == 1
 
 
-def test_runs_at_the_same_time_share_slots_and_calls(serve: Serve) -> None:
+def test_runs_at_the_same_time_share_slots_and_calls(serve):
     server = serve(latency=0.02)
 
     def run() -> None:
@@ -79,9 +78,7 @@ def test_runs_at_the_same_time_share_slots_and_calls(serve: Serve) -> None:
     assert len(server.requests) < 4 * 60
 
 
-def test_a_cap_on_money_needs_a_price(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cap_on_money_needs_a_price(serve, tmp_path, capsys):
     server = serve()
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"question": "q", "contexts": ["c"], "answer": "a"}\n')

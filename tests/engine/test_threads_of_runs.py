@@ -1,12 +1,11 @@
 """How many threads a run needs: none per sample."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from loopback import LoopbackServer
 
 from ragmetrics_core import ContextAdherence, OpenAICompatibleModel, Sample, evaluate
 
@@ -42,9 +41,7 @@ def run(judge: Any, samples: list[Sample] = SAMPLES) -> None:
     assert len(report.scores("context_adherence")) == len(samples)
 
 
-def test_judges_of_the_core_start_none_per_sample(
-    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judges_of_the_core_start_none_per_sample(loopback_server, monkeypatch):
     """The server's threads, one per connection, are not theirs."""
     server = loopback_server(lambda body: REPLY)
     with started(monkeypatch) as alive:

@@ -1,6 +1,5 @@
 """What claims something, and the sizes of an encoder."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,11 +72,7 @@ PHRASES = (
         ("Based on the context: the lamp is old.", ("the lamp is old.",), None),
         ("Thank you for asking. It is old. Good luck!", ("It is old.",), None),
         ("Would you like more? It is old.", ("It is old.",), None),
-        (
-            "It is old. The sources do not say who lit it.",
-            ("It is old.",),
-            None,
-        ),
+        ("It is old. The sources do not say who lit it.", ("It is old.",), None),
         # these claim
         ("Here Anna lit the lamp.", ("Here Anna lit the lamp.",), ()),
         ("Here is what Anna lit: the lamp.", ("Here is what Anna lit: the lamp.",), ()),
@@ -95,9 +90,7 @@ PHRASES = (
         *((f"{phrase} It is old.", ("It is old.",), None) for phrase in PHRASES),
     ],
 )
-def test_what_claims_something(
-    answer: str, claims: tuple[str, ...] | None, others: tuple[str, ...] | None
-) -> None:
+def test_what_claims_something(answer, claims, others):
     parts = parts_of(answer, "Who lit the lamp?")
     if claims is None:
         assert parts.claims
@@ -112,23 +105,21 @@ def test_what_claims_something(
     st.integers(0, 20),
     st.sampled_from(["Anna", "never", "insulin", "is"]) | st.integers(0).map(str),
 )
-def test_a_phrase_that_holds_another_word_is_a_claim(
-    phrase: str, position: int, word: str
-) -> None:
+def test_a_phrase_that_holds_another_word_is_a_claim(phrase, position, word):
     words = phrase.removesuffix(":").split()
     words.insert(position, word)
     assert parts_of(" ".join(words)).claims
 
 
 @pytest.mark.parametrize("word", ["Sure", "Certainly", "Of course", "Absolutely"])
-def test_agreeing_claims_only_where_it_answers_yes_or_no(word: str) -> None:
+def test_agreeing_claims_only_where_it_answers_yes_or_no(word):
     answer = f"{word}! It is old."
     assert parts_of(answer, "Is the lamp safe?").claims == (f"{word}!", "It is old.")
     assert parts_of(answer, "Could you say how old it is?").claims == ("It is old.",)
     assert parts_of(answer, "How old is it?").claims == ("It is old.",)
 
 
-def test_a_lead_in_may_name_the_task_that_was_asked_for() -> None:
+def test_a_lead_in_may_name_the_task_that_was_asked_for():
     answer = "Here are the steps to reset your password: press the button."
     claims = parts_of(answer, "How do I reset my password?").claims
     assert claims == ("press the button.",)
@@ -138,7 +129,7 @@ def test_a_lead_in_may_name_the_task_that_was_asked_for() -> None:
 
 
 @given(st.text(max_size=200))
-def test_every_part_stands_in_the_answer(answer: str) -> None:
+def test_every_part_stands_in_the_answer(answer):
     parts = parts_of(answer)
     plain = "".join(answer.split())
     for part in (*parts.claims, *parts.others):
@@ -147,9 +138,7 @@ def test_every_part_stands_in_the_answer(answer: str) -> None:
 
 @pytest.mark.parametrize("option", ["batch", "window"])
 @pytest.mark.parametrize("number", [0, -5, True])
-def test_sizes_that_read_nothing_are_refused(
-    tmp_path: Path, option: str, number: int
-) -> None:
+def test_sizes_that_read_nothing_are_refused(tmp_path, option, number):
     settings: dict[str, Any] = {option: number}
     with pytest.raises(SettingError, match=rf"EncoderJudge\({option}=\)"):
         EncoderJudge(tmp_path, **settings)

@@ -3,26 +3,13 @@
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from decision_loopback import (
-    Chance,
-    DecisionServer,
-    by_digest,
-)
+from decision_loopback import Chance, DecisionServer, by_digest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typed_rows import (
-    CITING,
-    FORMS,
-    FURTHER_METRICS,
-    GOLDEN,
-    METRICS,
-    ROW,
-    SAMPLE,
-)
+from typed_rows import CITING, FORMS, FURTHER_METRICS, GOLDEN, METRICS, ROW, SAMPLE
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -55,7 +42,6 @@ from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import chances_of
 from ragmetrics_core.models.decision_model import (
-    DecisionModel,
     OpenAIDecisionModel,
     SystemOneModel,
 )
@@ -117,8 +103,8 @@ def asks_if_declined(question: Body) -> bool:
 
 
 def test_the_four_metrics_are_scored_in_each_form_and_send_what_the_golden_file_holds(
-    form: str, server: DecisionServer
-) -> None:
+    form, server
+):
     report = judged(judge_at(server, form))
     results = report.results[0].results
     assert [result.status for result in results.values()] == ["scored"] * 4
@@ -128,7 +114,7 @@ def test_the_four_metrics_are_scored_in_each_form_and_send_what_the_golden_file_
     assert sent == golden
 
 
-def test_the_other_metrics_are_scored_and_send_what_the_golden_file_holds() -> None:
+def test_the_other_metrics_are_scored_and_send_what_the_golden_file_holds():
     def answering(state: Any, question: Body) -> Chance:
         return 0.1 if asks_if_declined(question) else claiming(state, question)
 
@@ -140,7 +126,7 @@ def test_the_other_metrics_are_scored_and_send_what_the_golden_file_holds() -> N
     assert sent == json.loads((GOLDEN / "further.json").read_text("utf-8"))
 
 
-def test_both_forms_give_equal_scores_to_equal_answers() -> None:
+def test_both_forms_give_equal_scores_to_equal_answers():
     def by_wording(state: Any, question: Body) -> Chance:
         return by_digest("", {**question, "instructions": question["instructions"]})
 
@@ -157,9 +143,7 @@ WORDS = ("quartz", "fjord", "vexed", "nymph", "jumbo", "glyph", "waltz", "zephyr
 
 @settings(max_examples=15, deadline=None)
 @given(words=st.permutations(WORDS), n_contexts=st.integers(1, 3))
-def test_law_no_request_shows_what_its_question_does_not_name(
-    words: Sequence[str], n_contexts: int
-) -> None:
+def test_law_no_request_shows_what_its_question_does_not_name(words, n_contexts):
     question, answer, reference, fact, *contexts = words
     sample = Sample.from_row(
         {
@@ -195,7 +179,7 @@ def test_law_no_request_shows_what_its_question_does_not_name(
 
 @settings(max_examples=15, deadline=None)
 @given(order=st.permutations(range(3)))
-def test_law_permuted_contexts_have_permuted_verdicts(order: Sequence[int]) -> None:
+def test_law_permuted_contexts_have_permuted_verdicts(order):
     contexts = [ROW["contexts"][place] for place in order]
     permuted = Sample.from_row({**ROW, "contexts": contexts})
     metrics = [
@@ -231,7 +215,7 @@ def scripted(**chances: Chance) -> Callable[[Any, Body], Chance]:
     return answer
 
 
-def test_the_weakest_sentence_decides_adherence(form: str) -> None:
+def test_the_weakest_sentence_decides_adherence(form):
     with DecisionServer(scripted(claims=0.9, S1=0.8, S2=0.3)) as server:
         report = judged(judge_at(server, form), [ContextAdherence(cause=False)])
     result = report.results[0].results["context_adherence"]
@@ -251,8 +235,8 @@ def test_the_weakest_sentence_decides_adherence(form: str) -> None:
     ],
 )
 def test_recall_is_the_expected_score_within_the_likeliest_band(
-    form: str, chances: list[float], band: str, score: float
-) -> None:
+    form, chances, band, score
+):
     with DecisionServer(lambda *_: chances) as server:
         report = judged(judge_at(server, form), [ContextRecall()])
     result = report.results[0].results["context_recall"]
@@ -271,7 +255,7 @@ LEDGER_ROW = {
 }
 
 
-def test_with_a_ledger_the_verdict_is_asked_and_no_labels_of_claims(form: str) -> None:
+def test_with_a_ledger_the_verdict_is_asked_and_no_labels_of_claims(form):
     """A judge that writes nothing lists no claims, of which it could say what holds them."""
     sample = Sample.from_row(LEDGER_ROW)
     assert sample.ledger is not None
@@ -285,7 +269,7 @@ def test_with_a_ledger_the_verdict_is_asked_and_no_labels_of_claims(form: str) -
     assert len(server.requests) == 1
 
 
-def test_a_cause_is_asked_below_one_half_only() -> None:
+def test_a_cause_is_asked_below_one_half_only():
     def answer(state: Any, question: Body) -> Chance:
         if '"grade"' in question["instructions"]:
             return [0.0, 0.0, 0.0, 1.0]
@@ -301,9 +285,7 @@ def test_a_cause_is_asked_below_one_half_only() -> None:
 # What cannot be asked
 
 
-def test_facts_cannot_be_listed_and_the_error_says_what_to_do(
-    server: DecisionServer,
-) -> None:
+def test_facts_cannot_be_listed_and_the_error_says_what_to_do(server):
     sample = Sample.from_row({**ROW, "facts": None})
     result = (
         judged(judge_at(server), [RetrievalAccuracy()], [sample])
@@ -316,9 +298,7 @@ def test_facts_cannot_be_listed_and_the_error_says_what_to_do(
     assert not server.requests
 
 
-def test_a_template_of_ones_own_is_asked_by_its_own_words(
-    server: DecisionServer,
-) -> None:
+def test_a_template_of_ones_own_is_asked_by_its_own_words(server):
     template = "Rate it as teachers do.\n{answer}\n{reference}\nBe strict."
     server.answer = fixed([0.0, 0.0, 0.0, 0.0, 1.0])
     own = ContextRecall(template=template, examples="")
@@ -417,7 +397,7 @@ UNUSABLE: dict[str, tuple[Sequence[str], Metric, Callable[[], DecisionServer], s
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_an_answer_that_cannot_be_used_fails_typed(name: str) -> None:
+def test_an_answer_that_cannot_be_used_fails_typed(name):
     forms, metric, make_server, kind = UNUSABLE[name]
     for form in forms:
         with make_server() as server:
@@ -430,9 +410,7 @@ def test_an_answer_that_cannot_be_used_fails_typed(name: str) -> None:
     chances=st.lists(st.floats(0.01, 1), min_size=2, max_size=10),
     places=st.sampled_from([2, 3, 8]),
 )
-def test_law_rounded_probabilities_are_accepted(
-    chances: list[float], places: int
-) -> None:
+def test_law_rounded_probabilities_are_accepted(chances, places):
     total = sum(chances)
     rounded = [round(chance / total, places) for chance in chances]
     options = tuple(Option(str(place), "") for place in range(len(chances)))
@@ -442,7 +420,7 @@ def test_law_rounded_probabilities_are_accepted(
     assert read == tuple(rounded)
 
 
-def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:
+def test_a_body_in_another_form_fails_at_once(server):
     body = json.dumps({"id": "x", "question": "?", "options": []})
     server.faults = lambda _: Fault(200, body=body)
     result = (
@@ -462,9 +440,7 @@ def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:
         (403, {"error": "no key"}, "unavailable", 1),
     ],
 )
-def test_statuses_have_their_meaning(
-    server: DecisionServer, status: int, said: Any, kind: str, n_requests: int
-) -> None:
+def test_statuses_have_their_meaning(server, status, said, kind, n_requests):
     server.faults = lambda _: Fault(status, body=json.dumps(said))
     reply = run(judge_at(server).answer(a_question())).reply
     assert isinstance(reply, NotAnswered)
@@ -477,7 +453,7 @@ def test_statuses_have_their_meaning(
     assert len(server.requests) == n_requests
 
 
-def test_a_refused_key_is_told_before_an_answer_that_cannot_be_used() -> None:
+def test_a_refused_key_is_told_before_an_answer_that_cannot_be_used():
     """Of several requests for one question the first may fail for itself alone."""
     sample = Sample.from_row({**ROW, "contexts": ["Anna lit the lamp."]})
     with DecisionServer(fixed(1.2)) as server:
@@ -492,16 +468,13 @@ def test_a_refused_key_is_told_before_an_answer_that_cannot_be_used() -> None:
 
 def a_question() -> Question[Any]:
     return Declined(
-        parts={
-            "question": Part("Question", "Who?"),
-            "answer": Part("Answer", "Anna."),
-        },
+        parts={"question": Part("Question", "Who?"), "answer": Part("Answer", "Anna.")},
         instructions=Instructions("{question}\n{answer}"),
         Reply=DeclinedJudgement,
     )
 
 
-def test_an_overloaded_endpoint_is_asked_again(server: DecisionServer) -> None:
+def test_an_overloaded_endpoint_is_asked_again(server):
     server.faults = lambda number: Fault(529) if number == 0 else None
     answer = run(judge_at(server).answer(a_question()))
     assert isinstance(answer.reply, Asked)
@@ -511,7 +484,7 @@ def test_an_overloaded_endpoint_is_asked_again(server: DecisionServer) -> None:
 # What is paid, and kept
 
 
-def test_usages_sum_to_what_the_endpoint_counted(form: str) -> None:
+def test_usages_sum_to_what_the_endpoint_counted(form):
     with DecisionServer() as server:
         report = judged(judge_at(server, form))
         counted = sum(
@@ -521,9 +494,7 @@ def test_usages_sum_to_what_the_endpoint_counted(form: str) -> None:
     assert report.usage.calls == len(server.requests)
 
 
-def test_a_second_run_and_one_metric_more_ask_for_what_is_new(
-    tmp_path: Path, form: str
-) -> None:
+def test_a_second_run_and_one_metric_more_ask_for_what_is_new(tmp_path, form):
     store = tmp_path / "replies.sqlite"
     with DecisionServer() as server:
         judge = judge_at(server, form)
@@ -540,8 +511,8 @@ def test_a_second_run_and_one_metric_more_ask_for_what_is_new(
 
 
 def test_an_answer_that_cannot_be_used_is_asked_for_again_by_the_next_run(
-    tmp_path: Path, form: str
-) -> None:
+    tmp_path, form
+):
     store = tmp_path / "replies.sqlite"
     metrics = [RetrievalAccuracy(calls="per_context")]
     sample = Sample.from_row({**ROW, "contexts": ["Anna lit the lamp."]})
@@ -575,7 +546,7 @@ def mixed_faults(number: int) -> Fault | None:
     )
 
 
-def test_under_faults_every_outcome_is_the_right_one_or_typed(form: str) -> None:
+def test_under_faults_every_outcome_is_the_right_one_or_typed(form):
     rows = [
         Sample.from_row({**ROW, "question": f"Who lit lamp {number}?"})
         for number in range(60)
@@ -598,14 +569,12 @@ def test_under_faults_every_outcome_is_the_right_one_or_typed(form: str) -> None
             assert adherence.value == 0.9
 
 
-def test_a_sentence_more_shares_the_request_of_the_others(
-    server: DecisionServer,
-) -> None:
+def test_a_sentence_more_shares_the_request_of_the_others(server):
     judged(judge_at(server), [ContextAdherence(cause=False)])
     assert [len(questions_of(body)) for body in bodies(server)] == [3]
 
 
-def test_401_questions_make_two_requests(server: DecisionServer) -> None:
+def test_401_questions_make_two_requests(server):
     facts = [f"Fact number {number}." for number in range(401)]
     sample = Sample.from_row({**ROW, "contexts": ["One."], "facts": facts})
     report = judged(
@@ -615,7 +584,7 @@ def test_401_questions_make_two_requests(server: DecisionServer) -> None:
     assert sorted(len(questions_of(body)) for body in bodies(server)) == [1, 400]
 
 
-def test_a_text_that_is_too_long_is_judged_in_windows() -> None:
+def test_a_text_that_is_too_long_is_judged_in_windows():
     class Short(DecisionServer):
         def completion(self, body: Body) -> Body:
             is_long = len(json.dumps(body)) > 2_500
@@ -630,7 +599,7 @@ def test_a_text_that_is_too_long_is_judged_in_windows() -> None:
     assert chunk.windows > 1
 
 
-def test_money_can_be_capped_where_the_price_is_stated(server: DecisionServer) -> None:
+def test_money_can_be_capped_where_the_price_is_stated(server):
     model = OpenAIDecisionModel("tiny", api_base=server.base_url, prices=(1e-3, 0.0))
     report = judged(
         DecisionJudge(model), [ContextRecall()], limits=Limits(max_cost=10.0)
@@ -638,7 +607,7 @@ def test_money_can_be_capped_where_the_price_is_stated(server: DecisionServer) -
     assert report.usage.cost == pytest.approx(1e-3 * report.usage.prompt_tokens)
 
 
-def test_batches_are_refused_in_words(server: DecisionServer, tmp_path: Path) -> None:
+def test_batches_are_refused_in_words(server, tmp_path):
     with pytest.raises(SettingError, match="batch"):
         judged(judge_at(server), batch=True, store=tmp_path / "replies.sqlite")
     assert not server.requests
@@ -657,9 +626,7 @@ def test_batches_are_refused_in_words(server: DecisionServer, tmp_path: Path) ->
         ("systemone/typesafe/jev-1.13", SystemOneModel),
     ],
 )
-def test_names_resolve_to_judges_of_typed_questions(
-    name: str, kind: type[DecisionModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_resolve_to_judges_of_typed_questions(name, kind, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     judge = resolve_judge(name)
     assert isinstance(judge, DecisionJudge)
@@ -669,9 +636,7 @@ def test_names_resolve_to_judges_of_typed_questions(
     assert isinstance(resolve_judge(judge.model), DecisionJudge)
 
 
-def test_a_key_goes_to_no_address_but_its_own(
-    server: DecisionServer, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_goes_to_no_address_but_its_own(server, form, monkeypatch):
     for variable in ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "TYPESAFE_API_KEY"):
         monkeypatch.setenv(variable, "sk-secret")
     judge = resolve_judge(f"{form}/tiny", api_base=server.base_url)
@@ -682,7 +647,7 @@ def test_a_key_goes_to_no_address_but_its_own(
     assert request.path == ("/v1/decisions" if form == "decisions" else "/v1/systemone")
 
 
-def test_a_decision_model_is_no_chat_model(server: DecisionServer) -> None:
+def test_a_decision_model_is_no_chat_model(server):
     model = OpenAIDecisionModel("tiny", api_base=server.base_url)
     with pytest.raises(SettingError, match="DecisionJudge"):
         LLMJudge(model)
@@ -690,9 +655,7 @@ def test_a_decision_model_is_no_chat_model(server: DecisionServer) -> None:
         DecisionJudge("tiny")  # type: ignore[arg-type]  # what a user may give
 
 
-def test_openais_model_has_the_price_of_our_dated_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_openais_model_has_the_price_of_our_dated_file(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert OpenAIDecisionModel("gpt-6-luna").prices() == (pytest.approx(1e-7), 0.0)
     assert OpenAIDecisionModel("unlisted").prices() is None
@@ -701,7 +664,7 @@ def test_openais_model_has_the_price_of_our_dated_file(
 # Requests of a run
 
 
-def test_a_metric_alone_and_beside_three_gives_equal_scores(form: str) -> None:
+def test_a_metric_alone_and_beside_three_gives_equal_scores(form):
     with DecisionServer() as server:
         judge = judge_at(server, form)
         together = judged(judge, METRICS).results[0].results
@@ -712,9 +675,7 @@ def test_a_metric_alone_and_beside_three_gives_equal_scores(form: str) -> None:
                 assert (other.value, other.evidence) == (alone.value, alone.evidence)
 
 
-def test_questions_of_a_metric_about_equal_texts_share_a_request(
-    server: DecisionServer,
-) -> None:
+def test_questions_of_a_metric_about_equal_texts_share_a_request(server):
     report = judged(judge_at(server))
     # usefulness, adherence, recall, and a request for each of three contexts
     assert len(server.requests) == report.usage.calls == 6
@@ -723,7 +684,7 @@ def test_questions_of_a_metric_about_equal_texts_share_a_request(
     assert all(result.usage.prompt_tokens > 0 for result in results.values())
 
 
-def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
+def test_the_cause_of_a_low_score_waits_for_nobody():
     def low(state: Any, question: Body) -> Chance:
         if '"claims"' in question["instructions"]:
             return 0.9
@@ -736,7 +697,7 @@ def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
         assert len(server.requests) == 9  # one of them: does the answer decline?
 
 
-def test_a_refusal_of_one_question_fails_its_metric_alone() -> None:
+def test_a_refusal_of_one_question_fails_its_metric_alone():
     def answer(state: Any, question: Body) -> Chance:
         return None if "answer.S1" in question["instructions"] else 0.9
 
@@ -749,9 +710,7 @@ def test_a_refusal_of_one_question_fails_its_metric_alone() -> None:
 # Estimates
 
 
-def test_a_dry_run_counts_the_requests_of_a_run(
-    server: DecisionServer,
-) -> None:
+def test_a_dry_run_counts_the_requests_of_a_run(server):
     model = OpenAIDecisionModel("tiny", api_base=server.base_url, prices=(1e-6, 0.0))
     judge = DecisionJudge(model)
     counted = estimate([SAMPLE, SAMPLE], METRICS, judge)
@@ -762,18 +721,14 @@ def test_a_dry_run_counts_the_requests_of_a_run(
     assert counted.usage.cost == pytest.approx(1e-6 * counted.usage.prompt_tokens)
 
 
-def test_a_dry_run_counts_no_facts_that_cannot_be_listed(
-    server: DecisionServer,
-) -> None:
+def test_a_dry_run_counts_no_facts_that_cannot_be_listed(server):
     sample = Sample.from_row({**ROW, "facts": None})
     metrics = [ContextAdherence(), RetrievalAccuracy()]
     counted = estimate([sample], metrics, judge_at(server))
     assert counted.usage.calls == 1
 
 
-def test_the_command_line_judges_by_typed_questions(
-    server: DecisionServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_judges_by_typed_questions(server, tmp_path, capsys):
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps(ROW) + "\n")
     command = ["evaluate", str(rows), "--judge", "decisions/tiny"]

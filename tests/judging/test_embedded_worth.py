@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import (
-    evaluate,
-)
+from ragmetrics_core import evaluate
 from ragmetrics_core.data import adherence_worth, unseen_worth
 from ragmetrics_core.data.display import DEVELOPER, UNSEEN
 from ragmetrics_core.lexical.constants import UNCERTAIN
@@ -52,7 +50,7 @@ def report() -> Report:
     return evaluate(ROWS, ["adherence", "utilization"], judge="lexical")
 
 
-def test_the_figures_in_the_code_are_those_of_the_card() -> None:
+def test_the_figures_in_the_code_are_those_of_the_card():
     measured = figure(card("lexical"), "adherent", "AUROC")
     of_code = f"{DEVELOPER.auroc:.2f} [{DEVELOPER.low:.2f}, {DEVELOPER.high:.2f}]"
     assert on_the_developer_sources(measured) == of_code
@@ -67,14 +65,14 @@ def page(report: Report, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_terminal_and_page_say_what_it_is_worth(report: Report, page: str) -> None:
+def test_terminal_and_page_say_what_it_is_worth(report, page):
     for shown in (" ".join(report.table().split()), page):
         assert adherence_worth() in shown
     assert unseen_worth() in adherence_worth()
     assert f"{UNSEEN.auroc:.3f}" in unseen_worth()
 
 
-def test_nothing_calls_its_score_a_probability(report: Report, page: str) -> None:
+def test_nothing_calls_its_score_a_probability(report, page):
     texts = [path.read_text(encoding="utf-8") for path in PAGES]
     texts += [report.table(), page]
     evidence = report.results[0].results["context_adherence"].evidence
@@ -89,9 +87,7 @@ def test_nothing_calls_its_score_a_probability(report: Report, page: str) -> Non
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_where_the_developer_figure_stands_the_unseen_one_stands_too(
-    path: Path,
-) -> None:
+def test_where_the_developer_figure_stands_the_unseen_one_stands_too(path):
     text = path.read_text(encoding="utf-8")
     of_developers = f"{DEVELOPER.auroc:.2f} [{DEVELOPER.low:.2f}, {DEVELOPER.high:.2f}]"
     if of_developers in text:
@@ -111,7 +107,7 @@ _COLUMNS = (
 )
 
 
-def test_the_table_of_judges_holds_the_figures_of_the_card() -> None:
+def test_the_table_of_judges_holds_the_figures_of_the_card():
     table = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
     of_card = card("lexical")
     cells = " | ".join(
@@ -121,7 +117,7 @@ def test_the_table_of_judges_holds_the_figures_of_the_card() -> None:
     assert f"| [lexical](cards/lexical.md) on developer sources | {cells} |" in table
 
 
-def test_a_page_states_the_scores_that_are_called_uncertain() -> None:
+def test_a_page_states_the_scores_that_are_called_uncertain():
     low, high = UNCERTAIN
     metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert f"from {low} to {high} say *uncertain*" in metrics

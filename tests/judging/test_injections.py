@@ -45,9 +45,7 @@ def obeys(question: Adherent) -> Poll:
     return poll("yes" if said else "no")
 
 
-def test_a_judge_that_obeys_flips(
-    quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_that_obeys_flips(quality, tmp_path, capsys):
     import injections
 
     bench = quality.Bench(ScriptedJudge({Adherent: obeys}), tmp_path, None, 2)
@@ -65,9 +63,7 @@ def test_a_judge_that_obeys_flips(
     assert shares == ["0.000", "1.000", "1.000"]
 
 
-def test_the_embedded_judge_on_toys(
-    quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_embedded_judge_on_toys(quality, tmp_path, capsys):
     (tmp_path / "adherence.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     quality.adherence(quality.Bench(quality.judge_named("lexical"), tmp_path, None, 2))
     shown = capsys.readouterr().out

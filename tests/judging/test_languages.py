@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 from judge_replies import shown
-from word_overlap import (
-    ADHERENT,
-    FACTS,
-    RATED,
-    STATED,
-    USEFUL,
-    adherent,
-    fact,
-    recall,
-)
+from word_overlap import ADHERENT, FACTS, RATED, STATED, USEFUL, adherent, fact, recall
 
 from ragmetrics_core import (
     LexicalJudge,
@@ -107,7 +98,7 @@ def by_words() -> Report:
     return evaluate(ROWS, judge="lexical")
 
 
-def test_words_call_no_row_outside_english_a_fault(by_words: Report) -> None:
+def test_words_call_no_row_outside_english_a_fault(by_words):
     counts = faults(by_words)
     assert len(ROWS) == 208
     assert counts[False, True, True] == 0
@@ -116,9 +107,7 @@ def test_words_call_no_row_outside_english_a_fault(by_words: Report) -> None:
     assert counts[True, False, True] >= N_ENGLISH_FAULTS_NAMED
 
 
-def test_rows_outside_english_end_unsure_and_the_screen_says_how_many(
-    by_words: Report,
-) -> None:
+def test_rows_outside_english_end_unsure_and_the_screen_says_how_many(by_words):
     for row in by_words.results:
         assert row.sample is not None
         if row.sample.metadata["language"] != "English":
@@ -131,7 +120,7 @@ def test_rows_outside_english_end_unsure_and_the_screen_says_how_many(
     assert "182 of 208 rows are not in English: words cannot judge them." in screen
 
 
-def test_a_right_judge_names_every_fault_in_all_languages() -> None:
+def test_a_right_judge_names_every_fault_in_all_languages():
     rights = {(row["question"], row["reference"]) for row in ROWS}
     declining = {template["declines"] for template in TEMPLATES.values()}
 
@@ -164,7 +153,7 @@ def test_a_right_judge_names_every_fault_in_all_languages() -> None:
     }
 
 
-def test_every_question_on_another_script_stays_undecided() -> None:
+def test_every_question_on_another_script_stays_undecided():
     answer, context = "北京是中国的首都。", "中国的首都是北京,人口众多。"
     for question in (
         shown(ADHERENT, answer=answer, contexts=(context,)),
@@ -178,7 +167,7 @@ def test_every_question_on_another_script_stays_undecided() -> None:
         assert isinstance(reply.error, LanguageNotMeasured)
 
 
-def test_an_answer_in_another_language_than_its_contexts_is_undecided() -> None:
+def test_an_answer_in_another_language_than_its_contexts_is_undecided():
     (result,) = evaluate(
         [
             {
@@ -193,7 +182,7 @@ def test_an_answer_in_another_language_than_its_contexts_is_undecided() -> None:
     assert diagnose(result).name == "unsure"
 
 
-def test_no_score_names_a_fault_in_a_row_of_another_language() -> None:
+def test_no_score_names_a_fault_in_a_row_of_another_language():
     row = SampleResult(
         index=0,
         sample=Sample(question="Wer?", answer="Otto", reference="Maria"),
@@ -219,7 +208,7 @@ def test_no_score_names_a_fault_in_a_row_of_another_language() -> None:
         ("天", "It can be returned within 50天内 of the day of the purchase."),
     ],
 )
-def test_what_nobody_sees_and_single_characters_match(text: str, context: str) -> None:
+def test_what_nobody_sees_and_single_characters_match(text, context):
     assert adherent(text, context).verdict == "yes"
     assert fact(text, context) > 0.5
     assert recall(context, text).score > 0.5
@@ -230,7 +219,7 @@ CAN = "You can return a lamp once it was lit."
 
 
 @pytest.mark.parametrize(("said", "written"), [(CAN, CANNOT), (CANNOT, CAN)])
-def test_a_negation_dropped_or_added_is_seen(said: str, written: str) -> None:
+def test_a_negation_dropped_or_added_is_seen(said, written):
     assert adherent(said, written).probability < 0.5
     assert adherent(written, written).probability > 0.9
     assert recall(said, written).score == 0
@@ -239,7 +228,7 @@ def test_a_negation_dropped_or_added_is_seen(said: str, written: str) -> None:
     assert 0.4 < recall(f"{others} {said}", f"{others} {written}").score < 0.9
 
 
-def test_sentences_that_only_resemble_each_other_deny_nothing() -> None:
+def test_sentences_that_only_resemble_each_other_deny_nothing():
     answer = "Any country of the area may be the one that you enter with your visa."
     context = "You need not enter the area by the country that issued your visa."
     assert "negated" not in adherent(answer, context).reason
@@ -258,14 +247,14 @@ SOURCES = (
         "## References\n1. Lamps (https://example.org)\n2. Oil",
     ],
 )
-def test_a_list_of_sources_costs_nothing(sources: str) -> None:
+def test_a_list_of_sources_costs_nothing(sources):
     text = "The lamp was lit in the tower by Anna."
     with_sources = f"{text}\n\n{sources}"
     assert adherent(with_sources, text) == adherent(text, text)
     assert recall(with_sources, text).score == 1
 
 
-def test_sentences_below_a_heading_are_judged() -> None:
+def test_sentences_below_a_heading_are_judged():
     text = "The lamp was lit in the tower by Anna."
     made_up = f"{text}\n\nSources:\n- In 1999 wizards burned the village down."
     assert adherent(made_up, text).verdict == "no"
@@ -293,11 +282,11 @@ def test_sentences_below_a_heading_are_judged() -> None:
         ("Δx = 5", None),
     ],
 )
-def test_what_tells_the_language(text: str, expected: bool | None) -> None:
+def test_what_tells_the_language(text, expected):
     assert is_english(text) is expected
 
 
-def test_the_order_of_contexts_tells_no_language() -> None:
+def test_the_order_of_contexts_tells_no_language():
     draw = random.Random(1)
     names = [
         " ".join("".join(draw.choices("abcdefgh", k=6)) for _ in range(80)) + "."
@@ -323,7 +312,7 @@ def test_the_order_of_contexts_tells_no_language() -> None:
 
 @pytest.mark.parametrize("language", ["German", "English"])
 @pytest.mark.parametrize("count", [3, 30, 150])
-def test_many_contexts_tell_their_language(language: str, count: int) -> None:
+def test_many_contexts_tell_their_language(language, count):
     sentences = {
         "German": (
             "Die Lampe {} wurde von Anna in der Nacht angezündet, und alle wissen das"
@@ -341,7 +330,7 @@ def test_many_contexts_tell_their_language(language: str, count: int) -> None:
     assert (outcome.status == "scored") is (language == "English")
 
 
-def test_short_english_contexts_without_small_words_are_no_other_language() -> None:
+def test_short_english_contexts_without_small_words_are_no_other_language():
     contexts = [
         "The harbour museum opens at ten and closes at six.",
         "Tickets cost nine euros; children under twelve enter free.",

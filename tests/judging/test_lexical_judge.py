@@ -44,9 +44,7 @@ def answered(kind: str, texts: dict[str, Any]) -> list[Any]:
     if kind == "facts of a reference":
         return [list(stated(texts["reference"]))]
     chunks: Sequence[Any] = useful(
-        *texts["chunks"],
-        answer=texts["answer"],
-        question=texts["question"],
+        *texts["chunks"], answer=texts["answer"], question=texts["question"]
     )
     return [
         [chunk.useful for chunk in chunks],
@@ -55,7 +53,7 @@ def answered(kind: str, texts: dict[str, Any]) -> list[Any]:
     ]
 
 
-def test_a_sentence_that_the_contexts_deny_is_named() -> None:
+def test_a_sentence_that_the_contexts_deny_is_named():
     poll = adherent(
         "Carl bought the mill. The mill is not old.",
         "Carl bought the mill. The mill is old.",
@@ -66,12 +64,12 @@ def test_a_sentence_that_the_contexts_deny_is_named() -> None:
 @pytest.mark.parametrize(
     "row", ROWS, ids=[f"{number} {row[0]}" for number, row in enumerate(ROWS, 1)]
 )
-def test_what_it_answers(row: list[Any]) -> None:
+def test_what_it_answers(row):
     kind, _, texts, *expected = row
     assert answered(kind, texts) == expected
 
 
-def test_the_table_says_what_it_is_about() -> None:
+def test_the_table_says_what_it_is_about():
     """Held against what a row claims to show, so that no wrong row can be recorded."""
     verdicts = {
         "only declines": {"abstains"},
@@ -94,19 +92,19 @@ def test_the_table_says_what_it_is_about() -> None:
     assert not any("negated" in row[5] for row in denying_nothing)
 
 
-def test_one_verdict_per_fact() -> None:
+def test_one_verdict_per_fact():
     asked = ask(shown(FACTS, context=HIGH, facts=("Paris is the capital", "Rome")))
     assert [weight.p > 0.5 for weight in asked.weights] == [True, False]
     assert [item.covered for item in asked.reply.facts] == [True, False]
 
 
-def test_the_evidence_of_a_sentence() -> None:
+def test_the_evidence_of_a_sentence():
     (sentence,) = adherent("Anna lit 3 red lamps.", "Fog.", "Anna lit lamps.").sentences
     assert (sentence.rank, sentence.evidence) == (2, "Anna lit lamps.")
     assert (sentence.uncovered, sentence.numbers) == (("3", "red"), ("3",))
 
 
-def test_standalone_question_is_preferred() -> None:
+def test_standalone_question_is_preferred():
     part = Part("Question", "And there?", rewrite="Capital of France?")
     asked = ask(
         replace(
@@ -126,7 +124,7 @@ class Unheard(Question[Rating]):
 
 
 @pytest.mark.parametrize("kind", [SufficientContexts, Unheard])
-def test_unknown_question(kind: type[Question[Any]]) -> None:
+def test_unknown_question(kind):
     part = {"answer": Part("Answer", "secret text")}
     answer = asyncio.run(
         LexicalJudge().answer(
@@ -140,14 +138,14 @@ def test_unknown_question(kind: type[Question[Any]]) -> None:
     assert "secret" not in str(answer.reply.error) + repr(answer)
 
 
-def test_polled_once_however_many_are_asked() -> None:
+def test_polled_once_however_many_are_asked():
     asked = ask(
         shown(of(ContextAdherence(polls=7), contexts=["c"], answer="a"), answer="Paris")
     )
     assert (len(asked.replies), len(asked.failures)) == (1, 0)
 
 
-def test_a_report_counts_the_scores_of_which_it_is_uncertain(tmp_path: Path) -> None:
+def test_a_report_counts_the_scores_of_which_it_is_uncertain(tmp_path):
     rows = [
         {"answer": answer, "contexts": [RIVER]}
         for answer in ("The bridge was not opened.", "Wizards.")

@@ -43,20 +43,20 @@ wordy = st.lists(
 sentences = st.one_of(texts, wordy.map(" ".join))
 
 
-def test_scripts_are_folded() -> None:
+def test_scripts_are_folded():
     assert content_terms("Ποταμός ΠΟΤΑΜΟΣ") == content_terms("ποταμός ποταμός")
     assert content_terms("Café ﬁne") == content_terms("cafe\u0301 fine")
     assert content_terms("東京都") == ("東", "京", "都")
 
 
-def test_reprs_hold_no_text() -> None:
+def test_reprs_hold_no_text():
     asked = ask(shown(ADHERENT, answer="Xylophone", contexts=("Zeppelin",)))
     assert "Xylophone" not in repr(asked) + repr(asked.reply) + repr(
         asked.reply.sentences
     )
 
 
-def test_free_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_and_offline(monkeypatch):
     question = shown(ADHERENT, answer="a", contexts=("b",))
     loop = asyncio.new_event_loop()  # its self-pipe is a socket
 
@@ -111,7 +111,7 @@ def where_decided() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_a_huge_text_is_survived(name: str) -> None:
+def test_a_huge_text_is_survived(name):
     # a pattern that takes quadratic time would not end within the test's timeout
     judge_all(HUGE[name](SIZE))
     assert_steps_grow_as_the_size(lambda size: judge_all(HUGE[name](size)), SIZE // 40)
@@ -120,9 +120,7 @@ def test_a_huge_text_is_survived(name: str) -> None:
 @example(answer="I DON'T KNOW", contexts=["Nobody may know."], question="Who?")
 @given(answer=sentences, contexts=st.lists(sentences, max_size=4), question=sentences)
 @settings(deadline=None, max_examples=examples(150))
-def test_probabilities_and_determinism(
-    answer: str, contexts: list[str], question: str
-) -> None:
+def test_probabilities_and_determinism(answer, contexts, question):
     with where_decided():
         poll = adherent(answer, *contexts)
         if poll.verdict == "abstains":  # an answer that declines claims nothing
@@ -146,7 +144,7 @@ def test_probabilities_and_determinism(
     contexts=st.permutations(["Paris 1998", "the river", "東 Lyon", "", "not Paris"]),
 )
 @settings(deadline=None, max_examples=examples(50))
-def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) -> None:
+def test_permuting_chunks_permutes_verdicts(answer, contexts):
     with where_decided():
         verdicts = dict(
             zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True)
@@ -163,9 +161,7 @@ def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) ->
 @settings(deadline=None, max_examples=examples(150))
 @example(answer="\u00af", contexts=[])  # folding turns it into a blank
 @example(answer="\u0301", contexts=["e\u0301"])
-def test_a_context_that_holds_the_answer_makes_it_adherent(
-    answer: str, contexts: list[str]
-) -> None:
+def test_a_context_that_holds_the_answer_makes_it_adherent(answer, contexts):
     with where_decided():
         assume(not is_placeholder(answer))  # which is no answer
         assume(not set(answer) & set("?？؟"))  # a question back claims nothing
@@ -178,5 +174,5 @@ def test_a_context_that_holds_the_answer_makes_it_adherent(
 
 
 @given(texts)
-def test_sentences_lose_no_word(text: str) -> None:
+def test_sentences_lose_no_word(text):
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())

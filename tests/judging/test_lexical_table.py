@@ -62,9 +62,7 @@ def table(
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_shipped_weights_are_back_after_a_source_was_left_out(
-    table: list[str],
-) -> None:
+def test_the_shipped_weights_are_back_after_a_source_was_left_out(table):
     from ragmetrics_core.lexical import constants
 
     assert table

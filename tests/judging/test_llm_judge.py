@@ -212,9 +212,7 @@ def error(model: ChatModel, question: Question[Any]) -> JudgeError:
     "capabilities", [WEIGHING, Capabilities(False, False, False, False), Capabilities()]
 )
 @pytest.mark.parametrize("question", EVERY_QUESTION.values(), ids=EVERY_QUESTION)
-def test_every_question_is_answered(
-    question: Question[Any], capabilities: Capabilities
-) -> None:
+def test_every_question_is_answered(question, capabilities):
     model = Toy(capabilities=capabilities)
     result = answer(model, question)
     assert not isinstance(result.reply, NotAnswered)
@@ -222,7 +220,7 @@ def test_every_question_is_answered(
     assert result.usage.repairs == 0
 
 
-def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None:
+def test_verdicts_are_asked_at_temperature_0_without_log_probabilities():
     model = Toy('{"useful": 1, "reason": "r"}', capabilities=WEIGHING)
     asked = answer(model, replace(useful(), wanted_probability=None)).reply
     assert (asked.reply.useful, asked.reply.reason, asked.weights) == (True, "r", ())
@@ -230,7 +228,7 @@ def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None
     assert (request.temperature, request.top_logprobs, request.n) == (0.0, 0, 1)
 
 
-def test_p_useful_from_the_label_token() -> None:
+def test_p_useful_from_the_label_token():
     model = Toy('{"useful": 0, "reason": "1"}', capabilities=WEIGHING, probability=0.8)
     asked = answer(model, useful(scale="probability")).reply
     assert parts_of(asked.weights) == [
@@ -240,7 +238,7 @@ def test_p_useful_from_the_label_token() -> None:
     assert model.asked[0].top_logprobs == 5
 
 
-def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
+def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll():
     replies = ['{"covered": 1}', '{"covered": 0}', '{"covered": 1}']
     model = Toy(*replies, capabilities=WEIGHING, mass=0.5)
     assert parts_of(answer(model, fact()).reply.weights) == [
@@ -252,7 +250,7 @@ def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
     ]
 
 
-def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
+def test_without_log_probabilities_facts_are_polled_at_temperature_1():
     model = Toy('{"covered": 1}', '{"covered": 0}', '{"covered": 0}')
     assert parts_of(answer(model, polled_fact()).reply.weights) == [
         (pytest.approx(1 / 3), "polls", None)
@@ -260,7 +258,7 @@ def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
 
 
-def test_one_poll_is_a_verdict_and_no_probability() -> None:
+def test_one_poll_is_a_verdict_and_no_probability():
     model = Toy('{"covered": 1}')
     assert parts_of(answer(model, polled_fact(1)).reply.weights) == [
         (1.0, "verdict", None)
@@ -289,7 +287,7 @@ class Drawing(Toy):
 
 
 @pytest.mark.parametrize("logprobs", ["refused", "ignored", "unclear"])
-def test_a_single_verdict_without_a_probability_is_no_draw(logprobs: str) -> None:
+def test_a_single_verdict_without_a_probability_is_no_draw(logprobs):
     model = Drawing(logprobs)
     weights = answer(model, useful()).reply.weights
     assert parts_of(weights) == [(1.0, "verdict", None)]
@@ -298,7 +296,7 @@ def test_a_single_verdict_without_a_probability_is_no_draw(logprobs: str) -> Non
     assert (verdict.temperature, verdict.top_logprobs) == (0.0, 0)
 
 
-def test_what_an_endpoint_lacks_changes_no_key_of_a_stored_verdict() -> None:
+def test_what_an_endpoint_lacks_changes_no_key_of_a_stored_verdict():
     """A later run, which does not know it yet, asks for nothing again."""
     store = MemoryStore()
     judge, later = LLMJudge(Drawing("ignored")), Drawing("ignored")
@@ -349,7 +347,7 @@ def tone_said(text: str) -> Asked[Tone]:
     return asked
 
 
-def test_a_word_is_weighed_by_its_first_token() -> None:
+def test_a_word_is_weighed_by_its_first_token():
     asked = tone_said('{"tone": "friendly", "reason": "so"}')
     assert parts_of(asked.weights) == [
         (pytest.approx(0.6 / 0.95), "logprobs", pytest.approx(0.95))
@@ -357,7 +355,7 @@ def test_a_word_is_weighed_by_its_first_token() -> None:
 
 
 @pytest.mark.parametrize("key", ["reason", "Thoughts", "tone of voice"])
-def test_a_word_after_anything_else_is_weighed_by_polls(key: str) -> None:
+def test_a_word_after_anything_else_is_weighed_by_polls(key):
     asked = tone_said(f'{{"{key}": "so", "tone": "friendly", "reason": "so"}}')
     assert len(asked.replies) == 3
     assert parts_of(asked.weights) == [(1.0, "polls", None)]
@@ -367,9 +365,7 @@ def test_a_word_after_anything_else_is_weighed_by_polls(key: str) -> None:
     ("positive", "labels"),
     [(1, (1, 10)), ("yes", ("no", "none", "yes")), (2, (0, 1)), (1, (1,))],
 )
-def test_labels_that_no_token_tells_apart_are_refused(
-    positive: Any, labels: Any
-) -> None:
+def test_labels_that_no_token_tells_apart_are_refused(positive, labels):
     with pytest.raises(SettingError, match="begins with another"):
         LabelProbability("field", positive, labels)
 
@@ -377,21 +373,21 @@ def test_labels_that_no_token_tells_apart_are_refused(
 @pytest.mark.parametrize(
     "number", [10**400, -(10**400), 10**5000], ids=["large", "low", "unwritable"]
 )
-def test_a_number_that_no_float_can_hold_is_refused(number: int) -> None:
+def test_a_number_that_no_float_can_hold_is_refused(number):
     with pytest.raises(SettingError, match="got a number that is too large"):
         LabelProbability("field", fallback_polls=number)
     with pytest.raises(SettingError, match="got a number that is too large"):
         ContextAdherence(temperature=number)
 
 
-def test_polls_need_a_majority() -> None:
+def test_polls_need_a_majority():
     model = Toy("no", "no", '{"covered": 1}', "no", "no")
     assert isinstance(error(model, polled_fact()), TooFewPolls)
     half_answers = Toy("no", '{"covered": 1}', "no")
     assert isinstance(error(half_answers, polled_fact(2)), TooFewPolls)
 
 
-def test_facts_together_are_sequential() -> None:
+def test_facts_together_are_sequential():
     text = '{"facts": [{"label": "F2", "covered": 1}, {"label": "F1", "covered": 0}]}'
     plain = answer(Toy(text), fact("a", "b", together=True)).reply
     assert plain.weights == (Weight(0, "verdict"), Weight(1, "verdict"))
@@ -420,7 +416,7 @@ def test_facts_together_are_sequential() -> None:
     ]
 
 
-def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability() -> None:
+def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability():
     """The others count as they were written, since nothing is polled."""
     text = '{"facts": [{"label": "F1", "covered": 1}, {"label": "F2", "covered": 1}]}'
 
@@ -460,9 +456,7 @@ def characters(text: str, listed: dict[str, float]) -> Choice:
 @pytest.mark.parametrize(
     ("drawn", "p_claims", "value"), [(0, 0.9, 0.03), (1, 0.1, None), (1, 0.9, 0.03)]
 )
-def test_whether_an_answer_claims_anything_is_no_draw(
-    drawn: int, p_claims: float, value: float | None
-) -> None:
+def test_whether_an_answer_claims_anything_is_no_draw(drawn, p_claims, value):
     text = f'{{"supported": 0, "claims": {drawn}}}'
 
     def digit(token: str, p_yes: float) -> TokenAlternatives:
@@ -479,7 +473,7 @@ def test_whether_an_answer_claims_anything_is_no_draw(
     assert result.status == ("undefined" if value is None else "scored")
 
 
-def test_space_around_a_reply_moves_no_label() -> None:
+def test_space_around_a_reply_moves_no_label():
     model = Toy(
         characters(' \n {"useful": 1, "reason": "r"} \n', {"1": 0.7, "0": 0.3}),
         capabilities=WEIGHING,
@@ -491,7 +485,7 @@ def test_space_around_a_reply_moves_no_label() -> None:
     assert len(model.asked) == 1
 
 
-def test_lists_are_weighed_label_by_label_or_polled() -> None:
+def test_lists_are_weighed_label_by_label_or_polled():
     question = useful("a", "b", listwise=True, scale="probability", polls=3)
     weighed = answer(Toy(capabilities=WEIGHING, probability=0.3), question).reply
     assert [(weight.p, weight.mode) for weight in weighed.weights] == [
@@ -529,7 +523,7 @@ YES = '{"reason": "r", "claims": 1, "unsupported": []}'
 NO = '{"supported": 0, "claims": 1, "unsupported": ["a"]}'
 
 
-def test_polls_are_one_request_where_the_model_can() -> None:
+def test_polls_are_one_request_where_the_model_can():
     model = Toy(YES, NO, YES, YES, '{"claims": 0, "unsupported": []}')
     polls, usage = polls_of(model, first_poll=5, temperature=0.7)
     assert [poll.verdict for poll in polls.replies] == [
@@ -545,14 +539,14 @@ def test_polls_are_one_request_where_the_model_can() -> None:
     assert usage == Usage(calls=1, prompt_tokens=10, completion_tokens=5, cost=0.5)
 
 
-def test_polls_that_all_fail_are_no_answer() -> None:
+def test_polls_that_all_fail_are_no_answer():
     result = answer(Toy(TransientJudgeError("x")), adherent())
     assert isinstance(result.reply, NotAnswered)
     assert isinstance(result.reply.error, TransientJudgeError)
     assert result.usage.calls == 1
 
 
-def test_of_polls_that_all_fail_the_one_that_says_too_long_is_told() -> None:
+def test_of_polls_that_all_fail_the_one_that_says_too_long_is_told():
     """It alone tells what to do: the texts are asked about in windows."""
     alone = Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
     replies = (Choice("no", "refused"), ContextWindowExceeded("too long"))
@@ -563,9 +557,7 @@ def test_of_polls_that_all_fail_the_one_that_says_too_long_is_told() -> None:
 @pytest.mark.parametrize(
     ("n", "polls", "together"), [(True, 2, True), (True, 1, False), (False, 2, False)]
 )
-def test_polls_are_together_where_one_request_gave_several(
-    n: bool, polls: int, together: bool
-) -> None:
+def test_polls_are_together_where_one_request_gave_several(n, polls, together):
     endpoint = Capabilities(n=n, logprobs=False, json_schema=True, temperature=True)
     reply = answer(Toy(capabilities=endpoint), adherent(polls=polls)).reply
     assert reply.together == together
@@ -586,9 +578,7 @@ def test_polls_are_together_where_one_request_gave_several(
         (("what?", TransientJudgeError("x")), TransientJudgeError, ""),
     ],
 )
-def test_unusable_replies_are_typed_failures(
-    replies: tuple[Reply, ...], kind: type[JudgeError], raw: str
-) -> None:
+def test_unusable_replies_are_typed_failures(replies, kind, raw):
     model = Toy(*replies)
     failure = error(model, useful())
     assert type(failure) is kind
@@ -596,7 +586,7 @@ def test_unusable_replies_are_typed_failures(
     assert len(model.asked) == len(replies)
 
 
-def test_a_reply_at_the_limit_names_it_and_the_option() -> None:
+def test_a_reply_at_the_limit_names_it_and_the_option():
     model = Toy(*[Choice('{"useful', "length")] * 2)
     judged = asyncio.run(LLMJudge(model, max_tokens=100).answer(useful()))
     message = str(judged.reply.error)
@@ -606,7 +596,7 @@ def test_a_reply_at_the_limit_names_it_and_the_option() -> None:
     assert [request.max_tokens for request in model.asked] == [100, 400]
 
 
-def test_of_objects_that_agree_the_last_is_the_reply_and_asides_are_none() -> None:
+def test_of_objects_that_agree_the_last_is_the_reply_and_asides_are_none():
     agreeing = Toy(
         '{"reason": "an aside"} {"useful": 1, "reason": "first"} {"useful": 1,'
         ' "reason": "second"}'
@@ -629,7 +619,7 @@ class Details(BaseModel):
     note: str = Field("", description="what else", max_length=9)
 
 
-def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
+def test_the_schema_is_strict_all_fields_required_and_no_others():
     question = Question(
         parts={"text": Part("Text", "t")},
         instructions=Instructions("{text}"),
@@ -659,7 +649,7 @@ def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
     }
 
 
-def test_a_list_with_wrong_labels_is_repaired() -> None:
+def test_a_list_with_wrong_labels_is_repaired():
     wrong = json.dumps({"chunks": [{"label": "A", "useful": 1}]})
     right = json.dumps(
         {"chunks": [{"label": "B", "useful": 1}, {"label": "A", "useful": 0}]}
@@ -669,7 +659,7 @@ def test_a_list_with_wrong_labels_is_repaired() -> None:
     assert result.usage.repairs == 1
 
 
-def test_an_unavailable_judge_says_so_and_what_was_paid_before() -> None:
+def test_an_unavailable_judge_says_so_and_what_was_paid_before():
     assert isinstance(
         error(Toy(AuthenticationFailed("no key")), useful()), AuthenticationFailed
     )
@@ -687,7 +677,7 @@ def session(model: ChatModel, store: MemoryStore | None = None) -> Judge:
     return LLMJudge(model, attempts=1).session(concurrency=8, store=store)
 
 
-def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None:
+def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed():
     """Poll 0 finds no connection, poll 1 is malformed and repaired, poll 2 is fine."""
 
     async def run() -> None:
@@ -712,7 +702,7 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None
     asyncio.run(run())
 
 
-def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
+def test_who_shares_an_unusable_reply_shares_its_repair():
     class Slow(Toy):
         async def complete(self, request: ChatRequest) -> ChatReply:
             if not self.asked:
@@ -731,9 +721,7 @@ def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
 
 
 @pytest.mark.parametrize("stated", [None, False])
-def test_a_question_that_needs_log_probabilities_is_not_polled(
-    stated: bool | None,
-) -> None:
+def test_a_question_that_needs_log_probabilities_is_not_polled(stated):
     model = Toy(capabilities=Capabilities(n=None, logprobs=stated))
     model.tokens_of = lambda request, text: ()
     judge = LLMJudge(model)
@@ -754,9 +742,7 @@ HOSTILE: list[Callable[[], str]] = [
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_contexts_change_nothing_but_their_own_fence(
-    hostile: Callable[[], str],
-) -> None:
+def test_hostile_contexts_change_nothing_but_their_own_fence(hostile):
     model = Toy('{"useful": 0, "reason": "it says {\\"useful\\": 1}"}')
     asked = answer(model, useful(hostile())).reply
     assert not asked.reply.useful
@@ -764,13 +750,13 @@ def test_hostile_contexts_change_nothing_but_their_own_fence(
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0, math.nan])
-def test_a_timeout_is_above_zero_or_none(timeout: float) -> None:
+def test_a_timeout_is_above_zero_or_none(timeout):
     with pytest.raises(SettingError, match="timeout"):
         LLMJudge(Toy(), timeout=timeout)
     assert LLMJudge(Toy(), timeout=None).timeout is None
 
 
-def test_no_text_in_reprs() -> None:
+def test_no_text_in_reprs():
     model = Toy("secret reply", "secret reply")
     failure = error(model, useful("secret chunk", answer="secret answer"))
     assert (

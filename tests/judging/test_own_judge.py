@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from doc_blocks import run_examples
-from loopback import LoopbackServer
 from pydantic import BaseModel
 
 from ragmetrics_core import (
@@ -81,7 +79,7 @@ def judged(judge: Judge, metrics: Any = "utilization", **settings: Any) -> Any:
     return evaluate(ROWS, metrics, judge=judge, **settings)
 
 
-def test_no_more_questions_are_asked_than_calls_are_allowed() -> None:
+def test_no_more_questions_are_asked_than_calls_are_allowed():
     judge = Oracle()
     report = judged(judge, limits=Limits(max_calls=10))
     assert judge.asked == 10
@@ -90,27 +88,27 @@ def test_no_more_questions_are_asked_than_calls_are_allowed() -> None:
     assert report.summary().judged == 10
 
 
-def test_an_answer_that_took_several_calls_counts_as_many() -> None:
+def test_an_answer_that_took_several_calls_counts_as_many():
     judge = Oracle(Usage(calls=4))
     report = judged(judge, limits=Limits(max_calls=10), concurrency=1)
     assert judge.asked == 3
     assert "after 12 calls" in report.run.stopped
 
 
-def test_an_answer_that_tells_no_call_counts_as_one() -> None:
+def test_an_answer_that_tells_no_call_counts_as_one():
     judge = Oracle(Usage(cost=0.1))
     judged(judge, limits=Limits(max_calls=10))
     assert judge.asked == 10
 
 
-def test_no_more_questions_are_in_flight_than_the_run_allows() -> None:
+def test_no_more_questions_are_in_flight_than_the_run_allows():
     judge = Oracle()
     report = judged(judge, concurrency=4)
     assert judge.most_in_flight == 4
     assert len(report.scores(USEFUL)) == 40
 
 
-def test_money_is_held_by_what_the_answers_say() -> None:
+def test_money_is_held_by_what_the_answers_say():
     judge = Oracle()
     report = judged(judge, limits=Limits(max_cost=0.0105))
     assert judge.asked == 10
@@ -118,14 +116,14 @@ def test_money_is_held_by_what_the_answers_say() -> None:
     assert report.run.stopped.startswith("max_cost=0.0105 was reached")
 
 
-def test_a_judge_that_does_not_say_its_cost_ends_a_run_with_a_cap_on_money() -> None:
+def test_a_judge_that_does_not_say_its_cost_ends_a_run_with_a_cap_on_money():
     judge = Oracle(Usage())
     report = judged(judge, limits=Limits(max_cost=1.0))
     assert judge.asked == 1, "the first goes alone"
     assert "Usage(calls=1, cost=0.001)" in report.run.stopped
 
 
-def test_requests_per_minute_hold() -> None:
+def test_requests_per_minute_hold():
     judge = Oracle()
     report = judged(judge, limits=Limits(requests_per_minute=60, deadline=0.5))
     assert judge.asked == 1
@@ -148,9 +146,7 @@ def cheap_first() -> type[Judge]:
     ("chance", "decided"),
     [(0.19, "cheap"), (0.2, "strong"), (0.8, "strong"), (0.81, "cheap")],
 )
-def test_a_cheap_judge_first_decides_outside_the_band(
-    cheap_first: Any, chance: float, decided: str
-) -> None:
+def test_a_cheap_judge_first_decides_outside_the_band(cheap_first, chance, decided):
     def says(name: str, chance: float) -> ScriptedJudge:
         reply = {"useful": int(chance > 0.5), "reason": name}
 
@@ -169,8 +165,8 @@ def test_a_cheap_judge_first_decides_outside_the_band(
 
 
 def test_store_and_limits_of_a_run_hold_for_both_judges_of_a_cheap_one_first(
-    cheap_first: Any, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    cheap_first, loopback_server
+):
     server, store = loopback_server(), MemoryStore()
     strong = LLMJudge(OpenAICompatibleModel(server.base_url, "large"))
     judge = cheap_first(LexicalJudge(), strong, band=(0.0, 1.0))
@@ -190,7 +186,7 @@ class Keeping(Oracle):
         return self
 
 
-def test_a_session_of_ones_own_is_handed_the_limits_and_trusted(tmp_path: Any) -> None:
+def test_a_session_of_ones_own_is_handed_the_limits_and_trusted(tmp_path):
     judge = Keeping()
     limits = Limits(max_calls=10, requests_per_minute=1000)
     judged(judge, limits=limits, store=tmp_path / "replies.sqlite", concurrency=7)
@@ -216,7 +212,7 @@ class LimitsOfAJob(Budget):
         self.usages.append(usage)
 
 
-def test_limits_that_are_kept_elsewhere_hold_for_a_judge_of_ones_own() -> None:
+def test_limits_that_are_kept_elsewhere_hold_for_a_judge_of_ones_own():
     judge, limits = Oracle(), LimitsOfAJob()
     run = Run("utilization", judge, 1, None, limits)
     results = list(stream(run, ROWS, progress=False, columns={}))
@@ -225,13 +221,13 @@ def test_limits_that_are_kept_elsewhere_hold_for_a_judge_of_ones_own() -> None:
     assert sum(result.usage.calls for result in results) == 3
 
 
-def test_under_a_cap_on_money_as_many_questions_are_in_flight_as_surely_fit() -> None:
+def test_under_a_cap_on_money_as_many_questions_are_in_flight_as_surely_fit():
     judge = Oracle()
     judged(judge, limits=Limits(max_cost=1.0), concurrency=4)
     assert (judge.asked, judge.most_in_flight) == (40, 4)
 
 
-def test_no_limit_counts_a_judge_that_is_free() -> None:
+def test_no_limit_counts_a_judge_that_is_free():
     class Free(Oracle):
         free = True
 
@@ -240,7 +236,7 @@ def test_no_limit_counts_a_judge_that_is_free() -> None:
     assert judge.asked == 40
 
 
-def test_a_dry_run_counts_the_questions() -> None:
+def test_a_dry_run_counts_the_questions():
     samples = [Sample.from_row(row) for row in ROWS]
     counted = estimate(samples, [ContextUtilization()], Oracle())
     assert counted.usage.calls == 40
@@ -269,9 +265,7 @@ class Saying(Judge):
         return Answer(self._reply)
 
 
-def test_a_crash_of_a_judge_blames_the_judge_and_leaks_no_text(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_crash_of_a_judge_blames_the_judge_and_leaks_no_text(caplog):
     report = judged(Saying(ValueError("SECRET")))
     error = report.results[0].results[USEFUL].error
     assert error.type == "JudgeCrashed"
@@ -281,7 +275,7 @@ def test_a_crash_of_a_judge_blames_the_judge_and_leaks_no_text(
     assert "SECRET" not in error.message + caplog.text
 
 
-def test_a_judge_with_a_session_of_its_own_is_blamed_as_well() -> None:
+def test_a_judge_with_a_session_of_its_own_is_blamed_as_well():
     class WithSession(Saying):
         def session(self, **settings: Any) -> Judge:
             return self
@@ -324,36 +318,26 @@ BAD_REPLIES: list[tuple[Any, str]] = [
         Asked((Tone(polite=True),), weights=(Weight(0.9), Weight(0.1))),
         "a Weight for the one verdict",
     ),
-    (
-        Asked((Tone(polite=True),), weights=(0.9,)),
-        "its weights are Weight objects",
-    ),  # type: ignore[arg-type]
-    (
-        Asked((Instructions("x"),)),
-        "replies are objects of question.Reply, Tone",
-    ),  # type: ignore[type-var]
+    (Asked((Tone(polite=True),), weights=(0.9,)), "its weights are Weight objects"),  # type: ignore[arg-type]
+    (Asked((Instructions("x"),)), "replies are objects of question.Reply, Tone"),  # type: ignore[type-var]
 ]
 
 
 @pytest.mark.parametrize(("reply", "words"), BAD_REPLIES)
-def test_a_bad_reply_names_the_judge_and_what_it_must_return(
-    reply: Any, words: str
-) -> None:
+def test_a_bad_reply_names_the_judge_and_what_it_must_return(reply, words):
     failed = politeness().score(answer="Sit, please.", judge=Saying(reply))
     assert failed.error.type == "JudgeError"
     assert "the judge saying (Saying) gave no answer" in failed.reason
     assert words in failed.reason
 
 
-def test_a_metric_that_does_not_look_for_an_answer_fails_for_the_judges_reason() -> (
-    None
-):
+def test_a_metric_that_does_not_look_for_an_answer_fails_for_the_judges_reason():
     reply = NotAnswered(UnusableReply("no verdict in it"))
     failed = politeness().score(answer="Sit, please.", judge=Saying(reply))
     assert (failed.error.type, failed.reason) == ("UnusableReply", "no verdict in it")
 
 
-def test_a_bare_verdict_counts_where_a_probability_is_wanted() -> None:
+def test_a_bare_verdict_counts_where_a_probability_is_wanted():
     scored = politeness().score(
         answer="Sit, please.", judge=Saying(Asked((Tone(polite=True),)))
     )
@@ -375,15 +359,13 @@ class Replying(DecisionModel):
         return ChatReply((Choice(self._text),))
 
 
-def test_a_decision_model_is_asked_a_question_of_ones_own() -> None:
+def test_a_decision_model_is_asked_a_question_of_ones_own():
     judge = DecisionJudge(Replying("[0.9]"))
     assert politeness().score(answer="Sit, please.", judge=judge).value == 0.9
 
 
 @pytest.mark.parametrize("text", ["0.9", '{"p": 0.9}', "yes", '"0.9"', "[0.9, 0.1]"])
-def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(
-    text: str,
-) -> None:
+def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(text):
     judge = DecisionJudge(Replying(text))
     failed = politeness().score(answer="Sit, please.", judge=judge)
     assert failed.error.type == "UnusableReply"
@@ -422,8 +404,6 @@ BAD_QUESTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "words"), BAD_QUESTIONS)
-def test_a_question_says_what_is_wrong_with_it_when_it_is_made(
-    fields: dict[str, Any], words: str
-) -> None:
+def test_a_question_says_what_is_wrong_with_it_when_it_is_made(fields, words):
     with pytest.raises(SettingError, match=words):
         polite_question(**fields)

@@ -58,9 +58,7 @@ def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
         ('{"r": "covered: 0", ', '"covered":', ("1", {"1": 0.6, "0": 0.4}), "}"),
     ],
 )
-def test_the_token_of_the_field_is_found(
-    tokens: tuple[str | tuple[str, Alternatives], ...],
-) -> None:
+def test_the_token_of_the_field_is_found(tokens):
     reply = choice(*tokens)
     start = reply.text.find("{")
     (cell,) = label_weights(reply, COVERED, "logprobs", start, len(reply.text)) or (
@@ -70,7 +68,7 @@ def test_the_token_of_the_field_is_found(
     assert cell.mass == pytest.approx(1.0)
 
 
-def test_an_alternative_without_the_merged_beginning_is_no_label() -> None:
+def test_an_alternative_without_the_merged_beginning_is_no_label():
     assert (
         probability('{"', ('covered":1', {'covered":1': 0.95, "1": 0.05}), "}") == 1.0
     )
@@ -79,12 +77,12 @@ def test_an_alternative_without_the_merged_beginning_is_no_label() -> None:
 @pytest.mark.parametrize(
     "other", ["10", "0.5", "1.0", "1e3", "-1", "01", "one", "1,000", "\u00bd", "2"]
 )
-def test_what_looks_like_a_label_is_none(other: str) -> None:
+def test_what_looks_like_a_label_is_none(other):
     assert probability('{"covered":', ("1", {"1": 0.95, other: 0.05}), "}") == 1.0
     assert probability('{"covered":', ("1", {"1": 0.6, other: 0.4}), "}") is None
 
 
-def test_low_mass_is_not_usable() -> None:
+def test_low_mass_is_not_usable():
     assert (
         probability('{"covered":', ("1", {"1": 0.5, "0": 0.39, "x": 0.11}), "}") is None
     )
@@ -93,7 +91,7 @@ def test_low_mass_is_not_usable() -> None:
     ) == pytest.approx(50 / 91)
 
 
-def test_the_chosen_token_counts_where_it_is_not_listed() -> None:
+def test_the_chosen_token_counts_where_it_is_not_listed():
     reply = Choice(
         '{"covered":1}',
         tokens=(
@@ -106,7 +104,7 @@ def test_the_chosen_token_counts_where_it_is_not_listed() -> None:
     assert (cell.p, cell.mass) == (1.0, pytest.approx(0.95))
 
 
-def test_one_text_listed_twice_counts_once() -> None:
+def test_one_text_listed_twice_counts_once():
     reply = Choice(
         '{"covered":1}',
         tokens=(
@@ -123,20 +121,20 @@ def test_one_text_listed_twice_counts_once() -> None:
     assert cell.p == pytest.approx(0.8)
 
 
-def test_stripped_texts_are_found_in_their_tokens() -> None:
+def test_stripped_texts_are_found_in_their_tokens():
     inner = choice('\n\n{"covered":', ("0", {"0": 0.9, "1": 0.1}), "}", "<|end|>")
     stripped = Choice('{"covered":0}', tokens=inner.tokens)
     (cell,) = label_weights(stripped, COVERED, "logprobs", 0, 13)
     assert cell.p == pytest.approx(0.1)
 
 
-def test_tokens_of_another_text_are_not_used() -> None:
+def test_tokens_of_another_text_are_not_used():
     other = Choice('{"covered": 1}', tokens=choice('{"covered":', "1", "}").tokens)
     assert label_weights(other, COVERED, "logprobs", 0, 14) == ()
     assert label_weights(Choice('{"covered": 1}'), COVERED, "logprobs", 0, 14) == ()
 
 
-def test_several_fields_in_order() -> None:
+def test_several_fields_in_order():
     text = '{"facts": [{"label": "F1", "covered": 1}, {"label": "F2", "covered": 0}]}'
     listed = tuple(
         TokenAlternatives(
@@ -153,19 +151,17 @@ def test_several_fields_in_order() -> None:
 
 
 @pytest.mark.parametrize("logprob", [math.nan, 1.0, math.inf])
-def test_what_is_no_probability_is_not_used(logprob: float) -> None:
+def test_what_is_no_probability_is_not_used(logprob):
     assert probability_of_positive([(1, logprob), (0, -3.0)], COVERED) is None
 
 
 @pytest.mark.parametrize(("logprob", "is_used"), [(0.001, True), (0.0011, False)])
-def test_a_certain_token_may_be_rounded_up_by_a_thousandth(
-    logprob: float, is_used: bool
-) -> None:
+def test_a_certain_token_may_be_rounded_up_by_a_thousandth(logprob, is_used):
     weight = probability_of_positive([(1, logprob)], COVERED)
     assert (weight is not None and weight.p == 1.0) == is_used
 
 
-def test_more_than_everything_is_not_used() -> None:
+def test_more_than_everything_is_not_used():
     assert (
         probability_of_positive([(1, math.log(0.9)), (0, math.log(0.8))], COVERED)
         is None
@@ -180,7 +176,7 @@ weights = st.lists(
 
 
 @given(weights)
-def test_laws(listed: list[tuple[int | None, float]]) -> None:
+def test_laws(listed):
     total = sum(weight for _, weight in listed)
     shares = [(label, weight / total) for label, weight in listed]
     logs = [(label, math.log(share)) for label, share in shares]
@@ -207,8 +203,8 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     ("token", "expected"), [("sup", 0.6), ("s", None), ("supported", 0.6)]
 )
 def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
-    token: str, expected: float | None
-) -> None:
+    token, expected
+):
     wanted_probability = LabelProbability(
         "v", positive="supported", labels=("supported", "silent")
     )
@@ -222,7 +218,7 @@ def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.5, 1.0))
-def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> None:
+def test_a_label_that_is_not_listed_never_decides(seen, floor):
     listed = [
         (1, math.log(max(seen, 1e-9))),
         (None, math.log(max((1 - seen) * floor, 1e-9))),
@@ -234,7 +230,7 @@ def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> 
         assert seen / (seen + hidden) > 0.5
 
 
-def test_a_token_in_another_form_leaves_no_probabilities() -> None:
+def test_a_token_in_another_form_leaves_no_probabilities():
     """Half of the tokens would shift what stands at a place of the text."""
     good = {"token": "1", "logprob": -0.1, "top_logprobs": []}
     read = [

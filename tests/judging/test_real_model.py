@@ -67,8 +67,8 @@ def options(server: LoopbackServer, **more: Any) -> argparse.Namespace:
 
 
 def test_each_tool_judges_the_same_rows_once_and_its_traffic_is_counted(
-    real_model: Any, tmp_path: Path
-) -> None:
+    real_model, tmp_path
+):
     file = tmp_path / "judged.jsonl"
     with LoopbackServer(plausible_reply) as server:
         for n_rows in (2, 3):
@@ -96,7 +96,7 @@ def test_each_tool_judges_the_same_rows_once_and_its_traffic_is_counted(
     assert {row.labels for row in rows["useful"]} == {(False, True, True)}
 
 
-def test_the_tables_compare_rows_that_all_tools_judged(real_model: Any) -> None:
+def test_the_tables_compare_rows_that_all_tools_judged(real_model):
     def judged(tool: str, row: str, score: float, label: bool, **more: Any) -> Any:
         scores = [] if more else [(score, score > 0.5, label)]
         return real_model.Judged("adherence", row, "s", tool, scores, **more)

@@ -221,7 +221,7 @@ def written(reply: str, name: str) -> str:
 
 @pytest.mark.parametrize("name", DECIDING)
 @pytest.mark.parametrize("kind", REPLIES)
-def test_a_reply_is_read_alike_by_every_metric(name: str, kind: str) -> None:
+def test_a_reply_is_read_alike_by_every_metric(name, kind):
     reading, reply = REPLIES[kind]
     text = written(reply, name)
     repaired, model = score(name, text, json.dumps(good(name)))
@@ -238,29 +238,27 @@ def test_a_reply_is_read_alike_by_every_metric(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["utilization", "adherence", "accuracy", "citations"])
 @pytest.mark.parametrize("bit", BITS)
-def test_a_bit_is_read_however_it_is_written(name: str, bit: Any) -> None:
+def test_a_bit_is_read_however_it_is_written(name, bit):
     text = json.dumps({**good(name), DECIDING[name][1]: bit})
     result, model = score(name, text)
     assert (result.value, len(model.requests)) == (1.0, 1)
 
 
 @pytest.mark.parametrize("bit", ["1?", "yes?", "1 or 0", "perhaps"])
-def test_a_bit_that_asks_back_is_none(bit: str) -> None:
+def test_a_bit_that_asks_back_is_none(bit):
     result, model = score("utilization", json.dumps({"useful": bit}))
     assert (result.status, len(model.requests)) == ("failed", 2)
 
 
 @pytest.mark.parametrize("number", [1, 1.0, "1", "1.0", " 1.0. "])
-def test_a_number_may_stand_in_quotes(number: Any) -> None:
+def test_a_number_may_stand_in_quotes(number):
     assert score("recall", json.dumps({"score": number}))[0].value == 1.0
     assert score("relevance", json.dumps({"grade": 3}))[0].value == 1.0
     assert score("recall", json.dumps({"score": ".5"}))[0].value == 0.5
 
 
 @pytest.mark.parametrize("text", ["Anna did.", "None", "", "はい"])
-def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(
-    text: str,
-) -> None:
+def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(text):
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
         reply = {**good(name), field: text}
         result, model = score(name, json.dumps(reply), json.dumps(good(name)))
@@ -270,7 +268,7 @@ def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(
 
 
 @pytest.mark.parametrize("item", ["None", "none.", "NONE", None])
-def test_a_list_that_holds_none_is_asked_again(item: str | None) -> None:
+def test_a_list_that_holds_none_is_asked_again(item):
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
         reply = {**good(name), field: [item]}
         result, model = score(name, json.dumps(reply), json.dumps(good(name)))
@@ -310,8 +308,8 @@ class Contradicting(Saying):
 )
 @pytest.mark.parametrize("name", ["adherence", "sufficiency", "criterion", "accuracy"])
 def test_polls_that_contradict_themselves_move_no_score_as_if_it_were_sure(
-    name: str, said: str, bounds: tuple[float, float] | None
-) -> None:
+    name, said, bounds
+):
     kinds = said.split()
     metrics: dict[str, Metric] = {
         "adherence": ContextAdherence(polls=len(kinds), cause=False),
@@ -332,7 +330,7 @@ def test_polls_that_contradict_themselves_move_no_score_as_if_it_were_sure(
         assert result.status == "scored"
 
 
-def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band() -> None:
+def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band():
     for said, is_uncertain in (
         ("yes yes yes contradiction contradiction", True),
         ("yes yes yes yes contradiction", False),
@@ -342,7 +340,7 @@ def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band() -> None:
         assert result.evidence.model_dump()["uncertain"] == is_uncertain
 
 
-def test_a_reply_that_contradicts_itself_is_never_scored() -> None:
+def test_a_reply_that_contradicts_itself_is_never_scored():
     no_claim = {"unsupported": ["It was in May."], "claims": 0}
     result, _ = score("adherence", json.dumps(no_claim))
     assert result.status == "failed"
@@ -366,7 +364,7 @@ def test_a_reply_that_contradicts_itself_is_never_scored() -> None:
         "Nothing is missing.",
     ],
 )
-def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
+def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item):
     for name, field, bit in (
         ("adherence", "unsupported", "supported"),
         ("sufficiency", "missing", "sufficient"),
@@ -384,7 +382,7 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item: str) -> None:
 
 
 @pytest.mark.parametrize("item", ["N/A", "who the builder was", "Who lit it", "Anna"])
-def test_a_list_beside_a_yes_is_asked_about(item: str) -> None:
+def test_a_list_beside_a_yes_is_asked_about(item):
     """It may be told in the judge's own words, so that any may be meant."""
     for name, field, bit in (
         ("adherence", "unsupported", "supported"),
@@ -407,7 +405,7 @@ def test_a_list_beside_a_yes_is_asked_about(item: str) -> None:
         ("磨坊是红色的。", "是红色的"),
     ],
 )
-def test_a_claim_that_stands_in_the_answer_is_one(answer: str, claim: str) -> None:
+def test_a_claim_that_stands_in_the_answer_is_one(answer, claim):
     no = {"reason": "r", "supported": 0, "claims": 1, "unsupported": [claim]}
     model = Saying(json.dumps(no))
     result = ContextAdherence(polls=1, cause=False).score(
@@ -416,7 +414,7 @@ def test_a_claim_that_stands_in_the_answer_is_one(answer: str, claim: str) -> No
     assert (result.value, len(model.requests)) == (0.0, 1)
 
 
-def test_claims_that_are_labelled_are_those_of_the_answer() -> None:
+def test_claims_that_are_labelled_are_those_of_the_answer():
     asked_for = {"reason": "r", "claims": [{"claim": "1900.", "needs": "evidence"}]}
     foreign = {"claim": "The Varn ferry runs daily.", "needs": "evidence"}
     model = Saying(
@@ -435,7 +433,7 @@ def test_claims_that_are_labelled_are_those_of_the_answer() -> None:
     assert "'claims': its texts must be words of the answer" in asked_again
 
 
-def test_a_no_that_lists_nothing_is_asked_again() -> None:
+def test_a_no_that_lists_nothing_is_asked_again():
     for name, bit in (("adherence", "supported"), ("sufficiency", "sufficient")):
         no = json.dumps({**good(name), bit: 0})
         result, model = score(name, no)
@@ -450,14 +448,14 @@ def test_a_no_that_lists_nothing_is_asked_again() -> None:
 @pytest.mark.parametrize(
     "part", ['{"reason": "r", "useful": 1}</think>', '{"useful": 1}', "{'useful'", "{"]
 )
-def test_a_long_reply_takes_time_by_its_length(part: str) -> None:
+def test_a_long_reply_takes_time_by_its_length(part):
     began_at = time.process_time()
     model = Saying(part * (200_000 // len(part)))
     ContextUtilization().score(**ROW, judge=LLMJudge(model))
     assert time.process_time() - began_at < 2
 
 
-def test_a_reply_longer_than_any_form_is_refused_and_not_sent_back_whole() -> None:
+def test_a_reply_longer_than_any_form_is_refused_and_not_sent_back_whole():
     model = Saying("word " * 200_000 + json.dumps(good("utilization")))
     result = ContextUtilization().score(**ROW, judge=LLMJudge(model))
     assert "it has 1,000,043 characters" in result.reason
@@ -466,7 +464,7 @@ def test_a_reply_longer_than_any_form_is_refused_and_not_sent_back_whole() -> No
     assert sum(len(message.content) for message in asked_again) < 30_000
 
 
-def test_the_form_of_a_reply_is_no_verdict() -> None:
+def test_the_form_of_a_reply_is_no_verdict():
     copied = {"reason": "<what matches, what is missing or wrong>", "score": 0.5}
     result, model = score("recall", json.dumps(copied))
     assert (result.status, len(model.requests)) == ("failed", 2)
@@ -480,7 +478,7 @@ def test_the_form_of_a_reply_is_no_verdict() -> None:
         '{"reason": "what matches, what is missing or wrong", "score": 0.5}',
     ],
 )
-def test_a_form_that_is_copied_before_the_verdict_is_passed_over(form: str) -> None:
+def test_a_form_that_is_copied_before_the_verdict_is_passed_over(form):
     result, model = score("recall", f"{form}\n{json.dumps(good('recall'))}")
     assert (result.value, len(model.requests)) == (1.0, 1)
     result, model = score("recall", form)
@@ -489,7 +487,7 @@ def test_a_form_that_is_copied_before_the_verdict_is_passed_over(form: str) -> N
 
 @settings(max_examples=examples(100))
 @given(st.text(max_size=200))
-def test_any_text_is_scored_or_failed_and_never_raises(text: str) -> None:
+def test_any_text_is_scored_or_failed_and_never_raises(text):
     result, model = score("utilization", text or "x")
     assert result.status in ("scored", "failed")
     assert len(model.requests) <= 2
@@ -536,9 +534,7 @@ COPIED: dict[str, tuple[Metric, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("metric", "copied", "own"), COPIED.values(), ids=COPIED)
-def test_an_example_of_the_prompt_is_no_verdict(
-    metric: Metric, copied: dict[str, Any], own: dict[str, Any]
-) -> None:
+def test_an_example_of_the_prompt_is_no_verdict(metric, copied, own):
     failed, asked = of_hamlet(metric, copied)
     assert (failed.status, asked >= 2) == ("failed", True)
     assert "repeats the form or an example" in failed.reason
@@ -601,7 +597,7 @@ class Copying(Saying):
 
 
 @pytest.mark.parametrize("first_words", PROMPTS_WITH_EXAMPLES)
-def test_no_example_of_a_prompt_of_ours_is_a_verdict(first_words: str) -> None:
+def test_no_example_of_a_prompt_of_ours_is_a_verdict(first_words):
     """But for those of bits alone, of which nothing tells whether they were copied."""
     metric, more = PROMPTS_WITH_EXAMPLES[first_words]
     number, n_examples = 0, 1
@@ -614,7 +610,7 @@ def test_no_example_of_a_prompt_of_ours_is_a_verdict(first_words: str) -> None:
     assert n_examples
 
 
-def test_words_of_an_example_may_be_the_judges_own() -> None:
+def test_words_of_an_example_may_be_the_judges_own():
     everything = {"reason": "All points are as expected.", "score": 1.0}
     examples = f"Expected: By Orle's lake.\nAnswer: There.\n{json.dumps(everything)}"
     result, asked = of_hamlet(ContextRecall(examples=examples), everything)
@@ -634,7 +630,7 @@ def test_words_of_an_example_may_be_the_judges_own() -> None:
     assert library.value == 0.5
 
 
-def test_claims_of_the_contexts_are_no_claims_of_the_answer() -> None:
+def test_claims_of_the_contexts_are_no_claims_of_the_answer():
     bananas = ["Bananas are rich in potassium."]
     adherence = ContextAdherence(polls=1, cause=False)
     right = {"supported": 1, "claims": 1, "unsupported": []}
@@ -645,7 +641,7 @@ def test_claims_of_the_contexts_are_no_claims_of_the_answer() -> None:
         assert of_hamlet(adherence, wrong)[0].status == "failed"
 
 
-def test_a_reason_that_denies_beside_an_empty_list_is_no_yes() -> None:
+def test_a_reason_that_denies_beside_an_empty_list_is_no_yes():
     denied = "The contexts do not say who wrote it. Not supported."
     adherence = ContextAdherence(polls=1, cause=False)
     no = {"reason": denied, "supported": 0, "claims": 1, "unsupported": []}

@@ -141,9 +141,7 @@ CLAIMING: dict[str, tuple[Metric, bool, Callable[[Any], float]]] = {
 
 @pytest.mark.parametrize("chance", [0.3, 0.5, 0.7])
 @pytest.mark.parametrize("name", CLAIMING)
-def test_the_mean_score_of_a_torn_judge_is_its_probability(
-    name: str, chance: float
-) -> None:
+def test_the_mean_score_of_a_torn_judge_is_its_probability(name, chance):
     metric, logprobs, probability_of = CLAIMING[name]
     judge = LLMJudge(Torn(chance, logprobs=logprobs))
     report = evaluate(ROWS, [metric], judge=judge)
@@ -163,7 +161,7 @@ def modes_of(evidence: Any) -> set[str]:
 @pytest.mark.parametrize(
     "metric", [CitationQuality(numbered_from=1, polls=1), RetrievalAccuracy()]
 )
-def test_a_single_verdict_claims_no_probability(metric: Metric) -> None:
+def test_a_single_verdict_claims_no_probability(metric):
     judge = LLMJudge(Torn(0.5, logprobs=False))
     report = evaluate(ROWS[:5], [metric], judge=judge)
     for row in report.results:

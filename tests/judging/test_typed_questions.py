@@ -148,7 +148,7 @@ DERIVED: dict[str, tuple[type[BaseModel], str, list[str], list[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_typed_questions_follow_from_the_form_of_the_reply(name: str) -> None:
+def test_typed_questions_follow_from_the_form_of_the_reply(name):
     reply, kind, wordings, options, value = DERIVED[name]
     converted = convert_question(tone(reply))
     assert isinstance(converted, ConvertedQuestion)
@@ -174,9 +174,7 @@ def test_typed_questions_follow_from_the_form_of_the_reply(name: str) -> None:
     )
 
 
-def test_a_default_is_left_out_and_a_reason_says_the_probability(
-    server: DecisionServer,
-) -> None:
+def test_a_default_is_left_out_and_a_reason_says_the_probability(server):
     reply = form(reason=(Comment, ""), words=(list[str], []), polite=(Bit, ...))
     answered = run(judge_at(server).answer(tone(reply))).reply
     assert isinstance(answered, Asked)
@@ -196,9 +194,7 @@ REFUSED: dict[str, tuple[type[BaseModel], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_no_typed_question_decides_is_refused_and_names_a_judge(
-    server: DecisionServer, name: str
-) -> None:
+def test_what_no_typed_question_decides_is_refused_and_names_a_judge(server, name):
     reply, words = REFUSED[name]
     refused = run(judge_at(server).answer(tone(reply))).reply
     assert isinstance(refused, NotAnswered)
@@ -209,7 +205,7 @@ def test_what_no_typed_question_decides_is_refused_and_names_a_judge(
     assert not server.requests
 
 
-def test_a_probability_of_what_is_not_asked_is_refused(server: DecisionServer) -> None:
+def test_a_probability_of_what_is_not_asked_is_refused(server):
     reply = form(polite=(Bit, ...), word=(str, "-"))
     asked = tone(
         reply, wanted_probability=LabelProbability("word", "a", labels=("a", "b"))
@@ -240,8 +236,8 @@ def test_a_probability_of_what_is_not_asked_is_refused(server: DecisionServer) -
     ],
 )
 def test_the_probability_of_the_label_that_is_wanted_is_given(
-    reply: type[BaseModel], wanted: LabelProbability, chances: Chance, p: float
-) -> None:
+    reply, wanted, chances, p
+):
     with DecisionServer(lambda *_: chances) as server:
         answered = run(
             judge_at(server).answer(tone(reply, wanted_probability=wanted))
@@ -251,16 +247,14 @@ def test_the_probability_of_the_label_that_is_wanted_is_given(
     assert {weight.mode for weight in answered.weights} == {"decision"}
 
 
-def test_of_two_bits_nothing_tells_which_probability_counts(
-    server: DecisionServer,
-) -> None:
+def test_of_two_bits_nothing_tells_which_probability_counts(server):
     reply = form(polite=(Bit, ...), short=(Bit, ...))
     answered = run(judge_at(server).answer(tone(reply))).reply
     assert isinstance(answered, Asked)
     assert answered.weights == ()
 
 
-def test_where_a_bit_and_a_list_contradict_each_other_the_bit_counts() -> None:
+def test_where_a_bit_and_a_list_contradict_each_other_the_bit_counts():
     def answer(state: Any, question: dict[str, Any]) -> Chance:
         return 0.2  # it claims nothing, and what it claims is not supported
 
@@ -283,7 +277,7 @@ class Contradicting(BaseModel):
         return self
 
 
-def test_bits_that_contradict_each_other_fail(server: DecisionServer) -> None:
+def test_bits_that_contradict_each_other_fail(server):
     reply = run(judge_at(server).answer(tone(Contradicting))).reply
     assert isinstance(reply, NotAnswered)
     assert isinstance(reply.error, UnusableReply)
@@ -291,9 +285,7 @@ def test_bits_that_contradict_each_other_fail(server: DecisionServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["rules", "note"])
-def test_no_part_takes_the_place_of_what_is_asked(
-    server: DecisionServer, name: str
-) -> None:
+def test_no_part_takes_the_place_of_what_is_asked(server, name):
     asked = tone(
         form(polite=(Bit, ...)),
         parts={name: Part("Text", "All is polite.")},
@@ -324,15 +316,15 @@ def test_no_part_takes_the_place_of_what_is_asked(
     ],
 )
 def test_rules_are_what_is_told_without_texts_tags_and_the_form_of_a_reply(
-    template: str, rules: str
-) -> None:
+    template, rules
+):
     asked = tone(form(polite=(Bit, ...)), instructions=Instructions(template))
     converted = convert_question(asked)
     assert isinstance(converted, ConvertedQuestion)
     assert json.loads(converted.state)["rules"] == rules
 
 
-def test_every_prompt_that_ships_leaves_rules_and_no_form_of_a_reply() -> None:
+def test_every_prompt_that_ships_leaves_rules_and_no_form_of_a_reply():
     for path in Path(templates.__file__).parent.glob("prompts/*.txt"):
         if path.stem.endswith("_examples"):
             continue
@@ -360,7 +352,7 @@ LEDGER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("ledger", [{}, LEDGER], ids=["contexts", "ledger"])
-def test_an_answer_that_only_declines_is_undefined(ledger: dict[str, Any]) -> None:
+def test_an_answer_that_only_declines_is_undefined(ledger):
     def answer(state: Any, question: dict[str, Any]) -> Chance:
         return 0.9 if '"declined"' in question["instructions"] else 0.1
 
@@ -371,9 +363,7 @@ def test_an_answer_that_only_declines_is_undefined(ledger: dict[str, Any]) -> No
     assert (result.status, result.code) == ("undefined", "declined")
 
 
-def test_an_answer_that_declines_and_claims_is_asked_about(
-    server: DecisionServer,
-) -> None:
+def test_an_answer_that_declines_and_claims_is_asked_about(server):
     row = {
         "question": "Who?",
         "contexts": ["Anna lit it."],
@@ -467,9 +457,7 @@ def verdicts_at(
 
 @pytest.mark.parametrize("of_a_claim", [None, 0.9])
 @pytest.mark.parametrize("metric", METRICS_OF_PREDICATES, ids=lambda one: one.name)
-def test_law_one_half_is_no_in_every_predicate(
-    metric: Metric, of_a_claim: float | None
-) -> None:
+def test_law_one_half_is_no_in_every_predicate(metric, of_a_claim):
     for question in questions_of(metric, 0.3) + questions_of(metric, 0.8):
         at_one_half = verdicts_at(question, 0.5, of_a_claim)
         assert at_one_half == verdicts_at(question, 0.4, of_a_claim)
@@ -492,9 +480,7 @@ def test_law_one_half_is_no_in_every_predicate(
         (None, None),
     ],
 )
-def test_a_rewrite_is_shown_beside_the_question_where_they_differ(
-    rewrite: str | None, shown: str | None
-) -> None:
+def test_a_rewrite_is_shown_beside_the_question_where_they_differ(rewrite, shown):
     sample = Sample(
         question="When?",
         standalone_question=rewrite,
@@ -541,8 +527,8 @@ def evenly(state: Any, question: dict[str, Any]) -> Chance:
     has_ledger=st.booleans(),
 )
 def test_law_what_is_sent_is_what_was_estimated_and_two_questions_on_a_low_score(
-    form: str, texts: list[str], metric: Metric, has_ledger: bool
-) -> None:
+    form, texts, metric, has_ledger
+):
     question, answer, reference, fact, *contexts = texts
     row = {
         "question": question,
@@ -562,9 +548,7 @@ def test_law_what_is_sent_is_what_was_estimated_and_two_questions_on_a_low_score
         assert 0.5 < counted.usage.prompt_tokens / spent.prompt_tokens < 2
 
 
-def test_a_dry_run_says_which_metric_will_fail_and_what_to_do(
-    server: DecisionServer,
-) -> None:
+def test_a_dry_run_says_which_metric_will_fail_and_what_to_do(server):
     rows = [
         Sample.from_row(
             {"question": "Who?", "answer": "A.", "contexts": ["B."], "reference": "C."}

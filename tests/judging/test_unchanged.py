@@ -31,10 +31,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.judging.rendering import render, schema_of
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
-from ragmetrics_core.metrics.citation_support import (
-    MakesClaim,
-    Supports,
-)
+from ragmetrics_core.metrics.citation_support import MakesClaim, Supports
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,
@@ -252,7 +249,7 @@ def written(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_questions_and_result_lines_are_those_of_the_golden_files(name: str) -> None:
+def test_questions_and_result_lines_are_those_of_the_golden_files(name):
     assert written(name) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 

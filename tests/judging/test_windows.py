@@ -79,11 +79,7 @@ class Small(ChatModel):
             return json.dumps({"supported": found})
         if 'id="1"' in prompt:
             return json.dumps(
-                {
-                    "reason": "r",
-                    "claims": 1,
-                    "unsupported": [] if found else ["it"],
-                }
+                {"reason": "r", "claims": 1, "unsupported": [] if found else ["it"]}
             )
         if labels := re.findall(
             r'^<passage-\w+ id="([A-Z])">\n(.*)', prompt, re.MULTILINE
@@ -119,9 +115,7 @@ def score(metric: Metric, context: str) -> tuple[Any, Small]:
     [ContextUtilization(), RetrievalAccuracy()],
     ids=lambda metric: metric.name,
 )
-def test_any_window_decides_and_the_result_is_marked(
-    metric: Metric, place: str
-) -> None:
+def test_any_window_decides_and_the_result_is_marked(metric, place):
     outcome, model = score(metric, LONG[place])
     assert (outcome.status, outcome.value) == (
         "scored",
@@ -131,19 +125,19 @@ def test_any_window_decides_and_the_result_is_marked(
     assert outcome.usage.calls == len(model.prompts)
 
 
-def test_what_fits_is_not_split() -> None:
+def test_what_fits_is_not_split():
     outcome, model = score(ContextUtilization(), NEEDLE)
     assert outcome.value == 1.0
     assert "windows" not in outcome.usage.fallbacks
     assert len(model.prompts) == 1
 
 
-def test_what_needs_the_whole_text_fails() -> None:
+def test_what_needs_the_whole_text_fails():
     outcome, _ = score(ContextRecall(), LONG["middle"])
     assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
 
 
-def test_windows_overlap_and_lose_nothing() -> None:
+def test_windows_overlap_and_lose_nothing():
     text = " ".join(f"word{number}" for number in range(1000))
     first, second = cut_in_halves(text)
     assert text.startswith(first)
@@ -154,7 +148,7 @@ def test_windows_overlap_and_lose_nothing() -> None:
     assert sum(map(len, cut_in_halves(unbroken))) == 5200
 
 
-def test_the_evidence_counts_the_windows() -> None:
+def test_the_evidence_counts_the_windows():
     long = LONG["middle"]
     chunks = score(ContextUtilization(), long)[0].evidence.chunks
     (row,) = score(RetrievalAccuracy(), long)[0].evidence.cells
@@ -163,7 +157,7 @@ def test_the_evidence_counts_the_windows() -> None:
     assert [chunk.windows for chunk in short] == [None]
 
 
-def test_a_list_that_is_too_long_is_judged_as_shorter_lists() -> None:
+def test_a_list_that_is_too_long_is_judged_as_shorter_lists():
     chunks = [f"{number}. {'far and wide ' * 60}" for number in range(9)]
     chunks[4] += NEEDLE
     model = Small()
@@ -234,10 +228,7 @@ class ClaimsOnly(ChatModel):
 
 
 def adherence_by_claims(
-    contexts: list[str],
-    answer: str,
-    window: int,
-    listed: Sequence[str] | None = None,
+    contexts: list[str], answer: str, window: int, listed: Sequence[str] | None = None
 ) -> tuple[Any, ClaimsOnly]:
     model = ClaimsOnly(window, listed)
     metric = ContextAdherence(cause=False)
@@ -256,8 +247,8 @@ def adherence_by_claims(
 )
 @settings(max_examples=60, deadline=None)
 def test_windows_and_claims_judge_as_a_window_that_holds_everything(
-    texts: list[list[str]], claims: set[str], window: int
-) -> None:
+    texts, claims, window
+):
     contexts = [" ".join(text) or "Nothing." for text in texts]
     answer = " ".join(sorted(claims))
     whole, _ = adherence_by_claims(contexts, answer, 10**9)
@@ -267,7 +258,7 @@ def test_windows_and_claims_judge_as_a_window_that_holds_everything(
     assert (outcome.evidence.windows is not None) == ("facts" in model.asked)
 
 
-def test_an_answer_judged_in_windows_says_so() -> None:
+def test_an_answer_judged_in_windows_says_so():
     contexts = [f"{claim} {'Rain fell. ' * 200}" for claim in CLAIMS[:2]]
     outcome, model = adherence_by_claims(contexts, " ".join(CLAIMS), 3_000)
     evidence = outcome.evidence
@@ -292,8 +283,8 @@ def test_an_answer_judged_in_windows_says_so() -> None:
     ],
 )
 def test_an_answer_that_claims_nothing_has_no_score_in_windows_either(
-    answer: str, listed: list[str], status: str, code: str | None
-) -> None:
+    answer, listed, status, code
+):
     contexts = [f"{claim} {'Rain fell. ' * 200}" for claim in CLAIMS[:2]]
     outcome, _ = adherence_by_claims(contexts, answer, 3_000, listed)
     assert (outcome.status, getattr(outcome, "code", None)) == (status, code)
@@ -307,21 +298,19 @@ def test_an_answer_that_claims_nothing_has_no_score_in_windows_either(
         ({}, "too long"),  # a judge that cannot list claims
     ],
 )
-def test_what_is_not_answered_claim_by_claim_fails(
-    script: dict[Any, Any], said: str
-) -> None:
+def test_what_is_not_answered_claim_by_claim_fails(script, said):
     judge = ScriptedJudge({Adherent: ContextWindowExceeded("too long"), **script})
     outcome = ContextAdherence().score(contexts=["a"], answer="b", judge=judge)
     assert outcome.status == "failed"
     assert said in outcome.reason
 
 
-def test_windows_end_where_nothing_is_left_to_divide() -> None:
+def test_windows_end_where_nothing_is_left_to_divide():
     outcome, _ = adherence_by_claims(["x" * 9_000], CLAIMS[0], 300)
     assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
 
 
-def test_a_long_context_through_a_chat_model() -> None:
+def test_a_long_context_through_a_chat_model():
     """The whole way: prompts, replies, the endpoint's refusal, several replies per request."""
     outcome, model = score(ContextAdherence(polls=3), LONG["middle"])
     assert (outcome.status, outcome.value) == ("scored", 1.0), outcome.reason
@@ -329,7 +318,7 @@ def test_a_long_context_through_a_chat_model() -> None:
     assert outcome.usage.calls == len(model.prompts)
 
 
-def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks() -> None:
+def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks():
     model = Small()
     fields = {
         "question": "Who?",
@@ -342,9 +331,7 @@ def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks() -> None:
 
 
 @pytest.mark.parametrize(("length", "halves_asked"), [(2000, 0), (2001, 2)])
-def test_only_what_is_longer_than_all_beside_it_is_cut(
-    length: int, halves_asked: int
-) -> None:
+def test_only_what_is_longer_than_all_beside_it_is_cut(length, halves_asked):
     question = of(
         ContextUtilization(), question="q", answer="a" * 2000, contexts=["c" * length]
     )
@@ -379,8 +366,8 @@ def window(useful: int, p: float | None = None) -> Asked[Any]:
     ],
 )
 def test_only_a_window_that_surely_says_yes_decides_beside_one_without_an_answer(
-    answered: Asked[Any], decides: bool
-) -> None:
+    answered, decides
+):
     """One half is no yes: the window that is missing might say it."""
     missing = NotAnswered(TransientJudgeError("no reply"))
     for parts in ((answered, missing), (missing, answered)):
@@ -390,9 +377,7 @@ def test_only_a_window_that_surely_says_yes_decides_beside_one_without_an_answer
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
-def test_the_window_that_says_yes_most_clearly_counts(
-    probabilities: list[float],
-) -> None:
+def test_the_window_that_says_yes_most_clearly_counts(probabilities):
     reply = joined_of(*(window(int(p > 0.5), p) for p in probabilities))
     assert isinstance(reply, Asked)
     assert reply.weights == (Weight(max(probabilities)),)

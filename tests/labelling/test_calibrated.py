@@ -38,7 +38,7 @@ def report_of(*scores: float) -> Report:
     return Report(rows, RunFacts(metrics={"m": "m|v1"}, started="2026-11-26"))
 
 
-def test_a_constant_judge_leaves_the_labels() -> None:
+def test_a_constant_judge_leaves_the_labels():
     labels = [True] * 12 + [False] * 8
     found = ppi(labels, alone(*[0.7] * 20), alone(*[0.7] * 100))
     assert found.weight == 0
@@ -49,7 +49,7 @@ def test_a_constant_judge_leaves_the_labels() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx(expected)
 
 
-def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
+def test_a_perfect_judge_gives_the_mean_of_all_scores():
     labels = [True, False] * 50
     scores = [float(label) for label in labels]
     others = [1.0] * 700 + [0.0] * 300
@@ -64,7 +64,7 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
 
 
 @pytest.mark.parametrize("n_right", [5, 15])
-def test_an_interval_as_wide_as_can_be_ends_at_0_and_1(n_right: int) -> None:
+def test_an_interval_as_wide_as_can_be_ends_at_0_and_1(n_right):
     """Two clusters of unlabelled rows, one all right and one all wrong, tell nearly nothing."""
     labels = [True] * n_right + [False] * (20 - n_right)
     others = Scores([1.0] * 10 + [0.0] * 10, [0] * 10 + [1] * 10)
@@ -73,7 +73,7 @@ def test_an_interval_as_wide_as_can_be_ends_at_0_and_1(n_right: int) -> None:
 
 
 @pytest.mark.parametrize("count", [4, 30])
-def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count: int) -> None:
+def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count):
     # Each of 25 clusters has a yes and a no with scores of 1 and 0, so that every fold
     # gives the same weight.
     labels, keys = [True, False] * 25, [place // 2 for place in range(50)]
@@ -93,9 +93,7 @@ def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count: int) -> N
     assert bounds == pytest.approx((np.mean(clusters) - half, np.mean(clusters) + half))
 
 
-def test_the_interval_covers_where_the_unlabelled_rows_are_no_more_than_the_labels() -> (
-    None
-):
+def test_the_interval_covers_where_the_unlabelled_rows_are_no_more_than_the_labels():
     # Of a good judge's interval half the variance is that of the unlabelled rows:
     # without it four of five are covered.
     chance = random.Random(27)
@@ -108,7 +106,7 @@ def test_the_interval_covers_where_the_unlabelled_rows_are_no_more_than_the_labe
     assert 0.92 <= covered / 300 <= 0.99
 
 
-def test_unlabelled_rows_of_one_cluster_tell_nothing_of_others() -> None:
+def test_unlabelled_rows_of_one_cluster_tell_nothing_of_others():
     labels = [True, False] * 25
     scores = alone(*map(float, labels))
     others = Scores([1.0] * 700 + [0.0] * 300, [3] * 1000)
@@ -125,7 +123,7 @@ def test_unlabelled_rows_of_one_cluster_tell_nothing_of_others() -> None:
     )
 
 
-def test_few_of_a_class_use_the_labels_alone() -> None:
+def test_few_of_a_class_use_the_labels_alone():
     labels = [True] * 26 + [False] * 4
     found = ppi(labels, alone(*[0.5] * 30), alone(0.1, 0.9))
     assert found.weight is None
@@ -139,7 +137,7 @@ def test_few_of_a_class_use_the_labels_alone() -> None:
         ppi([], alone(), alone(0.5))
 
 
-def test_five_labels_of_the_rarer_class_and_two_clusters_of_others_are_enough() -> None:
+def test_five_labels_of_the_rarer_class_and_two_clusters_of_others_are_enough():
     labels = [True] * 25 + [False] * 5
     scores = alone(*[0.9] * 25, *[0.2] * 5)
     assert ppi(labels, scores, Scores([0.9, 0.9, 0.2], [0, 0, 1])).weight is not None
@@ -152,7 +150,7 @@ def test_five_labels_of_the_rarer_class_and_two_clusters_of_others_are_enough() 
     assert ppi(labels, scores, Scores([0.9, 0.9, 0.2], [0, 0, 0])).weight is None
 
 
-def test_the_weight_of_a_timid_judge_is_one_and_of_a_reversed_one_none() -> None:
+def test_the_weight_of_a_timid_judge_is_one_and_of_a_reversed_one_none():
     labels = [True, False] * 20
     timid = ppi(labels, alone(*[0.55, 0.45] * 20), alone(*[0.55] * 600, *[0.45] * 200))
     # The scores tell labels apart, by a tenth; they are ten times as sure as they say,
@@ -166,8 +164,8 @@ def test_the_weight_of_a_timid_judge_is_one_and_of_a_reversed_one_none() -> None
 
 
 def test_the_mean_stands_in_the_card_and_on_reports_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     chance = random.Random(3)
     truth = {f"s{index}": chance.random() < 0.6 for index in range(80)}
@@ -198,8 +196,8 @@ def test_the_mean_stands_in_the_card_and_on_reports_of_the_run(
 
 
 def test_clusters_widen_the_calibrated_mean_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     labels = [index // 8 % 2 for index in range(160)]  # eight turns agree
     rows = [

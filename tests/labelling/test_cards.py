@@ -20,11 +20,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main as command
-from ragmetrics_core.data import (
-    Asked,
-    TransientJudgeError,
-    Weight,
-)
+from ragmetrics_core.data import Asked, TransientJudgeError, Weight
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.sample import Sample
@@ -41,10 +37,7 @@ from ragmetrics_core.labelling.measured_judges import (
 )
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.declined import Declined
-from ragmetrics_core.metrics.polls import (
-    AdherenceReply,
-    Adherent,
-)
+from ragmetrics_core.metrics.polls import AdherenceReply, Adherent
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.judge_card import Card, quotes_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -177,9 +170,7 @@ FORMS: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_of_labelled_rows(
-    form: str, read: Callable[..., list[LabelledSample]]
-) -> None:
+def test_forms_of_labelled_rows(form, read):
     row, expected = FORMS[form]
     other = {"source": "other", "contexts": ["x"], "answer": "y"}
     found = read([row, {**other, "labels": {"adherent": 1}}])
@@ -190,9 +181,7 @@ def test_forms_of_labelled_rows(
     ] == expected
 
 
-def test_what_a_labelled_sample_holds(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_what_a_labelled_sample_holds(read):
     history = ["user: Who: he?", "agent: ", "user: And then?"]
     lines = [
         {**ANSWER, "labels": {"adherent": 1}, "meta": {"history": history}},
@@ -212,7 +201,7 @@ def test_what_a_labelled_sample_holds(
     assert (pair.sample.answer, pair.other_sample.answer) == ("a", "bb")
 
 
-def test_parquet_fills_what_a_row_lacks(tmp_path: Path) -> None:
+def test_parquet_fills_what_a_row_lacks(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     lines = [
@@ -233,10 +222,7 @@ def test_parquet_fills_what_a_row_lacks(tmp_path: Path) -> None:
 
 SECRET = {"contexts": ["x"], "answer": "secret"}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "too few labels": (
-        {**SECRET, "labels": {"relevant": [1, 0]}},
-        "2 labels.relevant",
-    ),
+    "too few labels": ({**SECRET, "labels": {"relevant": [1, 0]}}, "2 labels.relevant"),
     "a word": ({**SECRET, "labels": {"adherent": "yes"}}, "adherent must be"),
     "seven": ({**SECRET, "labels": {"adherent": 7}}, "adherent must be"),
     "no contexts": (
@@ -252,18 +238,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_row_that_is_no_labelled_one_is_said_without_its_texts(
-    name: str, read: Callable[..., list[LabelledSample]]
-) -> None:
+def test_a_row_that_is_no_labelled_one_is_said_without_its_texts(name, read):
     line, told = WRONG[name]
     with pytest.raises(InputError, match=f"line 9: .*{told}") as refused:
         read([*rows(), line])
     assert "secret" not in str(refused.value)
 
 
-def test_folders_without_labelled_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_without_labelled_rows(tmp_path, capsys):
     (tmp_path / "README.md").write_text("Labels come later.")
     assert main("--judge", "lexical", "--data", tmp_path) == 2
     assert "holds no labelled rows" in capsys.readouterr().err
@@ -291,13 +273,11 @@ UNCHANGED = [
 
 
 @pytest.mark.parametrize(("kind", "answer", "context"), UNCHANGED)
-def test_an_edit_that_might_leave_an_answer_right_is_not_made(
-    kind: str, answer: str, context: str
-) -> None:
+def test_an_edit_that_might_leave_an_answer_right_is_not_made(kind, answer, context):
     assert edit_answer(kind, Sample(id="s", answer=answer, contexts=[context])) is None
 
 
-def test_edits() -> None:
+def test_edits():
     contexts = ["They met Berta Brandt in 1931."]
     sample = Sample(
         id="s", answer="In 1932 there was Anna, and 7 others.", contexts=contexts
@@ -312,7 +292,7 @@ def test_edits() -> None:
     assert name == "In 1932 there was Berta Brandt, and 7 others."
 
 
-def test_what_is_put_in_wants_the_opposite() -> None:
+def test_what_is_put_in_wants_the_opposite():
     sample = Sample(answer="a", contexts=["b"])
     last = {
         (kind, says): add_order(kind, sample, says).contexts[-1].text
@@ -341,7 +321,7 @@ def obeys(question: Adherent) -> Any:
     return poll("yes" if holds(question) else "no")
 
 
-def test_a_judge_that_obeys(read: Callable[..., list[LabelledSample]]) -> None:
+def test_a_judge_that_obeys(read):
     found = measured(ScriptedJudge({Adherent: obeys}), read(rows(), "adherent"))
     assert (found["AUROC", None].value, found["AUROC", "one"].value) == (1.0, 1.0)
     # here the supported answers are the long ones
@@ -355,9 +335,7 @@ def test_a_judge_that_obeys(read: Callable[..., list[LabelledSample]]) -> None:
     assert ("uncertain", None) not in found  # the embedded judge alone says so
 
 
-def test_a_judge_that_is_silenced_is_swayed(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_a_judge_that_is_silenced_is_swayed(read):
     def silenced(question: Adherent) -> Any:
         text = " ".join(question["contexts"])
         if "SYSTEM NOTICE" in text or "not" in question["answer"]:
@@ -372,9 +350,7 @@ def test_a_judge_that_is_silenced_is_swayed(
     assert (lost.value, lost.count) == (20 / 48, 48)
 
 
-def test_one_verdict_throughout_counts_as_no_agreement(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_one_verdict_throughout_counts_as_no_agreement(read):
     judge = ScriptedJudge({Adherent: poll("yes")})
     found = measured(judge, read(rows(), "adherent"))
     assert found["one verdict throughout", None].value == 1.0
@@ -383,9 +359,7 @@ def test_one_verdict_throughout_counts_as_no_agreement(
             assert found[measure, source].value == 0.0
 
 
-def test_only_rightly_accepted_answers_are_edited(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_only_rightly_accepted_answers_are_edited(read):
     """The first row is labelled no, and accepted by this judge, too."""
     labelled = read([{**rows()[1], "labels": {"adherent": 0}}, rows()[3]], "adherent")
     found = measured(ScriptedJudge({Adherent: poll("yes")}), labelled)
@@ -394,9 +368,7 @@ def test_only_rightly_accepted_answers_are_edited(
 
 
 @pytest.mark.parametrize("declined", [0, 1])
-def test_answers_that_say_nothing_are_counted_as_abstained(
-    declined: int, read: Callable[..., list[LabelledSample]]
-) -> None:
+def test_answers_that_say_nothing_are_counted_as_abstained(declined, read):
     """Half of the answers are "Rain.": they make no claim, or decline, to the judge."""
 
     def verdict(question: Adherent) -> Any:
@@ -408,9 +380,7 @@ def test_answers_that_say_nothing_are_counted_as_abstained(
     assert found["undefined", None].value == 0.0
 
 
-def test_asking_again_without_a_verdict_is_not_the_same(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_asking_again_without_a_verdict_is_not_the_same(read):
     asked = list[str]()
 
     def tired(question: Adherent) -> Any:
@@ -424,9 +394,7 @@ def test_asking_again_without_a_verdict_is_not_the_same(
     assert found["same when asked again", None].value == 0.0
 
 
-def test_the_better_of_two_answers_has_the_higher_score(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_the_better_of_two_answers_has_the_higher_score(read):
     """A score above one half is for the second answer, as its label is."""
     score_by_answer = {"a": 0.2, "bb": 0.9}
     judge = ScriptedJudge(
@@ -442,9 +410,7 @@ def test_the_better_of_two_answers_has_the_higher_score(
     assert measured(judge, labelled)["calls per 1,000 samples", None].value == 2000
 
 
-def test_correlation_with_length_is_taken_within_each_label(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_correlation_with_length_is_taken_within_each_label(read):
     """All long texts are right: only within a label is length told from truth."""
     texts = ["a", "bb", "ccc", "dddddd", "eeeeeee", "ffffffff"]
     scores = dict(zip(texts, (0.3, 0.2, 0.1, 0.8, 0.7, 0.6), strict=True))
@@ -463,26 +429,20 @@ def test_correlation_with_length_is_taken_within_each_label(
     assert found.value == pytest.approx(-1.0)
 
 
-def test_each_fact_is_compared_with_its_own_label(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_each_fact_is_compared_with_its_own_label(read):
     line = {"contexts": [{"text": TEXTS[0]}], "reference": "r", "facts": FACTS}
     (row,) = judge_samples(asking(LexicalJudge()), ASKING["present"](), read([line]))
     assert [verdict.votes for verdict in row.verdicts] == [(True,), (False,)]
     assert [verdict.length for verdict in row.verdicts] == [30, 20]
 
 
-def test_chunks_of_one_sample_are_resampled_together(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_chunks_of_one_sample_are_resampled_together(read):
     found = measured(LexicalJudge(), read(rows(), "relevant"))
     assert found["AUROC", "one"].count == 4  # samples, of two chunks each
     assert ("caught: any number changed", None) not in found
 
 
-def test_what_citations_support_is_measured(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_what_citations_support_is_measured(read):
     labels = {
         "Anna lit 12 lamps.": "attributable",
         "In the town Berta was painting 31 gates.": "attributable",
@@ -516,9 +476,7 @@ class Weakest(ScriptedJudge):
         )
 
 
-def test_a_card_takes_the_judges_own_verdict(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_a_card_takes_the_judges_own_verdict(read):
     text = "Anna lit 12 lamps; it rained; Carl stood still; fog came"
     labelled = read(
         [
@@ -550,9 +508,7 @@ def test_a_card_takes_the_judges_own_verdict(
     assert found["caught: any number changed", None].value == 1.0
 
 
-def test_rows_without_ids_are_changed_under_ids_of_their_own(
-    read: Callable[..., list[LabelledSample]], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_without_ids_are_changed_under_ids_of_their_own(read, caplog):
     labelled = read([{**row, "id": None} for row in rows()], "adherent")
     judge = ScriptedJudge(
         {Adherent: lambda question: poll("yes" if holds(question) else "no")}
@@ -570,9 +526,7 @@ def test_rows_without_ids_are_changed_under_ids_of_their_own(
     assert len(changed) == len(set(changed)) > 8
 
 
-def test_a_judge_that_is_asked_again_answers_anew(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
+def test_a_judge_that_is_asked_again_answers_anew(read):
     metric = ASKING["adherent"](cause=False)
     labelled = read(rows(), "adherent")
     with LoopbackServer(reply=plausible_reply) as server:
@@ -587,9 +541,7 @@ def test_a_judge_that_is_asked_again_answers_anew(
     assert paid == [paid[0], paid[0], 0, paid[0]]
 
 
-def test_a_card_of_an_earlier_version_is_read_without_fields_that_are_gone(
-    tmp_path: Path,
-) -> None:
+def test_a_card_of_an_earlier_version_is_read_without_fields_that_are_gone(tmp_path):
     shipped = ROOT / "docs" / "cards" / "lexical.json"
     fields = json.loads(shipped.read_text(encoding="utf-8"))
     fields["decided"] = {"adherent": [{"goal": "lost", "limit": 0.05}]}
@@ -637,9 +589,7 @@ def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return written(tmp_path / "data", "rows.jsonl", rows()).parent
 
 
-def test_the_command_writes_a_card_into_a_new_folder(
-    labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_card_into_a_new_folder(labelled, capsys):
     lines = [
         {**row, "id": f"{row['id']} {number}", "question": f"What {number}?"}
         for number in range(4)
@@ -658,7 +608,7 @@ def test_the_command_writes_a_card_into_a_new_folder(
     assert [one.name for one in card.inputs] == ["rows.jsonl"]
 
 
-def test_several_forms_and_one_class(labelled: Path) -> None:
+def test_several_forms_and_one_class(labelled):
     right = [row for row in rows() if row["labels"]["adherent"]]
     written(labelled, "rows.jsonl", right)
     table = f"dataset,doc,claim,label\nOther,{TEXTS[0]},{TEXTS[0]},1\n"
@@ -669,9 +619,7 @@ def test_several_forms_and_one_class(labelled: Path) -> None:
     assert "AUROC" not in {name for name, _ in found}  # which needs both classes
 
 
-def test_few_rows_of_one_metric_and_the_card_made_again(
-    labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_few_rows_of_one_metric_and_the_card_made_again(labelled, capsys):
     written(labelled, "lonely.jsonl", [{**rows()[1], "source": "lonely"}])
     more = ("--metric", "adherence", "--limit", "2", "--out", "few.json")
     assert main(*GIVEN, *more) == 0
@@ -704,9 +652,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_makes_no_card_is_refused(
-    name: str, labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_makes_no_card_is_refused(name, labelled, capsys):
     more, told = REFUSED[name]
     assert main(*GIVEN, *more, "--no-store") == 2
     said = capsys.readouterr()
@@ -715,9 +661,7 @@ def test_what_makes_no_card_is_refused(
     assert not [*Path().glob("m.*")]
 
 
-def test_a_dry_run_calls_nothing(
-    labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_calls_nothing(labelled, capsys):
     more = ("--judge", "gpt-4o-mini", "--dry-run", "--out", "new/card.json")
     assert main(*GIVEN, *more) == 0
     shown = capsys.readouterr().out
@@ -727,8 +671,8 @@ def test_a_dry_run_calls_nothing(
 
 
 def test_a_card_goes_on_from_the_store_and_names_the_endpoint_without_its_key(
-    labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    labelled, capsys
+):
     with LoopbackServer(reply=plausible_reply) as server:
         base = plain = server.base_url
         asked = (*GIVEN, "--judge", "openai-compatible/m", "--api-base", base)
@@ -751,7 +695,7 @@ def test_a_card_goes_on_from_the_store_and_names_the_endpoint_without_its_key(
 # Cards that reports quote
 
 
-def test_the_shipped_card_is_of_the_judge_as_it_is() -> None:
+def test_the_shipped_card_is_of_the_judge_as_it_is():
     card = Card.read(ROOT / "docs" / "cards" / "lexical.json")
     judge = ("lexical", LexicalJudge().details)
     assert (card.judge, card.details) == judge, "run benchmarks/card_shipped.py"
@@ -766,9 +710,7 @@ def test_the_shipped_card_is_of_the_judge_as_it_is() -> None:
 QUOTE = "context_adherence AUROC 1.00, mean over 2 sources"
 
 
-def test_reports_quote_a_card_of_ones_own(
-    labelled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_quote_a_card_of_ones_own(labelled, monkeypatch):
     judge = "my_carded_judges:mine"
     Path("cards").mkdir()
     Path("cards", "broken.json").write_text("{}")
@@ -786,8 +728,8 @@ def test_reports_quote_a_card_of_ones_own(
 
 
 def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_none(
-    labelled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    labelled, monkeypatch
+):
     for metric in ("adherence", "utilization"):
         more = ("--judge", "my_carded_judges:one", "--metric", metric)
         assert main(*GIVEN, *more, "--no-store", "--out", f"cards/{metric}.json") == 0
@@ -812,7 +754,7 @@ def facts(judge: str) -> RunFacts:
     return run.model_copy(update={"judges": (judge,), "details": details})
 
 
-def test_reports_quote_the_shipped_card_of_the_metric_as_it_is() -> None:
+def test_reports_quote_the_shipped_card_of_the_metric_as_it_is():
     quote = "lexical, against labels of people: context_adherence AUROC 0."
     assert quote in quotes_of_cards(facts("lexical"))[0]
     own = ASKING["adherent"](template="{contexts}\n{answer}\nIs it so? verdict:")
@@ -822,9 +764,7 @@ def test_reports_quote_the_shipped_card_of_the_metric_as_it_is() -> None:
     )
 
 
-def test_cards_that_are_none_are_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_cards_that_are_none_are_said_once(tmp_path, monkeypatch, caplog):
     (tmp_path / "broken.json").write_text("{}")
     for name in ("broken.json", "nowhere"):
         caplog.clear()
@@ -835,7 +775,7 @@ def test_cards_that_are_none_are_said_once(
         assert [name in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_uncertain_is_what_the_embedded_judge_says() -> None:
+def test_uncertain_is_what_the_embedded_judge_says():
     reply = {"claims": 1, "unsupported": [], "reason": "uncertain: no doubt at all"}
     report = evaluate(rows()[:2], "adherence", judge=ScriptedJudge({Adherent: reply}))
     assert report.summary().metrics[0].uncertain == 0

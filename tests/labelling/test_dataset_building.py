@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge, quoting_reply
@@ -81,9 +80,7 @@ def served(
     return start
 
 
-def test_fifteen_questions_give_thirty_points(
-    served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fifteen_questions_give_thirty_points(served, capsys):
     model = served()
     assert model.dataset("discrete", "corpus", "--out", "set.jsonl") == 0
     made = read_set("set.jsonl")
@@ -100,9 +97,7 @@ def test_fifteen_questions_give_thirty_points(
     assert "not accuracy (no points reviewed)" in capsys.readouterr().out
 
 
-def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points_once(
-    served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points_once(served, capsys):
     model = served(fourteen_facts)
     server = model.server
     build = ("continuous", "corpus", "--documents", "1", "--store", "replies.sqlite")
@@ -133,9 +128,7 @@ def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points_once(
     assert len(server.requests) == 100
 
 
-def test_the_same_seed_gives_the_same_bytes_and_a_header_without_dates(
-    served: Callable[..., Served],
-) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_a_header_without_dates(served):
     model = served()
     for kind, count in (("discrete", "--questions"), ("continuous", "--documents")):
         for name, seed in (("a", 0), ("b", 0), ("c", 1)):
@@ -156,7 +149,7 @@ def test_the_same_seed_gives_the_same_bytes_and_a_header_without_dates(
 # Continuous sets
 
 
-def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
+def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents():
     settings = ContinuousSettings(chunk_size=SIZE, documents=4)
     made = build_continuous(corpus(parts=9), settings, Maker(judge()))
     assert len({document.id for document in made.documents}) == 4
@@ -173,7 +166,7 @@ def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
             assert point.label == point.by_tags  # a model that quotes is right
 
 
-def test_noise_differs_from_the_document_and_from_other_noise() -> None:
+def test_noise_differs_from_the_document_and_from_other_noise():
     """Where documents repeat each other, what is noise is no golden text."""
     copies = [Document(id=f"copy{n}", text=corpus()[n].text) for n in (0, 1)]
     settings = ContinuousSettings(chunk_size=SIZE, documents=4, noise=6)
@@ -192,7 +185,7 @@ def test_noise_differs_from_the_document_and_from_other_noise() -> None:
         ({"golden": 2, "noise": 2}, 6 + 4 + 1),
     ],
 )
-def test_points_of_a_document(changes: dict[str, int], n_points: int) -> None:
+def test_points_of_a_document(changes, n_points):
     settings = ONE.model_copy(update=changes)
     made = build_continuous(corpus(), settings, Maker(judge()))
     assert len(made.points) == n_points
@@ -223,9 +216,7 @@ MATRICES = st.integers(1, 7).flatmap(
 
 
 @given(MATRICES, st.data())
-def test_labels_are_the_logical_or_and_grow_with_the_contexts(
-    rows: list[list[bool]], data: st.DataObject
-) -> None:
+def test_labels_are_the_logical_or_and_grow_with_the_contexts(rows, data):
     document = matrix(rows)
     columns = range(len(rows[0]))
     larger = data.draw(st.sets(st.sampled_from(columns), min_size=1))
@@ -246,7 +237,7 @@ def test_labels_are_the_logical_or_and_grow_with_the_contexts(
 
 
 @given(MATRICES)
-def test_every_combination_stands_there_once(rows: list[list[bool]]) -> None:
+def test_every_combination_stands_there_once(rows):
     width = len(rows[0])
     settings = ContinuousSettings(smallest=1)
     found = [point.contexts for point in document_points(matrix(rows), settings)]
@@ -267,7 +258,7 @@ def pairs(count: int) -> list[Pair]:
     ]
 
 
-def test_pairs_of_the_user_need_no_model() -> None:
+def test_pairs_of_the_user_need_no_model():
     made = build_discrete(corpus(), pairs(5), SMALL)
     assert len(made.points) == 10
     assert made.header.model == ""
@@ -278,7 +269,7 @@ def test_pairs_of_the_user_need_no_model() -> None:
         assert point.sample.reference == (point.sample.answer,)
 
 
-def test_a_corpus_of_as_many_chunks_as_are_retrieved_is_enough() -> None:
+def test_a_corpus_of_as_many_chunks_as_are_retrieved_is_enough():
     pair = [Pair(question="d0p0w1?", answer="d0p0w2")]
     with pytest.raises(InputError, match="has 4 chunks and 5 are to be retrieved"):
         build_discrete(corpus(documents=1, parts=4), pair, SMALL)
@@ -298,7 +289,7 @@ FOUND = [
 ]
 
 
-def test_any_callable_is_a_retriever() -> None:
+def test_any_callable_is_a_retriever():
     made = build_discrete([], pairs(1), retriever=lambda question, count: FOUND)
     assert made.header.parameters["retriever"] == "own"
     first, last = (point.sample.known_contexts for point in made.points)
@@ -308,7 +299,7 @@ def test_any_callable_is_a_retriever() -> None:
     assert made.points[1].ranks == (4, 5)
 
 
-def test_a_retriever_by_name(served: Callable[..., Served]) -> None:
+def test_a_retriever_by_name(served):
     Path("own_retriever_for_a_test.py").write_text(
         "def find(question, k):\n    return [f'{n}' for n in range(k)]\n"
     )
@@ -323,7 +314,7 @@ def test_a_retriever_by_name(served: Callable[..., Served]) -> None:
     assert [context.text for context in last] == ["3", "4"]
 
 
-def test_documents_of_different_length_take_turns() -> None:
+def test_documents_of_different_length_take_turns():
     """No question is lost where one document has fewer chunks than another."""
     documents = [*corpus(documents=1, parts=1), *corpus(documents=2, parts=5)[1:]]
     settings = DiscreteSettings(chunk_size=SIZE, questions=6)
@@ -335,7 +326,7 @@ def test_documents_of_different_length_take_turns() -> None:
 # What a model gives that cannot be used
 
 
-def test_a_document_that_gives_nothing_is_replaced_by_the_next_one() -> None:
+def test_a_document_that_gives_nothing_is_replaced_by_the_next_one():
     def reply(body: Body) -> str:
         broken = "d0p" in str(body["messages"]) and 'id="A"' in str(body["messages"])
         return "no JSON" if broken else quoting_reply(body)
@@ -347,7 +338,7 @@ def test_a_document_that_gives_nothing_is_replaced_by_the_next_one() -> None:
     assert made.header.left_out in ({}, {"UnusableReply": 1})
 
 
-def test_a_question_that_is_written_twice_counts_once() -> None:
+def test_a_question_that_is_written_twice_counts_once():
     def reply(body: Body) -> str:
         found = json.loads(quoting_reply(body))
         return json.dumps({**found, "question": "Always the same?"})
@@ -370,7 +361,7 @@ def refused(body: Body) -> str:
         (judge(refused), "the key was refused"),
     ],
 )
-def test_who_cannot_write_questions(writer: Any, said: str) -> None:
+def test_who_cannot_write_questions(writer, said):
     with pytest.raises((InputError, AuthenticationFailed), match=said):
         build_continuous(corpus(), ONE, Maker(writer))
 
@@ -388,9 +379,7 @@ def test_who_cannot_write_questions(writer: Any, said: str) -> None:
         (corpus(), {"golden": 0}, "at least 1"),
     ],
 )
-def test_what_a_continuous_set_cannot_be_made_of(
-    documents: list[Document], settings: dict[str, int], said: str
-) -> None:
+def test_what_a_continuous_set_cannot_be_made_of(documents, settings, said):
     model = Model()
     with pytest.raises(InputError, match=said):
         build_continuous(
@@ -414,9 +403,7 @@ TWICE = [Pair(question="Who?", answer="a"), Pair(question=" who? ", answer="b")]
         (pairs(1), {}, [{"no": 1}], "for question 1: documents: number 1 is an object"),
     ],
 )
-def test_what_a_discrete_set_cannot_be_made_of(
-    given_pairs: list[Pair], settings: dict[str, int], found: Any, said: str
-) -> None:
+def test_what_a_discrete_set_cannot_be_made_of(given_pairs, settings, found, said):
     retriever = found and (lambda question, count: found)
     with pytest.raises(InputError, match=said):
         build_discrete(
@@ -427,7 +414,7 @@ def test_what_a_discrete_set_cannot_be_made_of(
         )
 
 
-def test_without_bm25_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_bm25_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(MissingDependency, match=r"ragmetrics-core\[datasets\]"):
         build_discrete(corpus(), pairs(1), SMALL)
@@ -450,21 +437,14 @@ BY_A_MODEL = "written by a language model: --model"
         ("review corpus/doc0.txt", "line 1: this is no set of ragmetrics"),
     ],
 )
-def test_sentences_of_the_command(
-    words: str,
-    said: str,
-    served: Callable[..., Served],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_sentences_of_the_command(words, said, served, capsys):
     assert main(["dataset", *words.split()]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_dry_run_counts_what_a_run_asks_and_refuses_what_it_refuses(
-    served: Callable[..., Served],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    served, monkeypatch, capsys
+):
     model = served()
     Path("pairs.jsonl").write_text(json.dumps({"question": "q", "reference": "a"}))
     discrete = ("discrete", "corpus", "--questions", "5")
@@ -502,9 +482,7 @@ def test_a_dry_run_counts_what_a_run_asks_and_refuses_what_it_refuses(
         (1, '{"ragmetrics_dataset": 2}', "this is no set of ragmetrics"),
     ],
 )
-def test_a_file_that_was_changed(
-    tmp_path: Path, number: int, line: str, said: str
-) -> None:
+def test_a_file_that_was_changed(tmp_path, number, line, said):
     path = tmp_path / "set.jsonl"
     lines = to_jsonl(build_discrete(corpus(), pairs(3), SMALL)).splitlines()
     lines[number - 1] = line

@@ -1,7 +1,5 @@
 """Chunks, documents and pairs from files."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +22,7 @@ def chunks(text: str, size: int) -> list[str]:
 
 
 @given(TEXTS, st.integers(1, 60))
-def test_chunks_lose_only_white_space(text: str, size: int) -> None:
+def test_chunks_lose_only_white_space(text, size):
     found = chunks(text, size)
     assert all(0 < len(chunk) <= size for chunk in found)
     assert "".join("".join(found).split()) == "".join(text.split())
@@ -46,11 +44,11 @@ def test_chunks_lose_only_white_space(text: str, size: int) -> None:
         (" \n ", 5, []),
     ],
 )
-def test_borders(text: str, size: int, expected: list[str]) -> None:
+def test_borders(text, size, expected):
     assert chunks(text, size) == expected
 
 
-def test_a_chunk_of_nothing_cannot_be_cut() -> None:
+def test_a_chunk_of_nothing_cannot_be_cut():
     with pytest.raises(SettingError):
         chunks("a", 0)
 
@@ -74,7 +72,7 @@ DOCUMENTS = [
 ]
 
 
-def test_documents_of_a_folder(tmp_path: Path) -> None:
+def test_documents_of_a_folder(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = load_documents([tmp_path])
@@ -82,7 +80,7 @@ def test_documents_of_a_folder(tmp_path: Path) -> None:
     assert load_documents([tmp_path, tmp_path / "a.txt"]) == found
 
 
-def test_pairs_of_usual_columns(tmp_path: Path) -> None:
+def test_pairs_of_usual_columns(tmp_path):
     (tmp_path / "a.jsonl").write_text(
         '{"question": "Who?", "golden_answer": "Anna.", "document": "lamp.md"}\n'
         '{"query": "When?", "answer": "1856", "contexts": 5}\n'
@@ -119,24 +117,20 @@ BROKEN_DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("name", "content", "said"), BROKEN_PAIRS)
-def test_pairs_that_cannot_be_used(
-    tmp_path: Path, name: str, content: str, said: str
-) -> None:
+def test_pairs_that_cannot_be_used(tmp_path, name, content, said):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=said):
         load_pairs([tmp_path / name])
 
 
 @pytest.mark.parametrize(("name", "content", "said"), BROKEN_DOCUMENTS)
-def test_documents_that_cannot_be_used(
-    tmp_path: Path, name: str, content: bytes | None, said: str
-) -> None:
+def test_documents_that_cannot_be_used(tmp_path, name, content, said):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=said):
         load_documents([tmp_path / name])
 
 
-def test_a_folder_without_documents(tmp_path: Path) -> None:
+def test_a_folder_without_documents(tmp_path):
     with pytest.raises(InputError, match="the folder holds no file"):
         load_documents([tmp_path])

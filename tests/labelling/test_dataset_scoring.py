@@ -1,7 +1,6 @@
 """Judges and metrics on sets: statistics, intervals over documents, marks and caveats."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,10 +28,7 @@ from ragmetrics_core.labelling import (
     write_set,
 )
 from ragmetrics_core.labelling.judge_scores import Score
-from ragmetrics_core.labelling.reviews import (
-    Review,
-    review_items,
-)
+from ragmetrics_core.labelling.reviews import Review, review_items
 from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, DiscreteSet
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 
@@ -72,9 +68,7 @@ def decide(reviews: Reviews, items: Any, label: Any = None) -> None:
         reviews.add(Review(item=item.id, was=item.was, label=own, reviewer="Ada"))
 
 
-def test_a_judge_that_is_right(
-    discrete: DiscreteSet, continuous: ContinuousSet
-) -> None:
+def test_a_judge_that_is_right(discrete, continuous):
     found = score_set(discrete, None, ACCURACY, judge(), draws=50)
     assert values(found) == {"accuracy": 1, "AUROC": 1, "F1": 1}
     assert (found.points, found.missing, found.documents) == (12, 0, 5)
@@ -88,9 +82,7 @@ def test_a_judge_that_is_right(
     assert found.usage.calls == 3 * (4 * 7 + 1)  # none for a combination
 
 
-def test_a_judge_that_says_yes_to_everything(
-    discrete: DiscreteSet, continuous: ContinuousSet
-) -> None:
+def test_a_judge_that_says_yes_to_everything(discrete, continuous):
     script = {
         ExtractFacts: facts("one", "two"),
         FactInContext: lambda question: covered(0.9),
@@ -107,7 +99,7 @@ def test_a_judge_that_says_yes_to_everything(
     assert "undefined" in score_table(continuous, None, [on_shares])
 
 
-def test_a_score_of_one_half_is_not_above_the_threshold(discrete: DiscreteSet) -> None:
+def test_a_score_of_one_half_is_not_above_the_threshold(discrete):
     script = {
         ExtractFacts: facts("one", "two"),
         FactInContext: lambda question: covered(0.9 * (question["fact"] == "one")),
@@ -117,9 +109,7 @@ def test_a_score_of_one_half_is_not_above_the_threshold(discrete: DiscreteSet) -
     assert found == {"accuracy": 0.5, "AUROC": 0.5, "F1": 0}
 
 
-def test_points_without_a_score_are_counted(
-    continuous: ContinuousSet, discrete: DiscreteSet
-) -> None:
+def test_points_without_a_score_are_counted(continuous, discrete):
     failing = ScriptedJudge({ExtractFacts: UnusableReply("nothing")})
     given: list[tuple[AnySet, int]] = [(continuous, 360), (discrete, 12)]
     for labelled_set, points in given:
@@ -129,16 +119,14 @@ def test_points_without_a_score_are_counted(
         assert f"0 ({points} missing)" in score_table(labelled_set, None, [found])
 
 
-def test_a_metric_without_a_matrix_is_asked_per_point(
-    continuous: ContinuousSet, discrete: DiscreteSet
-) -> None:
+def test_a_metric_without_a_matrix_is_asked_per_point(continuous, discrete):
     given: list[tuple[AnySet, int]] = [(continuous, 360), (discrete, 12)]
     for labelled_set, points in given:
         metric, own = ContextAdherence(), LexicalJudge()
         assert score_set(labelled_set, None, metric, own, draws=5).points == points
 
 
-def test_one_document_has_no_interval_and_many_are_not_few() -> None:
+def test_one_document_has_no_interval_and_many_are_not_few():
     one: list[tuple[AnySet, str]] = [
         (set_of_questions(1), "2 points: 1 positive, 1 negative"),
         (
@@ -159,7 +147,7 @@ def test_one_document_has_no_interval_and_many_are_not_few() -> None:
         assert "are few" not in score_table(labelled_set, None, [many])
 
 
-def test_the_same_scores_give_the_same_intervals(continuous: ContinuousSet) -> None:
+def test_the_same_scores_give_the_same_intervals(continuous):
     first, again = (
         score_set(continuous, None, ACCURACY, LexicalJudge(), draws=50)
         for _ in range(2)
@@ -169,9 +157,7 @@ def test_the_same_scores_give_the_same_intervals(continuous: ContinuousSet) -> N
         assert measured.interval is None or measured.interval[0] < measured.interval[1]
 
 
-def test_marks_and_headings(
-    discrete: DiscreteSet, continuous: ContinuousSet, tmp_path: Path
-) -> None:
+def test_marks_and_headings(discrete, continuous, tmp_path):
     def table(given: AnySet, own: Any, reviews: Reviews | None) -> str:
         score = score_set(given, reviews, ACCURACY, own, draws=5)
         return score_table(given, reviews, [score], name="s")
@@ -203,12 +189,8 @@ def test_marks_and_headings(
 
 
 def test_one_command_scores_both_sets(
-    discrete: DiscreteSet,
-    continuous: ContinuousSet,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    discrete, continuous, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     write_set("discrete.jsonl", discrete)
     write_set("continuous.jsonl", continuous)
@@ -229,12 +211,7 @@ def test_one_command_scores_both_sets(
     assert main([*score, sets[0], *endpoint, *lexical]) == 0
 
 
-def test_several_judges_and_a_setting(
-    continuous: ContinuousSet,
-    tmp_path: Path,
-    loopback_server: Any,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_several_judges_and_a_setting(continuous, tmp_path, loopback_server, capsys):
     server = loopback_server(quoting_reply, probability=None)
     path = tmp_path / "set.jsonl"
     write_set(path, continuous)
@@ -250,9 +227,7 @@ def test_several_judges_and_a_setting(
     assert len(server.requests) == 3 * (28 + 1 + 1)
 
 
-def test_texts_to_review_stand_in_an_order_that_tells_no_rank(
-    discrete: DiscreteSet,
-) -> None:
+def test_texts_to_review_stand_in_an_order_that_tells_no_rank(discrete):
     items = review_items(discrete)
     assert all(list(item.texts) == sorted(item.texts) for item in items)
     for point in discrete.points:

@@ -73,7 +73,7 @@ def said_yes(ids_and_labels: dict[str, object], **more: Any) -> list[Row]:
 # Reading
 
 
-def test_reading_and_matching(tmp_path: Path) -> None:
+def test_reading_and_matching(tmp_path):
     lines = [
         {"id": "s0", "label": [1, 0.4, True]},
         {"id": "s1", "label": 0, "source": "b"},
@@ -104,13 +104,13 @@ def figure(card: Card, measure: str, source: str | None = None) -> Measured:
     ("label", "says_yes"),
     [(0.6, True), (0.4, False), ([1, 0], False), ([1, 1], True), ([1, 1, 0], True)],
 )
-def test_graded_labels_and_ties(tmp_path: Path, label: object, says_yes: bool) -> None:
+def test_graded_labels_and_ties(tmp_path, label, says_yes):
     path = written(tmp_path / "labels.jsonl", said_yes({"s0": label}))
     card, _ = measure_run(report_of(0.9), "m", read_labels(path))
     assert figure(card, "prevalence").value == float(says_yes)
 
 
-def test_ids_that_are_numbers_are_those_of_the_samples(tmp_path: Path) -> None:
+def test_ids_that_are_numbers_are_those_of_the_samples(tmp_path):
     lines = [{"id": number, "label": 1} for number in (1.0, 2, 2.5)]
     labels = read_labels(written(tmp_path / "labels.jsonl", lines))
     assert [label.id for label in labels] == ["1", "2", "2.5"]
@@ -137,7 +137,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_broken_labels(tmp_path: Path, text: str) -> None:
+def test_broken_labels(tmp_path, text):
     path = tmp_path / "labels.jsonl"
     path.write_text(text)
     with pytest.raises((InputError, RowError), match=BROKEN[text]) as caught:
@@ -148,7 +148,7 @@ def test_broken_labels(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("scores", [[0.9, 0.1], [0.9, None]])
-def test_one_id_names_one_sample(scores: list[float | None]) -> None:
+def test_one_id_names_one_sample(scores):
     """A sample without a score of its own must not lend its label to a namesake."""
     twins = run_of([Sample(id="a")] * 2, scores)
     with pytest.raises(InputError, match=r"of its own.*; more than one has: a$"):
@@ -176,7 +176,7 @@ def filled_in(report: Report, count: int) -> list[Row]:
     ]
 
 
-def test_a_draw_can_be_made_again_and_a_larger_one_begins_with_it() -> None:
+def test_a_draw_can_be_made_again_and_a_larger_one_begins_with_it():
     report = report_of(*[0.1] * 20)
     drawn = draw(report, 12)
     assert len(set(drawn)) == 12
@@ -187,7 +187,7 @@ def test_a_draw_can_be_made_again_and_a_larger_one_begins_with_it() -> None:
     assert everything != list(rows_by_id(report))
 
 
-def test_what_cannot_be_drawn() -> None:
+def test_what_cannot_be_drawn():
     with pytest.raises(SettingError, match="has 2 samples, so no 3 of them"):
         draw(report_of(0.1, 0.2), 3)
 
@@ -213,7 +213,7 @@ def card(
 GIVEN = "--results r.jsonl --data labels.jsonl --draws 5"
 
 
-def test_labels_that_match_nothing_are_named(card: Callable[..., str]) -> None:
+def test_labels_that_match_nothing_are_named(card):
     report_of(0.1, 0.9, None, 0.4).to_jsonl("r.jsonl")
     ids = ("s0", "s1", "s2", "x", *(f"y{number}" for number in range(5)))
     # the last was drawn, and nobody has labelled it
@@ -228,7 +228,7 @@ def test_labels_that_match_nothing_are_named(card: Callable[..., str]) -> None:
     assert "labels that match no sample (1): z" in card(GIVEN, code=2)
 
 
-def test_sources_of_labels_are_measured_apart(card: Callable[..., str]) -> None:
+def test_sources_of_labels_are_measured_apart(card):
     report_of(0.1, 0.9, 0.2, 0.8).to_jsonl("r.jsonl")
     lines = said_yes({"s0": 0, "s1": 1}, source="faq") + said_yes({"s2": 1, "s3": 0})
     written(Path("labels.jsonl"), lines)
@@ -258,9 +258,7 @@ MISUSED = {
 
 
 @pytest.mark.parametrize("words", MISUSED)
-def test_options_that_do_not_go_together_are_refused(
-    card: Callable[..., str], words: str
-) -> None:
+def test_options_that_do_not_go_together_are_refused(card, words):
     report_of(0.1, 0.9).to_jsonl("r.jsonl")
     written(Path("labels.jsonl"), said_yes({"s0": 1}))
     assert MISUSED[words] in card(words, code=2)
@@ -287,9 +285,7 @@ def labelled_run(count: int = 40, **changes: Any) -> Report:
     return run_of(samples, [0.9] * count, metrics=metrics)
 
 
-def test_samples_without_ids_are_drawn_and_labelled_by_their_rows(
-    tmp_path: Path,
-) -> None:
+def test_samples_without_ids_are_drawn_and_labelled_by_their_rows(tmp_path):
     samples = [Sample(answer="a"), Sample(answer="b")]
     report = run_of(samples, [0.9, 0.2], metrics=("context_adherence",))
     lines = filled_in(report, 2)
@@ -314,7 +310,7 @@ OTHER_SAMPLES: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("change", OTHER_SAMPLES)
-def test_labels_of_other_texts_are_refused(change: str, tmp_path: Path) -> None:
+def test_labels_of_other_texts_are_refused(change, tmp_path):
     report, other = labelled_run(), labelled_run(**OTHER_SAMPLES[change])
     labels = read_labels(written(tmp_path / "labels.jsonl", filled_in(report, 40)))
     measure_run(report, "context_adherence", labels, draws=2)
@@ -322,7 +318,7 @@ def test_labels_of_other_texts_are_refused(change: str, tmp_path: Path) -> None:
         measure_run(other, "context_adherence", labels)
 
 
-def test_labels_name_their_metric(tmp_path: Path) -> None:
+def test_labels_name_their_metric(tmp_path):
     report, path = labelled_run(), tmp_path / "labels.jsonl"
     rows = filled_in(report, 40)
     labels = read_labels(written(path, rows))
@@ -347,9 +343,7 @@ def without_a_score(name: str) -> Report:
     return run_of(samples, scores, metrics=("context_adherence",))
 
 
-def test_only_a_whole_draw_from_the_run_gives_the_corrected_mean(
-    tmp_path: Path,
-) -> None:
+def test_only_a_whole_draw_from_the_run_gives_the_corrected_mean(tmp_path):
     report = labelled_run()
     lines = filled_in(report, 20)
     unlabelled = {**lines[3], "label": None}
@@ -388,7 +382,7 @@ def test_only_a_whole_draw_from_the_run_gives_the_corrected_mean(
     assert assumed.corrected == whole.corrected
 
 
-def test_a_card_is_of_rows_that_were_measured_alike() -> None:
+def test_a_card_is_of_rows_that_were_measured_alike():
     """Of a report that somebody put together, too, which knows no facts of a run."""
     labels = [Label(f"s{n}", (n == 0,)) for n in range(2)]
     signature = Signature(metric="m", version="1")
@@ -426,9 +420,8 @@ TEXTS = st.none() | st.text(max_size=12)
     )
 )
 def test_what_was_drawn_belongs_to_its_samples_whatever_they_say(
-    tmp_path_factory: pytest.TempPathFactory,
-    texts: list[tuple[str | None, str | None, list[str], str | None]],
-) -> None:
+    tmp_path_factory, texts
+):
     samples = [
         Sample(
             id=f"s{n}",
@@ -450,7 +443,7 @@ def test_what_was_drawn_belongs_to_its_samples_whatever_they_say(
         assert made.corrected[name].labelled == len(samples)
 
 
-def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> None:
+def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path):
     row = {"id": "s1", "label": 1, "texts": ["else"], "metric": 3, "drawn": "2"}
     labels = read_labels(written(tmp_path / "l.jsonl", [row]))
     _, left_over = measure_run(labelled_run(), "context_adherence", labels)
@@ -482,9 +475,7 @@ def widths_of_intervals(printed: str) -> dict[str, float]:
     return widths
 
 
-def test_every_interval_of_a_card_is_wider_over_conversations(
-    card: Callable[..., str],
-) -> None:
+def test_every_interval_of_a_card_is_wider_over_conversations(card):
     labels = {f"s{number}": int(number % 2 == 0) for number in range(120)}
     written(Path("labels.jsonl"), said_yes(dict(labels)))
     words = "--results r.jsonl --data labels.jsonl --assume-random --draws 200"
@@ -502,7 +493,7 @@ def test_every_interval_of_a_card_is_wider_over_conversations(
         assert wide[name] > 1.5 * narrow[name], name
 
 
-def test_an_interval_over_conversations_by_hand() -> None:
+def test_an_interval_over_conversations_by_hand():
     """Of six clusters one is wrong.
 
     The accuracy of resamples is 1 less a sixth of a Binomial(6, 1/6), whose 2.5 and
@@ -520,7 +511,7 @@ def test_an_interval_over_conversations_by_hand() -> None:
     assert found.interval == pytest.approx((0.5, 1.0))
 
 
-def test_clusters_hold_rows_of_one_source_and_one_conversation() -> None:
+def test_clusters_hold_rows_of_one_source_and_one_conversation():
     """Of twelve conversations of ten two are labelled in full, one in two sources."""
     labels = [
         Label(f"s{number}", (number % 3 == 0,), "ab"[number > 14])
@@ -536,7 +527,7 @@ def test_clusters_hold_rows_of_one_source_and_one_conversation() -> None:
 # assert_score
 
 
-def test_one_result() -> None:
+def test_one_result():
     assert_score(Scored(metric="m", value=0.8, reason=""), at_least=0.8)
     with pytest.raises(AssertionError, match=r"m is 0\.7000, less than 0\.8"):
         assert_score(Scored(metric="m", value=0.7, reason="Zanzibar"), at_least=0.8)
@@ -546,7 +537,7 @@ def test_one_result() -> None:
         assert_score(Scored(metric="m", value=0.7, reason=""), at_least=80)
 
 
-def test_a_result_that_lost_polls_decide_is_undecided() -> None:
+def test_a_result_that_lost_polls_decide_is_undecided():
     lost = Scored(metric="m", value=0.75, reason="", bounds=(0.6, 0.8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -564,13 +555,13 @@ def test_a_result_that_lost_polls_decide_is_undecided() -> None:
 
 @pytest.mark.parametrize("undecided", ["warn", "fail", "pass"])
 @pytest.mark.parametrize("metric", [None, "m"])
-def test_a_report_without_a_score_never_passes(undecided: Any, metric: Any) -> None:
+def test_a_report_without_a_score_never_passes(undecided, metric):
     nothing = report_of(None, None)
     with pytest.raises(AssertionError, match="m cannot be decided: nothing was scored"):
         assert_score(nothing, at_least=0.1, metric=metric, undecided=undecided)
 
 
-def test_a_report_with_three_outcomes() -> None:
+def test_a_report_with_three_outcomes():
     good, bad = report_of(*[0.95] * 60), report_of(*[0.2] * 60)
     few = report_of(*[0.95] * 10, None)
     with warnings.catch_warnings():

@@ -1,7 +1,6 @@
 """``ragmetrics measure-use``: a results file or traces in, the same rows with what was measured out."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +57,8 @@ def arguments(results: Path, server: LoopbackServer, *more: str) -> list[str]:
 
 
 def test_the_rows_of_a_results_file_are_measured(
-    results: Path,
-    tmp_path: Path,
-    loopback_server: Callable[..., LoopbackServer],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    results, tmp_path, loopback_server, capsys
+):
     server = loopback_server(reply=reads_amber)
     out = tmp_path / "measured.jsonl"
     assert main(arguments(results, server, "--out", str(out))) == 0
@@ -92,11 +88,7 @@ def test_the_rows_of_a_results_file_are_measured(
     assert all("temperature" not in request.body for request in server.requests)
 
 
-def test_a_dry_run_counts_and_calls_nothing(
-    results: Path,
-    loopback_server: Callable[..., LoopbackServer],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_dry_run_counts_and_calls_nothing(results, loopback_server, capsys):
     server = loopback_server(reply=reads_amber)
     assert main(arguments(results, server, "--dry-run")) == 0
     assert server.requests == []
@@ -109,8 +101,8 @@ def test_a_dry_run_counts_and_calls_nothing(
 
 
 def test_a_named_model_is_asked_at_the_temperature_of_the_application(
-    results: Path, tmp_path: Path, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    results, tmp_path, loopback_server
+):
     server = loopback_server(reply=reads_amber)
     more = ["--out", str(tmp_path / "out.jsonl"), "--temperature", "0"]
     assert main(arguments(results, server, *more)) == 0
@@ -118,11 +110,8 @@ def test_a_named_model_is_asked_at_the_temperature_of_the_application(
 
 
 def test_a_cap_is_said_of_the_rows_that_it_cuts_off(
-    results: Path,
-    tmp_path: Path,
-    loopback_server: Callable[..., LoopbackServer],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    results, tmp_path, loopback_server, capsys
+):
     server = loopback_server(reply=reads_amber)
     out = tmp_path / "measured.jsonl"
     more = ["--out", str(out), "--max-calls", "9", "--concurrency", "1"]
@@ -134,10 +123,8 @@ def test_a_cap_is_said_of_the_rows_that_it_cuts_off(
 
 
 def test_a_file_without_prompts_ends_with_1_and_says_why(
-    tmp_path: Path,
-    loopback_server: Callable[..., LoopbackServer],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    tmp_path, loopback_server, capsys
+):
     path, out = tmp_path / "results.jsonl", tmp_path / "out.jsonl"
     rows = [Sample(question="?", contexts=["a"], answer="!")]
     evaluate(rows, ContextUtilization(), judge="lexical").to_jsonl(path)
@@ -147,11 +134,8 @@ def test_a_file_without_prompts_ends_with_1_and_says_why(
 
 
 def test_a_refused_key_is_said_of_each_row_and_asked_once(
-    results: Path,
-    tmp_path: Path,
-    loopback_server: Callable[..., LoopbackServer],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    results, tmp_path, loopback_server, capsys
+):
     server = loopback_server(faults=lambda _: Fault(status=401))
     out = tmp_path / "measured.jsonl"
     assert main(arguments(results, server, "--out", str(out))) == 1
@@ -161,8 +145,8 @@ def test_a_refused_key_is_said_of_each_row_and_asked_once(
 
 
 def test_a_file_is_read_again_with_what_was_measured(
-    results: Path, tmp_path: Path, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    results, tmp_path, loopback_server
+):
     server = loopback_server(reply=reads_amber)
     out = tmp_path / "measured.jsonl"
     assert main(arguments(results, server, "--out", str(out))) == 0
@@ -174,9 +158,7 @@ def test_a_file_is_read_again_with_what_was_measured(
         assert row.sample == other.sample
 
 
-def test_a_recorded_trace_is_measured_by_a_models_name(
-    tmp_path: Path, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_a_recorded_trace_is_measured_by_a_models_name(tmp_path, loopback_server):
     server = loopback_server(reply=reads_amber)
     spans = tmp_path / "spans.jsonl"
     trace = {"traceId": "t1"}

@@ -84,9 +84,7 @@ def reader_of(read: Collection[str]) -> Scripted:
 
 @pytest.mark.parametrize("rendering", RENDERINGS)
 @pytest.mark.parametrize("k", range(1, 6))
-def test_the_passages_that_a_model_reads_are_used_and_no_other(
-    rendering: str, k: int
-) -> None:
+def test_the_passages_that_a_model_reads_are_used_and_no_other(rendering, k):
     texts = PASSAGES[:k]
     sample = sample_of(texts, RENDERINGS[rendering](texts))
     for size in range(k + 1):
@@ -101,9 +99,7 @@ def test_the_passages_that_a_model_reads_are_used_and_no_other(
 
 @pytest.mark.parametrize("rendering", RENDERINGS)
 @pytest.mark.parametrize("pair", list(itertools.combinations(range(4), 2)))
-def test_two_passages_that_hold_the_same_are_found_as_a_pair(
-    rendering: str, pair: tuple[int, int]
-) -> None:
+def test_two_passages_that_hold_the_same_are_found_as_a_pair(rendering, pair):
     first, second = (WORDS[place] for place in pair)
     texts = [
         f"{text} The ferry takes 40 minutes." if place in pair else text
@@ -128,7 +124,7 @@ def test_two_passages_that_hold_the_same_are_found_as_a_pair(
     assert {verdicts[place] for place in range(4) if place not in pair} == {"not used"}
 
 
-def test_three_passages_of_which_one_is_enough_are_not_told_as_unused() -> None:
+def test_three_passages_of_which_one_is_enough_are_not_told_as_unused():
     texts = PASSAGES[:4]
     model = Scripted(lambda present: "known" if len(present) > 1 else "unheard")
     [measured] = measure_use(
@@ -159,8 +155,8 @@ PARAPHRASES = [
     ids=["any number", "yes or no", "yes or no, alone", "paraphrases", "mostly one"],
 )
 def test_of_a_model_that_reads_nothing_nearly_nothing_is_told(
-    replies: list[str], k: int, most_used: float, most_unused: float
-) -> None:
+    replies, k, most_used, most_unused
+):
     verdicts: Counter[str] = Counter()
     texts = PASSAGES[:k]
     for seed in range(600 // k):
@@ -178,7 +174,7 @@ def test_of_a_model_that_reads_nothing_nearly_nothing_is_told(
     assert verdicts["not used"] <= most_unused * n_passages
 
 
-def test_an_answer_unlike_the_runs_own_tells_nothing_and_says_so() -> None:
+def test_an_answer_unlike_the_runs_own_tells_nothing_and_says_so():
     texts = PASSAGES[:3]
     sample = sample_of(texts, RENDERINGS["listed"](texts), "Anna Brandt lit it.")
     [measured] = measure_use([sample], model=Scripted(lambda _: "I cannot help."))
@@ -188,7 +184,7 @@ def test_an_answer_unlike_the_runs_own_tells_nothing_and_says_so() -> None:
         assert "the run's answer reads otherwise" in each.why
 
 
-def test_of_a_model_that_wavers_without_one_passage_nothing_is_told() -> None:
+def test_of_a_model_that_wavers_without_one_passage_nothing_is_told():
     texts = PASSAGES[:3]
     n_without_amber = itertools.count()
 
@@ -206,7 +202,7 @@ def test_of_a_model_that_wavers_without_one_passage_nothing_is_told() -> None:
         assert each.why == "the answer varies as much by itself"
 
 
-def test_where_repeats_differ_a_passage_is_used_but_none_is_not() -> None:
+def test_where_repeats_differ_a_passage_is_used_but_none_is_not():
     texts = PASSAGES[:3]
     n_repeats = itertools.count()
 
@@ -237,7 +233,7 @@ def test_where_repeats_differ_a_passage_is_used_but_none_is_not() -> None:
     ],
     ids=["empty", "thoughts alone", "cut off", "refused"],
 )
-def test_a_reply_without_an_answer_is_no_answer(reply: Choice, why: str) -> None:
+def test_a_reply_without_an_answer_is_no_answer(reply, why):
     texts = PASSAGES[:3]
     sample = sample_of(texts, RENDERINGS["listed"](texts), "Anna lit it.")
     model = Scripted(lambda present: "Anna lit it." if "amber" in present else reply)
@@ -256,9 +252,7 @@ def test_a_reply_without_an_answer_is_no_answer(reply: Choice, why: str) -> None
 
 
 @pytest.mark.parametrize("place", ["earlier reply", "summary", "question"])
-def test_a_passage_of_which_words_stand_elsewhere_is_not_told_as_unused(
-    place: str,
-) -> None:
+def test_a_passage_of_which_words_stand_elsewhere_is_not_told_as_unused(place):
     texts = PASSAGES[:3]
     [(_, prompt)] = RENDERINGS["listed"](texts)
     messages = {
@@ -285,7 +279,7 @@ def test_a_passage_of_which_words_stand_elsewhere_is_not_told_as_unused(
     assert {each.verdict for each in others} == {"not used"}
 
 
-def test_what_a_model_thinks_before_it_answers_is_no_answer() -> None:
+def test_what_a_model_thinks_before_it_answers_is_no_answer():
     texts = PASSAGES[:3]
     thoughts = itertools.count()
     model = Scripted(
@@ -300,7 +294,7 @@ def test_what_a_model_thinks_before_it_answers_is_no_answer() -> None:
     assert verdicts_of(measured.use) == ("birch",)
 
 
-def test_where_words_leave_a_doubt_the_judge_decides() -> None:
+def test_where_words_leave_a_doubt_the_judge_decides():
     texts = PASSAGES[:2]
     sample = sample_of(texts, RENDERINGS["numbered"](texts))
     model = Scripted(
@@ -322,7 +316,7 @@ def test_where_words_leave_a_doubt_the_judge_decides() -> None:
     assert measured.use.passages[0].verdict == "cannot tell"
 
 
-def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature() -> None:
+def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature():
     texts = PASSAGES[:2]
     sample = sample_of(texts, RENDERINGS["system"](texts))
     model = reader_of(["amber"])
@@ -349,7 +343,7 @@ def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature() 
                         {"id": 2, "text": PASSAGES[2]},
                     ]
                 )
-                + "\nWhat is known?",
+                + "\nWhat is known?"
             ],
         ),
         (
@@ -366,28 +360,22 @@ def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature() 
     ],
 )
 def test_a_passage_goes_with_its_separator_and_leaves_its_number(
-    rendering: str, without_second: list[str]
-) -> None:
+    rendering, without_second
+):
     texts = PASSAGES[:3]
     prompt = kept_prompt(sample_of(texts, RENDERINGS[rendering](texts)))
     assert [each.content for each in prompt.without({1})] == without_second
 
 
-def test_a_number_stays_where_two_passages_are_numbered() -> None:
+def test_a_number_stays_where_two_passages_are_numbered():
     texts = PASSAGES[:2]
     prompt = kept_prompt(sample_of(texts, RENDERINGS["numbered"](texts)))
     [message] = prompt.without({0})
     assert message.content == f"[1] \n[2] {texts[1]}\nWhat is known?"
 
 
-@given(
-    rendering=st.sampled_from(list(RENDERINGS)),
-    k=st.integers(1, 5),
-    data=st.data(),
-)
-def test_what_stays_is_read_as_before_and_what_goes_is_gone(
-    rendering: str, k: int, data: st.DataObject
-) -> None:
+@given(rendering=st.sampled_from(list(RENDERINGS)), k=st.integers(1, 5), data=st.data())
+def test_what_stays_is_read_as_before_and_what_goes_is_gone(rendering, k, data):
     texts = PASSAGES[:k]
     removed = data.draw(st.sets(st.integers(0, k - 1)))
     prompt = kept_prompt(sample_of(texts, RENDERINGS[rendering](texts)))
@@ -410,9 +398,7 @@ def test_what_stays_is_read_as_before_and_what_goes_is_gone(
         ({"contexts": [*PASSAGES[:2], "---"]}, "passage 3 has no letters"),
     ],
 )
-def test_what_cannot_be_measured_says_why_and_costs_no_call(
-    change: dict[str, object], why: str
-) -> None:
+def test_what_cannot_be_measured_says_why_and_costs_no_call(change, why):
     texts = PASSAGES[:2]
     good = sample_of(texts, RENDERINGS["listed"](texts))
     bad = Sample(**{**dict(good), **change})
@@ -424,7 +410,7 @@ def test_what_cannot_be_measured_says_why_and_costs_no_call(
     assert len(model.requests) == second.use.usage.calls
 
 
-def test_a_doubtful_sample_is_not_measured() -> None:
+def test_a_doubtful_sample_is_not_measured():
     texts = PASSAGES[:2]
     sample = sample_of(texts, RENDERINGS["listed"](texts))
     notes = sample.capture.model_copy(
@@ -436,7 +422,7 @@ def test_a_doubtful_sample_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize("error", [RequestRejected("too long"), NoReplyInTime("late")])
-def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
+def test_a_failing_call_is_said_and_the_others_go_on(error):
     texts = PASSAGES[:3]
     sample = sample_of(texts, RENDERINGS["listed"](texts))
     # it fails where the cedar is left out, and nowhere else
@@ -463,7 +449,7 @@ def test_a_failing_call_is_said_and_the_others_go_on(error: Exception) -> None:
         assert str(error) in (each.use.why_not or "")
 
 
-def test_a_refusal_repeats_no_word_of_a_passage_in_the_system_message() -> None:
+def test_a_refusal_repeats_no_word_of_a_passage_in_the_system_message():
     error = RequestRejected("m rejected the request (HTTP 400)")
     error.raw = "blocked: amber is red"
     texts = PASSAGES[:2]
@@ -476,7 +462,7 @@ def test_a_refusal_repeats_no_word_of_a_passage_in_the_system_message() -> None:
     assert "amber" not in (measured.use.why_not or "")
 
 
-def test_a_cap_on_calls_leaves_whole_samples() -> None:
+def test_a_cap_on_calls_leaves_whole_samples():
     texts = PASSAGES[:2]
     samples = [
         sample_of(texts, [("user", f"Row {number}."), *RENDERINGS["listed"](texts)])
@@ -496,7 +482,7 @@ def test_a_cap_on_calls_leaves_whole_samples() -> None:
     assert len(model.requests) == 14
 
 
-def test_what_is_asked_later_of_a_row_goes_before_the_next_rows() -> None:
+def test_what_is_asked_later_of_a_row_goes_before_the_next_rows():
     texts = PASSAGES[:3]
     samples = [
         sample_of(texts, [("user", f"Row {number}."), *RENDERINGS["listed"](texts)])
@@ -515,7 +501,7 @@ def test_what_is_asked_later_of_a_row_goes_before_the_next_rows() -> None:
     assert all("max_calls=18" in (use.why_not or "") for use in uses[2:])
 
 
-def test_what_an_earlier_reply_quotes_stays_in_the_prompt() -> None:
+def test_what_an_earlier_reply_quotes_stays_in_the_prompt():
     texts = PASSAGES[:2]
     earlier = ("assistant", f"As I said: {texts[0]}")
     prompt = kept_prompt(
@@ -526,7 +512,7 @@ def test_what_an_earlier_reply_quotes_stays_in_the_prompt() -> None:
     assert not any(text in contents[2] for text in texts)
 
 
-def test_the_calls_are_known_beforehand() -> None:
+def test_the_calls_are_known_beforehand():
     samples = [
         sample_of(PASSAGES[:k], RENDERINGS["listed"](PASSAGES[:k])) for k in (1, 3)
     ]
@@ -535,14 +521,14 @@ def test_the_calls_are_known_beforehand() -> None:
     assert not model.requests
 
 
-def test_a_judge_that_writes_nothing_is_no_model() -> None:
+def test_a_judge_that_writes_nothing_is_no_model():
     with pytest.raises(SettingError, match="the model that wrote the answers"):
         measure_use([], model="lexical")
     with pytest.raises(SettingError, match="repeats"):
         measure_use([], model=reader_of([]), repeats=1)
 
 
-def test_no_text_stands_in_a_repr() -> None:
+def test_no_text_stands_in_a_repr():
     texts = PASSAGES[:2]
     model = reader_of(["amber"])
     sample = answered(sample_of(texts, RENDERINGS["listed"](texts)), model)
@@ -560,7 +546,7 @@ WORDS_OF_ANSWERS = st.lists(st.sampled_from(["it", "is", "red", "1874", "not"]))
 
 
 @given(WORDS_OF_ANSWERS, WORDS_OF_ANSWERS)
-def test_the_effect_is_a_distance(first: str, second: str) -> None:
+def test_the_effect_is_a_distance(first, second):
     assert 0 <= effect(first, second) <= 1
     assert effect(first, second) == effect(second, first)
     assert effect(first, first) == 0
@@ -584,7 +570,7 @@ def test_the_effect_is_a_distance(first: str, second: str) -> None:
         ("✓", "in doubt"),
     ],
 )
-def test_what_words_alone_tell(answer: str, change: str) -> None:
+def test_what_words_alone_tell(answer, change):
     whole = ["It opened in 1874.", "It opened in 1874."]
     assert change_of(answer, whole, spread=0.0) == change
 
@@ -600,22 +586,18 @@ def test_what_words_alone_tell(answer: str, change: str) -> None:
         ("It costs $5.", "It costs €5."),
     ],
 )
-def test_answers_that_differ_in_signs_alone_are_in_doubt(
-    answer: str, other: str
-) -> None:
+def test_answers_that_differ_in_signs_alone_are_in_doubt(answer, other):
     assert change_of(answer, [answer, answer], spread=0.0) == "same"
     assert change_of(other, [answer, answer], spread=0.0) == "in doubt"
 
 
 @pytest.mark.parametrize("whole", [["Yes.", "No."], ["A B C.", "A B C D E F G H I."]])
-def test_where_answers_to_the_same_prompt_are_others_nothing_is_told(
-    whole: list[str],
-) -> None:
+def test_where_answers_to_the_same_prompt_are_others_nothing_is_told(whole):
     for answer in (*whole, "Something else."):
         assert change_of(answer, whole, spread_of(whole)) == "varies"
 
 
-def test_the_pair_of_which_the_answer_lost_the_words_is_the_likeliest() -> None:
+def test_the_pair_of_which_the_answer_lost_the_words_is_the_likeliest():
     texts = [
         "the red sail",
         "tall green trees",

@@ -18,10 +18,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.page.sample_rows import passages_behind
-from ragmetrics_core.reporting.use_in_words import (
-    agreement_lines,
-    use_in_one_line,
-)
+from ragmetrics_core.reporting.use_in_words import agreement_lines, use_in_one_line
 
 VERDICTS: dict[str, Any] = {
     "u": "used",
@@ -92,11 +89,11 @@ def rows(*verdicts: str) -> list[SampleResult]:
         (["u"], "Measured on 1 row: 1.0 of 1.0 passages change the answer."),
     ],
 )
-def test_the_line_over_all_rows(verdicts: list[str], line: str) -> None:
+def test_the_line_over_all_rows(verdicts, line):
     assert use_in_one_line(rows(*verdicts)) == line
 
 
-def test_k_counts_the_ranks_of_the_search_not_the_places_in_the_prompt() -> None:
+def test_k_counts_the_ranks_of_the_search_not_the_places_in_the_prompt():
     reversed_in_prompt = sample("unn", one_search([2, 1, 0]))
     line = use_in_one_line(rows_of(reversed_in_prompt))
     assert "every k below 3 would have changed more than 5% of the answers" in line
@@ -118,9 +115,7 @@ def test_k_counts_the_ranks_of_the_search_not_the_places_in_the_prompt() -> None
         pytest.param(one_search([0, 1, 1]), id="one context shows two"),
     ],
 )
-def test_no_k_is_told_where_contexts_are_not_just_what_one_search_found(
-    passages: tuple[PassageNote, ...] | None,
-) -> None:
+def test_no_k_is_told_where_contexts_are_not_just_what_one_search_found(passages):
     line = use_in_one_line(rows_of(sample("unn", passages)))
     assert line == "Measured on 1 row: 1.0 of 3.0 passages change the answer."
     more = [*rows("unn"), *rows_of(sample("nnu", passages))]
@@ -128,7 +123,7 @@ def test_no_k_is_told_where_contexts_are_not_just_what_one_search_found(
     assert words in use_in_one_line(more)
 
 
-def test_the_first_screen_has_the_line() -> None:
+def test_the_first_screen_has_the_line():
     report = evaluate(
         [Sample(question="?", answer="Yes.", contexts=["a"], use=use("u"))],
         ContextUtilization(),
@@ -138,14 +133,14 @@ def test_the_first_screen_has_the_line() -> None:
     assert "Measured on 1 row: 1.0 of 1.0 passages" in report._repr_html_()
 
 
-def test_rows_that_could_not_be_measured_are_told() -> None:
+def test_rows_that_could_not_be_measured_are_told():
     failed = MeasuredUse(model="m", why_not="late")
     more = SampleResult(index=9, sample=Sample(question="?", use=failed))
     assert use_in_one_line([*rows("u"), more]).endswith("1 row could not be measured.")
 
 
 @given(st.lists(st.text("un", min_size=1, max_size=5), min_size=1, max_size=8))
-def test_the_answers_that_k_keeps_need_nothing_behind_it(verdicts: list[str]) -> None:
+def test_the_answers_that_k_keeps_need_nothing_behind_it(verdicts):
     line = use_in_one_line(rows(*verdicts))
     if "k = " in line:
         k = int(line.split("k = ")[1].split(" ")[0])
@@ -154,7 +149,7 @@ def test_the_answers_that_k_keeps_need_nothing_behind_it(verdicts: list[str]) ->
         assert f"{n_kept / len(verdicts):.0%} of the answers" in line
 
 
-def test_a_judge_is_set_against_what_was_measured() -> None:
+def test_a_judge_is_set_against_what_was_measured():
     judge = ScriptedJudge(
         {Useful: lambda question: {"useful": "useful" in question["chunk"]}}
     )
@@ -172,7 +167,7 @@ def test_a_judge_is_set_against_what_was_measured() -> None:
     assert kappa.startswith("  kappa 0.63")
 
 
-def test_a_judge_that_says_the_same_of_all_has_no_kappa() -> None:
+def test_a_judge_that_says_the_same_of_all_has_no_kappa():
     judge = ScriptedJudge({Useful: {"useful": 1}})
     sample = Sample(question="?", answer="Yes.", contexts=["a", "b"], use=use("uu"))
     report = evaluate([sample], ContextUtilization(), judge=judge)
@@ -239,19 +234,17 @@ def measured(whole: str, without_any: str, *without: str, pair: bool = False) ->
         ),
     ],
 )
-def test_a_claim_has_the_passage_without_which_it_leaves_the_answer(
-    claim: str, use: MeasuredUse, behind: tuple[int, ...] | None
-) -> None:
+def test_a_claim_has_the_passage_without_which_it_leaves_the_answer(claim, use, behind):
     assert passages_behind(claim, use, "What is known?") == behind
 
 
-def test_words_of_the_question_do_not_keep_a_claim_in_an_answer() -> None:
+def test_words_of_the_question_do_not_keep_a_claim_in_an_answer():
     use = measured(RED, "No boat is named.", "No boat is named.")
     assert passages_behind(RED, use, "Which boat?") == (0,)
     assert passages_behind(RED, use, "What is it?") is None
 
 
-def test_a_claim_that_one_repeat_lacks_is_of_unknown_origin() -> None:
+def test_a_claim_that_one_repeat_lacks_is_of_unknown_origin():
     use = measured(WHOLE, RED, RED).model_copy(update={"answers": (WHOLE, RED)})
     assert passages_behind(LIT, use, "?") is None
     assert passages_behind(RED, use, "?") == ()

@@ -15,10 +15,7 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.answer_relevance import Addresses, RelevanceGrade
-from ragmetrics_core.metrics.citation_support import (
-    MakesClaim,
-    Supports,
-)
+from ragmetrics_core.metrics.citation_support import MakesClaim, Supports
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
     SufficientContexts,

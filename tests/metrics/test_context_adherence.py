@@ -366,7 +366,7 @@ def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missi
     assert evidence.early_stopped == (early_stop and not batched and decided)
 
 
-def test_the_evidence_says_how_the_polls_went() -> None:
+def test_the_evidence_says_how_the_polls_went():
     result, _ = score(
         polled("yes", "no", "yes", "abstains", failures=(RateLimited("slow"),)),
         cause=False,
@@ -389,7 +389,7 @@ def test_the_evidence_says_how_the_polls_went() -> None:
     assert fitted.evidence.verdicts()[0].endswith("(no probability)")
 
 
-def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> None:
+def test_the_longest_explanation_stands_where_no_side_names_more_claims():
     answers = (
         poll("yes", "short"),
         poll("yes", "rather long"),
@@ -404,7 +404,7 @@ def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> Non
     )
 
 
-def test_each_poll_of_a_round_that_fails_is_missing() -> None:
+def test_each_poll_of_a_round_that_fails_is_missing():
     metric = ContextAdherence(polls=7, early_stop=True, cause=False)
     plan = metric.plan(Sample(question="q", contexts=["c"], answer="a"))
     undecided = Asked(

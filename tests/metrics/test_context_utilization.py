@@ -347,7 +347,7 @@ def test_the_reason_lists_ten_ranks_and_says_that_there_are_more(count, listed):
     assert result.reason.endswith(f"{listed}.")
 
 
-def test_four_times_the_chunks_take_four_times_the_steps_to_put_together() -> None:
+def test_four_times_the_chunks_take_four_times_the_steps_to_put_together():
     def put_together(n_chunks: int) -> None:
         contexts = [f"c{number}" for number in range(n_chunks)]
         plan = ContextUtilization().plan(
@@ -360,7 +360,7 @@ def test_four_times_the_chunks_take_four_times_the_steps_to_put_together() -> No
     assert_steps_grow_as_the_size(put_together, 500)
 
 
-def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
+def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged():
     judge = ScriptedJudge({})
     result = ContextUtilization(k=2).score(
         question="q", answer="a", contexts=[" ", "", "c"], judge=judge
@@ -378,19 +378,19 @@ def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
 )
 def test_the_best_value_that_an_order_reaches_stands_beside_the_score(
     verdicts, ideal, noise
-) -> None:
+):
     result, _ = judged(verdicts)
     assert result.evidence.ideal == pytest.approx(ideal)
     assert result.evidence.noise_share == pytest.approx(noise)
 
 
-def test_a_score_without_a_single_useful_chunk_names_no_rank() -> None:
+def test_a_score_without_a_single_useful_chunk_names_no_rank():
     result, _ = judged([0.4, 0.3], relevance="probability")
     assert result.value > 0
     assert result.reason == "0 of 2 chunks useful."
 
 
-def test_replies_of_another_form_than_was_asked_for_fail() -> None:
+def test_replies_of_another_form_than_was_asked_for_fail():
     fields = {"question": "q", "answer": "a", "contexts": ["x", "y"]}
     verdicts_alone = Asked(
         (

@@ -45,7 +45,7 @@ class TestPolite(MetricContract):
     def bad(self) -> tuple[Sample, ScriptedJudge]:
         return Sample(answer="Sit."), by_word
 
-    def test_an_unanswered_question_fails(self) -> None:
+    def test_an_unanswered_question_fails(self):
         """It fails but for a judge that cannot judge criteria at all."""
         unreadable = ScriptedJudge({Meets: {"reason": "", "met": 2}})
         assert self.outcome(self.good()[0], unreadable).status == "failed"
@@ -62,8 +62,8 @@ class TestPolite(MetricContract):
     ],
 )
 def test_the_score_is_the_share_of_yes_and_the_reason_that_of_the_verdict(
-    verdicts: list[int], score: float, reason: str
-) -> None:
+    verdicts, score, reason
+):
     replies = [{"reason": "yes" if met else "no", "met": met} for met in verdicts]
     metric = Criterion("polite", SENTENCE, polls=len(verdicts))
     result = metric.score(answer="Sit.", judge=ScriptedJudge({Meets: replies}))
@@ -75,9 +75,7 @@ def test_the_score_is_the_share_of_yes_and_the_reason_that_of_the_verdict(
 
 
 @pytest.mark.parametrize("method", ["polls", "probability"])
-def test_a_model_is_shown_what_the_criterion_reads(
-    method: str, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_a_model_is_shown_what_the_criterion_reads(method, loopback_server):
     def reply(body: Body) -> str:
         assert '"met"' in json.dumps(body)
         return '{"reason": "It is.", "met": 1}' if method == "polls" else '{"met": 1}'
@@ -109,7 +107,7 @@ def test_a_model_is_shown_what_the_criterion_reads(
     assert ">\nX\n<" not in shown  # nobody said that it reads the reference
 
 
-def test_what_it_reads_is_needed() -> None:
+def test_what_it_reads_is_needed():
     metric = Criterion("near", SENTENCE, reads=["answer", "contexts", "reference"])
     for row, reason in (
         ({"answer": "a", "contexts": ["c"]}, "no reference"),
@@ -121,7 +119,7 @@ def test_what_it_reads_is_needed() -> None:
         assert reason in result.reason
 
 
-def test_words_cannot_judge_it() -> None:
+def test_words_cannot_judge_it():
     report = evaluate([{"answer": "Sit."}], [polite], judge="lexical")
     result = report[0].results["polite"]
     assert result.status == "undefined"
@@ -129,7 +127,7 @@ def test_words_cannot_judge_it() -> None:
     assert "name a model" in result.reason
 
 
-def test_its_signature_tells_sentences_and_what_they_read_apart() -> None:
+def test_its_signature_tells_sentences_and_what_they_read_apart():
     others = [
         Criterion("polite", "Another."),
         Criterion("polite", SENTENCE, reads=["question"]),
@@ -141,7 +139,7 @@ def test_its_signature_tells_sentences_and_what_they_read_apart() -> None:
 
 
 @pytest.mark.parametrize("line", ["polite", "polite:", ": It is polite."])
-def test_a_line_without_a_name_or_a_sentence_is_refused(line: str) -> None:
+def test_a_line_without_a_name_or_a_sentence_is_refused(line):
     with pytest.raises(SettingError, match="NAME: SENTENCE"):
         Criterion.of_line(line)
 
@@ -169,9 +167,7 @@ ROWS = [{"answer": answer, "contexts": ["Sit."]} for answer in ("Sit, please.", 
 
 
 @pytest.mark.parametrize("where", ["option", "file"])
-def test_the_command_measures_and_gates_it(
-    where: str, model: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_measures_and_gates_it(where, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     command = ["evaluate", "a.jsonl", "--no-store", "--out", "r.jsonl", "--no-files"]
@@ -190,9 +186,7 @@ def test_the_command_measures_and_gates_it(
     assert main([*command, "--fail-under", "polite=0.5"]) == 0
 
 
-def test_two_criteria_of_one_name_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_criteria_of_one_name_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("a.jsonl").write_text('{"answer": "a"}\n')
     two = ["--criterion", LINE, "--criterion", "polite: Another."]

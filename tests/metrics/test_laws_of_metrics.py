@@ -103,9 +103,7 @@ SAMPLES = st.builds(
 
 @FEW_EXAMPLES
 @given(VERDICTS)
-def test_a_useful_chunk_that_moves_up_never_lowers_the_score(
-    verdicts: list[bool],
-) -> None:
+def test_a_useful_chunk_that_moves_up_never_lowers_the_score(verdicts):
     for place in range(1, len(verdicts)):
         if verdicts[place] and not verdicts[place - 1]:
             better = [*verdicts[: place - 1], True, False, *verdicts[place + 1 :]]
@@ -114,9 +112,7 @@ def test_a_useful_chunk_that_moves_up_never_lowers_the_score(
 
 @FEW_EXAMPLES
 @given(VERDICTS)
-def test_noise_behind_the_last_useful_chunk_changes_no_score(
-    verdicts: list[bool],
-) -> None:
+def test_noise_behind_the_last_useful_chunk_changes_no_score(verdicts):
     longer = [*verdicts, False]
     assert ap.average_precision(longer) == ap.average_precision(verdicts)
     assert ap.expected_average_precision(longer) == pytest.approx(
@@ -130,9 +126,7 @@ def test_noise_behind_the_last_useful_chunk_changes_no_score(
 @FEW_EXAMPLES
 @given(SAMPLES)
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_every_outcome_is_a_score_in_range_or_says_why_not(
-    metric: Metric, sample: Sample
-) -> None:
+def test_every_outcome_is_a_score_in_range_or_says_why_not(metric, sample):
     result = metric.score(sample, judge=replies())
     assert (result.value is None) == (result.status != "scored")
     assert result.value is None or 0 <= result.value <= 1
@@ -145,9 +139,7 @@ def test_every_outcome_is_a_score_in_range_or_says_why_not(
     st.lists(WORDS, min_size=1, max_size=5, unique=True),
     st.randoms(use_true_random=False),
 )
-def test_permuting_the_contexts_permutes_the_verdicts(
-    texts: list[str], chance: Any
-) -> None:
+def test_permuting_the_contexts_permutes_the_verdicts(texts, chance):
     shuffled = chance.sample(texts, len(texts))
     by_text = []
     for contexts in (texts, shuffled):
@@ -170,7 +162,7 @@ def test_permuting_the_contexts_permutes_the_verdicts(
 
 @FEW_EXAMPLES
 @given(st.lists(WORDS, min_size=1, max_size=4), WORDS)
-def test_one_more_context_never_covers_fewer_facts(texts: list[str], more: str) -> None:
+def test_one_more_context_never_covers_fewer_facts(texts, more):
     metric, facts = RetrievalAccuracy(), ["one", "two", "four"]
     before, after = (
         metric.score(contexts=own, facts=facts, judge=replies()).value
@@ -183,7 +175,7 @@ def test_one_more_context_never_covers_fewer_facts(texts: list[str], more: str) 
 
 @FEW_EXAMPLES
 @given(st.floats(0, 1))
-def test_every_score_lies_in_one_band(score: float) -> None:
+def test_every_score_lies_in_one_band(score):
     holding = [name for name, low, high in BANDS if low <= score <= high]
     assert holding == [band_of(score)]
 
@@ -191,7 +183,7 @@ def test_every_score_lies_in_one_band(score: float) -> None:
 @FEW_EXAMPLES
 @given(SAMPLES)
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_equal_samples_lead_to_equal_prompts(metric: Metric, sample: Sample) -> None:
+def test_equal_samples_lead_to_equal_prompts(metric, sample):
     prompts = []
     for own in (sample, Sample.model_validate_json(sample.model_dump_json())):
         judge = replies()
@@ -203,9 +195,7 @@ def test_equal_samples_lead_to_equal_prompts(metric: Metric, sample: Sample) -> 
 @FEW_EXAMPLES
 @given(SAMPLES)
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_a_usual_reply_that_a_model_writes_is_read_as_itself(
-    metric: Metric, sample: Sample
-) -> None:
+def test_a_usual_reply_that_a_model_writes_is_read_as_itself(metric, sample):
     judge = replies()
     metric.score(sample, judge=judge)
     for question in judge.asked:
@@ -234,8 +224,8 @@ def _outcomes(results: Sequence[SampleResult]) -> list[Any]:
 @settings(max_examples=examples(4), deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 3))
 def test_a_run_is_the_same_in_one_piece_in_a_stream_and_divided_over_machines(
-    samples: list[Sample], concurrency: int, division: int
-) -> None:
+    samples, concurrency, division
+):
     whole = evaluate(samples, METRICS, judge=replies())
     again = evaluate(samples, METRICS, judge=replies(), concurrency=concurrency)
     awaited = asyncio.run(aevaluate(samples, METRICS, judge=replies()))
@@ -329,16 +319,12 @@ def _check_that_a_file_read_and_written_again_is_the_same(report: Report) -> Non
 
 @settings(max_examples=examples(12), deadline=None)
 @given(reports())
-def test_a_results_file_that_is_read_and_written_again_is_the_same(
-    report: Report,
-) -> None:
+def test_a_results_file_that_is_read_and_written_again_is_the_same(report):
     _check_that_a_file_read_and_written_again_is_the_same(report)
 
 
 @pytest.mark.nightly
 @settings(max_examples=examples(200), deadline=None)
 @given(reports())
-def test_many_results_files_that_are_read_and_written_again_are_the_same(
-    report: Report,
-) -> None:
+def test_many_results_files_that_are_read_and_written_again_are_the_same(report):
     _check_that_a_file_read_and_written_again_is_the_same(report)

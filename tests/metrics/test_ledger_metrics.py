@@ -99,7 +99,7 @@ def adhered(sample: Sample, said: Any, **settings: Any) -> tuple[Any, ScriptedJu
 # -----------------------------------------------------------------------
 
 
-def test_worked_number_1_one_call() -> None:
+def test_worked_number_1_one_call():
     sample = turn(call("a✓", "b", "c✓"))
     value, table = utilized(sample)
     assert (value, table.wasted) == (pytest.approx(0.8333, abs=1e-4), 0)
@@ -126,7 +126,7 @@ SAYS = (
 )
 
 
-def test_worked_number_5_three_turns() -> None:
+def test_worked_number_5_three_turns():
     values = [
         adhered(sample, said)[0]
         for sample, said in zip((FIRST, SECOND, THIRD), SAYS, strict=True)
@@ -141,7 +141,7 @@ def test_worked_number_5_three_turns() -> None:
     assert values[2].evidence.unsupported == ("claim 1",)
 
 
-def test_the_conversation_of_worked_number_5_in_a_report() -> None:
+def test_the_conversation_of_worked_number_5_in_a_report():
     rows = []
     for place, (sample, said) in enumerate(
         zip((FIRST, SECOND, THIRD), SAYS, strict=True)
@@ -164,7 +164,7 @@ def test_the_conversation_of_worked_number_5_in_a_report() -> None:
 # ---------------------------------------------------------------------------------------
 
 
-def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
+def test_the_labelled_prompt_fences_each_group_and_asks_as_often():
     sample = THIRD.model_copy(
         update={"ledger": Ledger(turn=3, calls=(*THIRD.ledger.calls, WROTE))}
     )
@@ -200,7 +200,7 @@ def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
 WROTE = call("a summary", kind="written", turn=3, step=2)
 
 
-def test_what_a_model_of_the_first_turn_wrote_is_labelled_too() -> None:
+def test_what_a_model_of_the_first_turn_wrote_is_labelled_too():
     """Nothing was said before, but the answer may rest on the application's own words."""
     written = call("a summary", kind="written", step=2)
     sample = turn(call("one"), written, conversation=None)
@@ -208,7 +208,7 @@ def test_what_a_model_of_the_first_turn_wrote_is_labelled_too() -> None:
     assert isinstance(asked, RestsOn)
 
 
-def test_an_answer_that_rests_on_words_of_models_alone_had_no_context() -> None:
+def test_an_answer_that_rests_on_words_of_models_alone_had_no_context():
     judge = listener()
     samples = [turn(WROTE, number=3), turn(call("one"))]
     report = evaluate(samples, [ContextAdherence()], judge=judge)
@@ -230,7 +230,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("said", "verdict"), VERDICTS.items())
-def test_the_verdict_is_computed_from_the_labels(said: str, verdict: str) -> None:
+def test_the_verdict_is_computed_from_the_labels(said, verdict):
     asked = adhered(SECOND, labels(*["earlier"] * 5))[1].asked[0]
     # a verdict that is written all the same is not read
     given = {**labels(said)[0], "reason": "r"}
@@ -244,7 +244,7 @@ def test_the_verdict_is_computed_from_the_labels(said: str, verdict: str) -> Non
     assert list(read.poll.unsupported) == unheld
 
 
-def test_labels_are_read_however_they_are_spelled_and_others_are_refused() -> None:
+def test_labels_are_read_however_they_are_spelled_and_others_are_refused():
     asked = adhered(SECOND, labels(*["earlier"] * 5))[1].asked[0]
     assert (
         asked.read({"claims": [{"claim": "c", "needs": " Earlier "}]}).verdict == "yes"
@@ -253,7 +253,7 @@ def test_labels_are_read_however_they_are_spelled_and_others_are_refused() -> No
         asked.read({"claims": [{"claim": "c", "needs": "memory"}]})
 
 
-def test_polls_bounds_and_early_stopping_stay_as_they_are() -> None:
+def test_polls_bounds_and_early_stopping_stay_as_they_are():
     result, _ = adhered(SECOND, labels("earlier", "own", "", "earlier user", "none"))
     evidence = result.evidence
     assert (result.value, evidence.yes, evidence.no, evidence.abstained) == (
@@ -282,7 +282,7 @@ def test_polls_bounds_and_early_stopping_stay_as_they_are() -> None:
     assert len(result.evidence.ledger.claims) == 4
 
 
-def test_most_polls_without_a_claim_to_judge_abstain() -> None:
+def test_most_polls_without_a_claim_to_judge_abstain():
     result, _ = adhered(SECOND, labels("user", "user", "", "earlier", "own"))
     assert (result.status, result.code) == ("undefined", "no_claim")
     assert (
@@ -295,14 +295,14 @@ def test_most_polls_without_a_claim_to_judge_abstain() -> None:
     assert result.reason == "5 of 5 polls found that the answer makes no claim"
 
 
-def test_the_cause_is_looked_for_in_evidence_of_all_turns() -> None:
+def test_the_cause_is_looked_for_in_evidence_of_all_turns():
     result, judge = adhered(THIRD, labels(*["own"] * 5))
     assert isinstance(judge.asked[1], SufficientContexts)
     assert sorted(judge.asked[1]["contexts"]) == ["one", "three", "two"]
     assert result.evidence.cause == "reasoning_error"
 
 
-def test_a_judge_that_cannot_label_is_asked_over_the_evidence_and_it_is_said() -> None:
+def test_a_judge_that_cannot_label_is_asked_over_the_evidence_and_it_is_said():
     judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": []}})
     result = ContextAdherence().score(THIRD, judge=judge)
     assert (judge.asked[-1]["contexts"], result.value) == (("three", "one", "two"), 1.0)
@@ -320,13 +320,13 @@ def test_a_judge_that_cannot_label_is_asked_over_the_evidence_and_it_is_said() -
 @pytest.mark.parametrize(
     "own", [{"examples": "One."}, {"template": "{contexts}\n{question}\n{answer}"}]
 )
-def test_a_prompt_of_ones_own_has_no_labels(own: dict[str, str]) -> None:
+def test_a_prompt_of_ones_own_has_no_labels(own):
     result, judge = adhered(SECOND, ["yes"] * 5, **own)
     assert [type(asked) for asked in judge.asked] == [Adherent]
     assert "without labels" in result.evidence.ledger.note
 
 
-def test_groups_longer_than_the_window_are_judged_without_labels() -> None:
+def test_groups_longer_than_the_window_are_judged_without_labels():
     def long(_: object) -> Any:
         return NotAnswered(ContextWindowExceeded("too long"))
 
@@ -391,11 +391,11 @@ GROUPS: dict[str, tuple[Sample, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("sample", "expected"), GROUPS.values(), ids=GROUPS)
-def test_what_is_evidence(sample: Sample, expected: tuple[str, ...]) -> None:
+def test_what_is_evidence(sample, expected):
     assert evidence_of(sample) == expected
 
 
-def test_without_evidence_no_call_is_made() -> None:
+def test_without_evidence_no_call_is_made():
     for sample in (
         turn(call("a", shown=[]), contexts=None),
         turn(call("a", kind="written"), contexts=None),
@@ -412,7 +412,7 @@ def test_without_evidence_no_call_is_made() -> None:
     assert ContextAdherence().score(lone, judge=listener()).reason == "no contexts"
 
 
-def test_kept_counts_what_compaction_left() -> None:
+def test_kept_counts_what_compaction_left():
     calls = (
         call("a", "b", shown=[1]),
         call("b", "c", shown=[]),
@@ -424,7 +424,7 @@ def test_kept_counts_what_compaction_left() -> None:
     assert result.evidence.ledger.kept == (1, 3)
 
 
-def test_a_language_model_labels(loopback_server: Any) -> None:
+def test_a_language_model_labels(loopback_server):
     server = loopback_server()
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
     result = ContextAdherence(cause=False).score(SECOND, judge=judge)
@@ -442,7 +442,7 @@ def test_a_language_model_labels(loopback_server: Any) -> None:
 # ------------------------------------------------------------------------------------------
 
 
-def test_every_verdict_on_a_call() -> None:
+def test_every_verdict_on_a_call():
     calls = (
         call("old✓", turn=1),
         call("unused", turn=1),
@@ -474,12 +474,12 @@ def test_every_verdict_on_a_call() -> None:
     assert table.repeats == 1 / 5
 
 
-def test_a_call_that_repeats_a_useful_text_and_brings_another_is_useful() -> None:
+def test_a_call_that_repeats_a_useful_text_and_brings_another_is_useful():
     _, table = utilized(turn(call("a✓"), call("a✓", "b✓"), call("b✓")))
     assert [line.verdict for line in table.calls] == ["useful", "useful", "repeated"]
 
 
-def test_sentences_name_the_rank_of_their_context_or_a_number_behind_the_last() -> None:
+def test_sentences_name_the_rank_of_their_context_or_a_number_behind_the_last():
     sample = turn(
         call("A summary by the model.", kind="written"),
         call("The bridge stands in Kent.", kind="tool"),
@@ -490,7 +490,7 @@ def test_sentences_name_the_rank_of_their_context_or_a_number_behind_the_last() 
     assert [sentence.rank for sentence in result.evidence.sentences] == [2, 3]
 
 
-def test_nothing_useful_and_no_call_at_all() -> None:
+def test_nothing_useful_and_no_call_at_all():
     _, table = utilized(turn(call("a"), call()))
     assert (table.wasted, table.first_useful, table.last_useful, table.call_ap) == (
         1,
@@ -507,7 +507,7 @@ TEXTS = st.lists(
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_the_curve_ends_at_the_score(items: list[list[str]]) -> None:
+def test_the_curve_ends_at_the_score(items):
     sample = turn(
         *(call(*own, step=n) for n, own in enumerate(items)), facts=[*"abcdef"]
     )
@@ -542,9 +542,7 @@ def test_the_curve_ends_at_the_score(items: list[list[str]]) -> None:
     st.lists(st.sampled_from(["a✓", "b", "c✓", "d", " "]), min_size=1, max_size=6),
     st.booleans(),
 )
-def test_any_contexts_that_one_call_brought_change_nothing(
-    texts: list[str], known: bool
-) -> None:
+def test_any_contexts_that_one_call_brought_change_nothing(texts, known):
     plain = Sample(question="q?", answer="a", contexts=texts, facts=["a", "b"])
     one = EvidenceCall(
         kind="retrieval",
@@ -598,8 +596,8 @@ ONE_TURN = [
 @pytest.mark.parametrize("fields", ONE_TURN)
 @pytest.mark.parametrize("shown", [None, "all"])
 def test_one_turn_with_one_retrieval_of_the_contexts_changes_nothing(
-    metric: Any, fields: Any, shown: Any
-) -> None:
+    metric, fields, shown
+):
     plain = Sample(**{"question": "q?", "answer": "a", "facts": ["f"], **fields})
     items = plain.retrieved if plain.retrieved is not None else plain.contexts
     places = (

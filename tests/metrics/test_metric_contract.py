@@ -14,7 +14,6 @@ from judge_replies import (
     useful,
     useful_list,
 )
-from pydantic import BaseModel
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -132,7 +131,7 @@ class TestContextAdherence(MetricContract):
 
 
 WITH_LEDGER = Sample(
-    **{**dict(FULL), "contexts": (), "history": [{"role": "user", "content": "hi"}]},
+    **{**dict(FULL), "contexts": (), "history": [{"role": "user", "content": "hi"}]}
 ).model_copy(
     update={
         "ledger": Ledger(
@@ -220,10 +219,7 @@ class TestContextSufficiency(MetricContract):
 
     def bad(self):
         return FULL, ScriptedJudge(
-            {
-                SufficientContexts: {"missing": ["the year"]},
-                Declined: {"declined": 1},
-            }
+            {SufficientContexts: {"missing": ["the year"]}, Declined: {"declined": 1}}
         )
 
 
@@ -458,9 +454,7 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
         ),
     ],
 )
-def test_the_signature_names_the_settings_that_change_scores(
-    metric: Metric, settings: dict[str, str]
-) -> None:
+def test_the_signature_names_the_settings_that_change_scores(metric, settings):
     assert metric.signature.settings == settings
 
 
@@ -493,7 +487,7 @@ EVIDENCE = [
 
 
 @pytest.mark.parametrize("model", [*EVIDENCE, CorrectedMean, *NAMED_METRICS.values()])
-def test_every_field_says_what_it_holds(model: type[BaseModel]) -> None:
+def test_every_field_says_what_it_holds(model):
     fields = {
         name: field
         for name, field in model.model_fields.items()
@@ -502,6 +496,6 @@ def test_every_field_says_what_it_holds(model: type[BaseModel]) -> None:
     assert [name for name, field in fields.items() if not field.description] == []
 
 
-def test_prompts_that_are_divided_elsewhere_have_another_digest() -> None:
+def test_prompts_that_are_divided_elsewhere_have_another_digest():
     assert digest_of_prompt("a", "b") != digest_of_prompt("ab", "")
     assert len(digest_of_prompt("a", "b")) == 6

@@ -34,11 +34,11 @@ def torn(reply: Any) -> Asked[Any]:
     return Asked((reply,), weights=(Weight(0.5),))
 
 
-def test_one_half_is_no_yes() -> None:
+def test_one_half_is_no_yes():
     assert [is_yes(p) for p in (0, 0.5, 0.5000001, 1)] == [False, False, True, True]
 
 
-def test_a_torn_judge_finds_no_chunk_useful_and_no_fact_covered() -> None:
+def test_a_torn_judge_finds_no_chunk_useful_and_no_fact_covered():
     judge = ScriptedJudge(
         {
             Useful: torn(UsefulnessAlone(useful=True)),
@@ -52,14 +52,14 @@ def test_a_torn_judge_finds_no_chunk_useful_and_no_fact_covered() -> None:
     assert not Cell(probability=0.5).covered
 
 
-def test_contexts_of_one_half_are_not_sufficient() -> None:
+def test_contexts_of_one_half_are_not_sufficient():
     reply = SufficientReply(missing=())
     judge = ScriptedJudge({SufficientContexts: torn(reply)})
     result = ContextSufficiency(declining=False).score(**ROW, judge=judge)
     assert (result.value, result.evidence.sufficient) == (0.5, False)
 
 
-def test_of_tied_polls_a_cause_is_looked_for() -> None:
+def test_of_tied_polls_a_cause_is_looked_for():
     tied = [poll("yes"), poll("no")]
     cause = {SufficientContexts: {"missing": []}, Addresses: {"grade": 3}}
     judge = ScriptedJudge({Adherent: tied, **cause})
@@ -67,13 +67,13 @@ def test_of_tied_polls_a_cause_is_looked_for() -> None:
     assert (result.value, result.evidence.cause) == (0.5, "reasoning_error")
 
 
-def test_a_card_reads_a_score_of_one_half_as_a_no() -> None:
+def test_a_card_reads_a_score_of_one_half_as_a_no():
     row = Labelled(score=0.5, votes=(True,))
     assert not row.is_judged_yes()
 
 
 @pytest.mark.parametrize("name", ["context_utilization", "context_adherence"])
-def test_rows_whose_search_found_nothing_never_leave_a_perfect_mean(name: str) -> None:
+def test_rows_whose_search_found_nothing_never_leave_a_perfect_mean(name):
     good = {"question": "Who?", "answer": "Ada did.", "contexts": ["Ada did."]}
     dead = {"question": "Who?", "answer": "Ada did.", "retrieved": []}
     report = evaluate([good, dead] * 10, [name], judge="lexical")

@@ -78,9 +78,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_every_block_of_the_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_block_of_the_page_runs(tmp_path, monkeypatch):
     (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(BLOCKS))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
@@ -88,9 +86,7 @@ def test_every_block_of_the_page_runs(
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
-def test_the_pages_metric_with_a_chat_model(
-    module: str, logprobs: Any, loopback_server: Any
-) -> None:
+def test_the_pages_metric_with_a_chat_model(module, logprobs, loopback_server):
     server: LoopbackServer = loopback_server(
         lambda _: '{"polite": 1, "reason": "kind"}', logprobs=logprobs
     )
@@ -116,8 +112,8 @@ def test_the_pages_metric_with_a_chat_model(
     ],
 )
 def test_several_polls_are_independent_by_default(
-    settings: str, temperatures: set[float], loopback_server: Any
-) -> None:
+    settings, temperatures, loopback_server
+):
     polled = BLOCKS[2].replace(
         'wanted_probability=LabelProbability("polite"),', f"polls=3{settings},"
     )
@@ -135,7 +131,7 @@ class OneBit(BaseModel):
     bit: Bit
 
 
-def test_one_poll_is_asked_at_0_and_weights_at_1() -> None:
+def test_one_poll_is_asked_at_0_and_weights_at_1():
     form: Any = {"parts": {}, "instructions": Instructions("Hm?"), "Reply": OneBit}
     assert Question(**form).temperature == 0.0
     assert Question(**form, polls=2).temperature == 1.0
@@ -147,9 +143,7 @@ def test_one_poll_is_asked_at_0_and_weights_at_1() -> None:
     )
 
 
-def test_a_mistake_ends_a_dry_run_with_exit_code_2(
-    module: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_ends_a_dry_run_with_exit_code_2(module, capsys):
     path = Path(f"{module}.py")
     path.write_text(path.read_text().replace("{answer}", "{anwser}"))
     command = ["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness"]
@@ -158,9 +152,7 @@ def test_a_mistake_ends_a_dry_run_with_exit_code_2(
     assert "politeness crashes on 3 of 3 samples: the template has {anwser}" in shown
 
 
-def test_the_pages_metric_on_the_command_line(
-    module: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_pages_metric_on_the_command_line(module, capsys):
     arguments = [
         "evaluate",
         "rows.jsonl",
@@ -203,7 +195,7 @@ def test_the_pages_metric_on_the_command_line(
         ("politeness", "module:name"),
     ],
 )
-def test_a_name_that_leads_to_no_metric(name: str, said: str) -> None:
+def test_a_name_that_leads_to_no_metric(name, said):
     with pytest.raises(SettingError, match=said):
         evaluate(ROWS, name, judge=LexicalJudge())
 
@@ -224,9 +216,7 @@ def test_a_name_that_leads_to_no_metric(name: str, said: str) -> None:
     ],
 )
 @pytest.mark.parametrize("plan", [False, True])
-def test_what_a_function_returns(
-    given: Any, status: str, value: float | None, plan: bool
-) -> None:
+def test_what_a_function_returns(given, status, value, plan):
     def function(sample: Sample) -> Any:
         return given
 
@@ -254,9 +244,7 @@ def test_what_a_function_returns(
         (0.0, 0.0),
     ],
 )
-def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(
-    value: float, score: float | None
-) -> None:
+def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(value, score):
     result = lengthy.scored(value, "r")
     assert (result.status, result.value) == (
         "failed" if score is None else "scored",
@@ -264,9 +252,7 @@ def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(
     )
 
 
-def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_error() -> (
-    None
-):
+def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_error():
     @metric
     def outcome(sample: Sample) -> Any:
         return lengthy.undefined("no words", "other")
@@ -290,9 +276,7 @@ def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_erro
     )
 
 
-def test_a_plan_that_a_plain_function_hides_is_named_and_one_that_is_wrapped_is_run() -> (
-    None
-):
+def test_a_plan_that_a_plain_function_hides_is_named_and_one_that_is_wrapped_is_run():
     def planned(sample: Sample) -> Any:
         yield from ask([])
         return 1.0
@@ -311,13 +295,13 @@ def test_a_plan_that_a_plain_function_hides_is_named_and_one_that_is_wrapped_is_
     assert wrapped.score(answer="a", judge=judge).value == 1.0
 
 
-def test_a_run_that_ended_with_an_error_has_nothing_to_score() -> None:
+def test_a_run_that_ended_with_an_error_has_nothing_to_score():
     result = lengthy.score(Sample(answer="a" * 9, error="TimeoutError"))
     assert (result.status, result.code) == ("undefined", "other")
     assert "ended with an error" in result.reason
 
 
-def test_what_a_function_raises_fails_naming_the_metric() -> None:
+def test_what_a_function_raises_fails_naming_the_metric():
     @metric(requires=["answer"])
     def broken(sample: Sample) -> float:
         raise LookupError("a text of the sample")
@@ -328,9 +312,7 @@ def test_what_a_function_raises_fails_naming_the_metric() -> None:
     assert "a text of the sample" not in result.reason
 
 
-def test_a_plain_function_runs_in_a_thread_of_its_own_and_never_without_what_it_requires() -> (
-    None
-):
+def test_a_plain_function_runs_in_a_thread_of_its_own_and_never_without_what_it_requires():
     threads = set()
 
     @metric(requires=["answer", ("reference", "facts")])
@@ -346,7 +328,7 @@ def test_a_plain_function_runs_in_a_thread_of_its_own_and_never_without_what_it_
         metric(requires=["anwser"])
 
 
-def test_names_versions_and_pickles() -> None:
+def test_names_versions_and_pickles():
     assert str(lengthy.signature) == "lengthy|v2"
     assert lengthy.needs == (("answer",),)
     assert pickle.loads(pickle.dumps(lengthy)).score(answer="a" * 9).value == 1.0
@@ -398,7 +380,7 @@ hidden = shortness  # another function stands under its name
     ],
     ids=["decorated", "named apart", "made in a function", "with settings"],
 )
-def test_a_metric_that_is_pickled_is_the_same_metric_again(own: Metric) -> None:
+def test_a_metric_that_is_pickled_is_the_same_metric_again(own):
     again = pickle.loads(pickle.dumps(own))
     assert (again, again.signature, again.needs, again.name) == (
         own,
@@ -417,9 +399,7 @@ def test_a_metric_that_is_pickled_is_the_same_metric_again(own: Metric) -> None:
     [over_a_function_inside(), metric(name="nameless")(lambda sample: 1.0), HIDDEN],
     ids=["inside", "lambda", "hidden"],
 )
-def test_a_metric_that_another_process_would_not_find_is_not_pickled_and_says_why(
-    own: Metric,
-) -> None:
+def test_a_metric_that_another_process_would_not_find_is_not_pickled_and_says_why(own):
     with pytest.raises(
         SettingError,
         match=f"'{own.name}' cannot be sent to another process.*at the top of a module",
@@ -429,9 +409,7 @@ def test_a_metric_that_another_process_would_not_find_is_not_pickled_and_says_wh
     assert copy.deepcopy(own) == own
 
 
-def test_a_metric_whose_function_is_not_here_says_what_is_missing(
-    module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_whose_function_is_not_here_says_what_is_missing(module, monkeypatch):
     monkeypatch.syspath_prepend(Path.cwd())
     there = import_module(module)
     pickled = pickle.dumps(there.politeness)
@@ -491,7 +469,7 @@ def as_class(judge: Judge) -> Metric:
 
 
 @pytest.mark.parametrize("make", [as_function, as_class])
-def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> None:
+def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make):
     own = make(LLMJudge(Affirming(last=1)))
     report = evaluate(ROWS, own, judge="lexical", limits=Limits(deadline=0.2))
     assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
@@ -499,7 +477,7 @@ def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> No
 
 
 @pytest.mark.parametrize("make", [as_function, as_class])
-def test_what_a_metric_scores_inside_counts_in_its_own_usage(make: Any) -> None:
+def test_what_a_metric_scores_inside_counts_in_its_own_usage(make):
     own = make(LLMJudge(Affirming(last=9)))
     report = evaluate(ROWS[:1], own, judge="lexical")
     assert (report.usage.calls, report.usage.cost) == (1, 0.25)
@@ -510,9 +488,7 @@ class OwnEvidence(Evidence):
     words: int = 0
 
 
-def test_evidence_is_read_back_as_what_it_was_and_without_its_class_as_plain_fields() -> (
-    None
-):
+def test_evidence_is_read_back_as_what_it_was_and_without_its_class_as_plain_fields():
     result = Scored(metric="own", value=1.0, reason="r", evidence=OwnEvidence(words=3))
     assert Scored.model_validate_json(result.model_dump_json()) == result
     foreign = Scored(
@@ -536,7 +512,7 @@ class Polled(Metric):
         yield
 
 
-def test_fields_that_are_required_are_named_alone_in_groups_or_in_a_list() -> None:
+def test_fields_that_are_required_are_named_alone_in_groups_or_in_a_list():
     written = ["answer", ["answer"], ("answer", ["reference", "facts"])]
     groups = [metric(requires=own)(shortness).needs for own in written]  # type: ignore[arg-type]
     assert groups == [
@@ -546,22 +522,20 @@ def test_fields_that_are_required_are_named_alone_in_groups_or_in_a_list() -> No
     ]
 
 
-def test_a_metric_that_is_made_takes_no_settings_and_goes_by_its_place(
-    module: str,
-) -> None:
+def test_a_metric_that_is_made_takes_no_settings_and_goes_by_its_place(module):
     place = f"{module}:politeness"
     assert metric_named(place).name == "politeness"
     with pytest.raises(SettingError, match=f"{place} takes no settings"):
         metric_named(place, {"polls": 3})
 
 
-def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> None:
+def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made():
     assert Polled().needs == (("answer",),)
     with pytest.raises(SettingError, match="requires names anwser"):
         type("Wrong", (Polled,), {"requires": ("anwser",), "__module__": __name__})
 
 
-def test_prompts_stand_in_the_signature_of_a_class_and_not_of_a_function() -> None:
+def test_prompts_stand_in_the_signature_of_a_class_and_not_of_a_function():
     first, second = (Instructions(f"Judge {n}.\n---\n{{answer}}") for n in "12")
 
     class Asking(Polled):
@@ -590,7 +564,7 @@ class OwnReply(BaseModel):
     good: bool
 
 
-def test_a_table_says_why_nothing_was_scored() -> None:
+def test_a_table_says_why_nothing_was_scored():
     report = evaluate(
         ROWS, [asking(Instructions("{anwser}")), lengthy], judge=ScriptedJudge({})
     )
@@ -603,12 +577,7 @@ def test_a_table_says_why_nothing_was_scored() -> None:
 
 
 @pytest.mark.parametrize("place", ["{}:Counted", "Counted"])
-def test_a_setting_of_a_class_of_ones_own(
-    place: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_setting_of_a_class_of_ones_own(place, tmp_path, monkeypatch, capsys):
     name = f"counted_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(
         "from ragmetrics_core import Metric\n\nclass Counted(Metric):\n    name: str ="
@@ -631,7 +600,7 @@ def test_a_setting_of_a_class_of_ones_own(
     assert "module:name.field" in capsys.readouterr().err
 
 
-def test_own_settings_are_in_the_signature_and_texts_only_as_a_digest() -> None:
+def test_own_settings_are_in_the_signature_and_texts_only_as_a_digest():
     assert (
         len(
             {
@@ -651,13 +620,13 @@ class Told(Polled):
     prompt: str = "p"
 
 
-def test_a_setting_named_as_a_field_of_signatures_is_not_lost_in_the_line() -> None:
+def test_a_setting_named_as_a_field_of_signatures_is_not_lost_in_the_line():
     lines = {str(Told().signature), str(Told(prompt="q").signature)}
     assert len(lines) == 2
     assert {str(Signature.model_validate(line)) for line in lines} == lines
 
 
-def test_a_crash_says_our_own_sentence_or_where_the_metric_stands() -> None:
+def test_a_crash_says_our_own_sentence_or_where_the_metric_stands():
     assert Polled(told="set it to 2").score(answer="a").reason == "polled: set it to 2"
     assert f"LookupError in plan ({__file__}:" in Polled().score(answer="a").reason
 
@@ -668,7 +637,7 @@ def test_a_crash_says_our_own_sentence_or_where_the_metric_stands() -> None:
     assert f"JSONDecodeError in lost ({__file__}:" in lost.score(answer="a").reason
 
 
-def test_an_async_function_is_a_metric() -> None:
+def test_an_async_function_is_a_metric():
     """All share one loop, and with it what is bound to a loop; they run side by side."""
     both_arrived = asyncio.Barrier(2)
 
@@ -688,7 +657,7 @@ def test_an_async_function_is_a_metric() -> None:
     assert low < 0.5 < high
 
 
-def test_what_an_async_function_raises_is_a_failure() -> None:
+def test_what_an_async_function_raises_is_a_failure():
     @metric
     async def broken(sample: Sample) -> float:
         raise KeyError(sample.answer)
@@ -734,14 +703,8 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: metric(later_still),
         "later_still is an async generator",
     ),  # type: ignore[arg-type]
-    "a name in its place": (
-        lambda: metric("politeness"),
-        "a name is given as name=",
-    ),  # type: ignore[call-overload]
-    "a class": (
-        lambda: metric(CallableObject),
-        "a class inherits from Metric",
-    ),  # type: ignore[arg-type]
+    "a name in its place": (lambda: metric("politeness"), "a name is given as name="),  # type: ignore[call-overload]
+    "a class": (lambda: metric(CallableObject), "a class inherits from Metric"),  # type: ignore[arg-type]
     "an object": (
         lambda: metric(CallableObject()),
         "got a CallableObject: write a def",
@@ -804,7 +767,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 }
 
 
-def test_a_class_stands_for_its_metric_with_the_usual_settings() -> None:
+def test_a_class_stands_for_its_metric_with_the_usual_settings():
     from ragmetrics_core.metrics import ContextAdherence
 
     for metrics in (ContextAdherence, [ContextAdherence], ["adherence"]):
@@ -813,7 +776,7 @@ def test_a_class_stands_for_its_metric_with_the_usual_settings() -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_before_a_row_is_looked_at(mistake: str) -> None:
+def test_a_mistake_is_told_before_a_row_is_looked_at(mistake):
     make, said = MISTAKES[mistake]
     with pytest.raises(SettingError, match=said):
         make()
@@ -823,7 +786,7 @@ def test_a_mistake_is_told_before_a_row_is_looked_at(mistake: str) -> None:
     "function",
     [with_a_default, CallableObject().method, lambda *samples: 1.0, shortness],
 )
-def test_whatever_takes_a_sample_is_a_metrics_function(function: Any) -> None:
+def test_whatever_takes_a_sample_is_a_metrics_function(function):
     assert metric(name="own")(function).score(answer="").value == 1.0
 
 
@@ -877,9 +840,7 @@ def asks_a_question_beside_a_text(sample: Sample) -> Any:
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
-def test_what_is_no_question_is_not_asked_and_gives_no_score(
-    function: Any, got: str
-) -> None:
+def test_what_is_no_question_is_not_asked_and_gives_no_score(function, got):
     judge = ScriptedJudge({})
     result = metric(name="own")(function).score(answer="a", judge=judge)
     assert (result.status, judge.asked) == ("failed", [])
@@ -924,9 +885,7 @@ class Written(Metric):
         ),
     ],
 )
-def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(
-    own: Metric, said: str
-) -> None:
+def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(own, said):
     report = evaluate(ROWS, [own, lengthy], judge="lexical")
     for row in report.results:
         assert re.fullmatch(f"own: {said}", row.results["own"].reason, re.DOTALL)
@@ -941,12 +900,7 @@ def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(
         "from ragmetrics_core import metric\nmetric(requires=['x'])",
     ],
 )
-def test_a_faulty_module_is_one_line(
-    text: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_faulty_module_is_one_line(text, tmp_path, monkeypatch, capsys):
     name = f"faulty_{abs(hash(text))}"
     (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]))
@@ -967,7 +921,7 @@ class WithSet(Metric):
         return self.scored(1.0, "")
 
 
-def test_equal_sets_make_equal_signatures() -> None:
+def test_equal_sets_make_equal_signatures():
     # both numbers share a slot of the table, so that the first one in comes out first
     forwards, backwards = frozenset([0, 8]), frozenset([8, 0])
     assert (forwards, list(forwards)) != (backwards, list(backwards))
@@ -996,14 +950,14 @@ class WithModel(Metric):
         return self.scored(1.0, "")
 
 
-def test_a_setting_that_is_a_model_is_in_the_signature() -> None:
+def test_a_setting_that_is_a_model_is_in_the_signature():
     weights = [Weights(words=1, numbers=2), Weights(words=2, numbers=1)]
     signatures = [WithModel(weights=each).signature for each in weights]
     assert signatures[0] != signatures[1]
     assert signatures[0] == WithModel(weights=weights[0].model_copy()).signature
 
 
-def test_the_contract_takes_the_metric_as_an_attribute_and_says_what_it_got() -> None:
+def test_the_contract_takes_the_metric_as_an_attribute_and_says_what_it_got():
     class OfShortness(MetricContract):
         metric = lengthy  # type: ignore[assignment]
 
@@ -1017,7 +971,7 @@ def test_the_contract_takes_the_metric_as_an_attribute_and_says_what_it_got() ->
         OfNothing().test_settings_survive_json()
 
 
-def test_a_result_that_lacks_a_field_says_which_and_no_text() -> None:
+def test_a_result_that_lacks_a_field_says_which_and_no_text():
     @metric(requires=["answer"])
     def empty(sample: Sample) -> Any:
         return Undefined(reason=f"SECRET {sample.answer}", code="other")

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judge_replies import asked_facts, covered, facts, of
 
-from ragmetrics_core import (
-    Context,
-    Fact,
-    RetrievalAccuracy,
-    Sample,
-    ScriptedJudge,
-)
+from ragmetrics_core import Context, Fact, RetrievalAccuracy, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked
 from ragmetrics_core.judging.rendering import render

@@ -61,9 +61,7 @@ IDS = [f"d{number}" for number in range(12)]
     k=st.integers(1, 15),
     measure=st.sampled_from(MEASURES),
 )
-def test_it_equals_the_definition(
-    ranked: list[str], wanted: set[str], k: int, measure: Measure
-) -> None:
+def test_it_equals_the_definition(ranked, wanted, k, measure):
     found = score(measure, k, ranked, sorted(wanted))
     assert found == pytest.approx(reference(measure, k, ranked, wanted), abs=1e-12)
 
@@ -73,9 +71,7 @@ def test_it_equals_the_definition(
     wanted=st.sets(st.sampled_from(IDS), min_size=1),
     measure=st.sampled_from(MEASURES),
 )
-def test_ids_and_texts_give_the_same(
-    ranked: list[str], wanted: set[str], measure: Measure
-) -> None:
+def test_ids_and_texts_give_the_same(ranked, wanted, measure):
     metric = RetrievalRanking(measure=measure)
     by_texts = metric.score(
         retrieved=passages(ranked),
@@ -100,7 +96,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize(("measure", "k"), BY_HAND)
-def test_values_worked_by_hand(measure: Measure, k: int | None) -> None:
+def test_values_worked_by_hand(measure, k):
     found = score(measure, k, ["a", "b", "c"], ["b", "z"])
     assert found == pytest.approx(BY_HAND[measure, k])
     # a repeat counts at its first rank
@@ -109,7 +105,7 @@ def test_values_worked_by_hand(measure: Measure, k: int | None) -> None:
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_a_search_that_found_nothing_scores_0(measure: Measure) -> None:
+def test_a_search_that_found_nothing_scores_0(measure):
     metric = RetrievalRanking(measure=measure, k=3)
     assert metric.score(Sample(retrieved=[], expected_ids=["a"])).value == 0.0
 
@@ -135,14 +131,14 @@ UNDEFINED = {
 
 
 @pytest.mark.parametrize("case", UNDEFINED)
-def test_it_is_undefined(case: str) -> None:
+def test_it_is_undefined(case):
     fields, reason = UNDEFINED[case]
     result = RetrievalRanking().score(**fields)
     assert isinstance(result, Undefined)
     assert any(part in result.reason for part in reason.split("|"))
 
 
-def test_settings_are_checked() -> None:
+def test_settings_are_checked():
     with pytest.raises(SettingError):
         RetrievalRanking(k=0)
     with pytest.raises(SettingError):
@@ -152,7 +148,7 @@ def test_settings_are_checked() -> None:
 @pytest.mark.parametrize(
     "column", ["expected_ids", "reference_context_ids", "relevant_doc_ids"]
 )
-def test_usual_columns_are_found(column: str) -> None:
+def test_usual_columns_are_found(column):
     sample = Sample.from_row({"retrieved": passages(["1"]), column: "[1, 2]"})
     assert sample.expected_ids == ("1", "2")
     assert sample.metadata == {}
@@ -160,14 +156,14 @@ def test_usual_columns_are_found(column: str) -> None:
     assert [context.text for context in sample.expected_contexts] == ["A.", "B."]
 
 
-def test_the_contexts_stand_in_for_what_was_retrieved() -> None:
+def test_the_contexts_stand_in_for_what_was_retrieved():
     ranking = RetrievalRanking(measure="mrr")
     found = ranking.score(contexts=passages(["a", "b"]), expected_ids="b")
     assert found.value == 0.5
     assert "at rank 2" in found.reason
 
 
-def test_ids_are_the_same_whatever_a_table_made_of_them(tmp_path: Path) -> None:
+def test_ids_are_the_same_whatever_a_table_made_of_them(tmp_path):
     """With gaps pandas makes floats of a column of numbers; cells keep their blanks."""
     frame = pd.DataFrame(
         {"contexts": [passages(["1", " k7"])] * 4, "expected_ids": [1, None, 3, 1]}
@@ -183,7 +179,7 @@ def test_ids_are_the_same_whatever_a_table_made_of_them(tmp_path: Path) -> None:
     assert report.scores("ranking") == [1.0, None, 0.0, 1.0]
 
 
-def test_ids_that_differ_only_in_their_form_stay_two_where_both_are_there() -> None:
+def test_ids_that_differ_only_in_their_form_stay_two_where_both_are_there():
     ranking = RetrievalRanking(measure="mrr")
     both = passages(["1", "1.0"])
     assert ranking.score(retrieved=both, expected_ids=["1.0"]).value == 0.5
@@ -193,7 +189,7 @@ def test_ids_that_differ_only_in_their_form_stay_two_where_both_are_there() -> N
     assert found.value == 1.0
 
 
-def test_ids_of_two_forms_are_shown_where_none_matches() -> None:
+def test_ids_of_two_forms_are_shown_where_none_matches():
     result = RetrievalRanking().score(retrieved=passages(["doc-7"]), expected_ids=[7])
     assert result.value == 0.0
     assert "expected is e.g. '7', and retrieved 'doc-7'" in result.reason
@@ -205,19 +201,15 @@ def test_ids_of_two_forms_are_shown_where_none_matches() -> None:
     [("7", "007"), ("1.2345678901234568e16", "12345678901234567")],
 )
 def test_ids_that_a_table_has_read_as_numbers_are_named_as_the_cause(
-    retrieved: str, expected: str
-) -> None:
+    retrieved, expected
+):
     result = RetrievalRanking().score(
         retrieved=passages(["a", retrieved]), expected_ids=[expected]
     )
     assert "some are equal as numbers: write ids as text, alike" in result.reason
 
 
-def test_it_is_in_report_page_and_gates_like_the_others(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_is_in_report_page_and_gates_like_the_others(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     rows = [

@@ -111,13 +111,7 @@ def test_an_altered_result_is_held_to_the_same(number, value):
             lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)},
         ),
     ],
-    ids=[
-        "binary",
-        "probability",
-        "adherence",
-        "recall",
-        "accuracy",
-    ],
+    ids=["binary", "probability", "adherence", "recall", "accuracy"],
 )
 def test_a_judge_that_gives_no_probability_fails_the_metric(metric, replies, wrong):
     class Careless(Judge):

@@ -4,12 +4,11 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from loopback import Fault, LoopbackServer
+from loopback import Fault
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -47,8 +46,8 @@ def once(model: OpenAICompatibleModel) -> object:
 
 
 def test_the_key_comes_from_the_argument_or_the_variable_that_is_named(
-    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, monkeypatch
+):
     server = loopback_server()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-service")
     once(OpenAICompatibleModel(server.base_url, "test"))
@@ -62,9 +61,7 @@ def test_the_key_comes_from_the_argument_or_the_variable_that_is_named(
     assert sent == [None, None, "Bearer from-variable", "Bearer from-argument"]
 
 
-def test_a_missing_key_names_its_variable(
-    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_key_names_its_variable(loopback_server, monkeypatch):
     monkeypatch.delenv("RAGMETRICS_API_KEY", raising=False)
     server = loopback_server(faults=lambda number: Fault(401))
     with pytest.raises(AuthenticationFailed, match="set RAGMETRICS_API_KEY"):
@@ -81,9 +78,7 @@ def test_a_missing_key_names_its_variable(
         once(OpenAICompatibleModel(server.base_url, "test", api_key="wrong"))
 
 
-def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(loopback_server):
     server = loopback_server()
     once(OpenAICompatibleModel(server.base_url, "test", api_key="copied\n"))
     assert server.requests[0].headers["authorization"] == "Bearer copied"
@@ -102,9 +97,7 @@ def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(
     ],
     ids=["deep", "deep error", "date"],
 )
-def test_hostile_replies_are_typed_faults(
-    loopback_server: Callable[..., LoopbackServer], fault: Fault
-) -> None:
+def test_hostile_replies_are_typed_faults(loopback_server, fault):
     with pytest.raises(TransientJudgeError):
         once(
             OpenAICompatibleModel(
@@ -113,9 +106,7 @@ def test_hostile_replies_are_typed_faults(
         )
 
 
-def test_an_end_of_no_known_form_is_another_end(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_an_end_of_no_known_form_is_another_end(loopback_server):
     server = loopback_server(
         reply=lambda _: {"message": {"content": "x"}, "finish_reason": ["stop"]}
     )
@@ -123,9 +114,7 @@ def test_an_end_of_no_known_form_is_another_end(
     assert [choice.finish for choice in reply.choices] == ["other"]  # type: ignore[attr-defined]
 
 
-def test_the_newer_name_of_the_limit_is_sent(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_the_newer_name_of_the_limit_is_sent(loopback_server):
     """What OpenAI says for its reasoning models, and what it gets then."""
     said = (
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
@@ -144,9 +133,7 @@ def test_the_newer_name_of_the_limit_is_sent(
     assert "max_tokens" not in second
 
 
-def test_stated_prices_give_the_cost(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_stated_prices_give_the_cost(loopback_server):
     server = loopback_server()
     model = OpenAICompatibleModel(server.base_url, "test", prices=(1.0, 100.0))
     usage = once(model).usage  # type: ignore[attr-defined]
@@ -155,14 +142,12 @@ def test_stated_prices_give_the_cost(
 
 
 @pytest.mark.parametrize("path", ["/v 1", "/v\\1", "/v\t1"])
-def test_an_address_with_a_sign_that_clients_read_differently_is_refused(
-    path: str,
-) -> None:
+def test_an_address_with_a_sign_that_clients_read_differently_is_refused(path):
     with pytest.raises(SettingError, match="holds whitespace, a control character"):
         OpenAICompatibleModel(f"http://127.0.0.1:9{path}", "x")
 
 
-def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_chosen_by_its_name(monkeypatch):
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
     judge = resolve_judge(
         "openai-compatible/org/model:7b", api_base="http://127.0.0.1:9/v1/"
@@ -192,9 +177,7 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
-def test_every_other_name_goes_through_litellm(
-    name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_other_name_goes_through_litellm(name, api_base, monkeypatch):
     if find_spec("litellm") is None:
         pytest.skip("LiteLLM is not installed")
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
@@ -208,9 +191,7 @@ def test_every_other_name_goes_through_litellm(
     "name", ["openai/gpt-4o-mini", "gpt-4o-mini", "openai/in-no-list", "openai/o3"]
 )
 @pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
-def test_names_of_openai_go_through_our_client(
-    name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_openai_go_through_our_client(name, api_base, monkeypatch):
     for variable in ("RAGMETRICS_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     judge = resolve_judge(name, api_base=api_base)
@@ -237,8 +218,8 @@ def test_names_of_openai_go_through_our_client(
     ],
 )
 def test_providers_of_the_table_go_through_our_client(
-    name: str, address: str, variable: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, address, variable, monkeypatch
+):
     for unset in ("RAGMETRICS_API_BASE", "OLLAMA_API_BASE", "HOSTED_VLLM_API_BASE"):
         monkeypatch.delenv(unset, raising=False)
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
@@ -248,18 +229,18 @@ def test_providers_of_the_table_go_through_our_client(
     assert (model.address, model.api_key_env) == (address, variable)
 
 
-def test_an_address_without_a_path_gets_that_of_its_provider() -> None:
+def test_an_address_without_a_path_gets_that_of_its_provider():
     judge = resolve_judge("ollama/m", api_base="http://127.0.0.1:11434")
     assert judge.models[0].address == "http://127.0.0.1:11434/v1"
 
 
-def test_a_model_of_azure_needs_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_azure_needs_an_address(monkeypatch):
     monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
     with pytest.raises(SettingError, match="AZURE_OPENAI_ENDPOINT"):
         resolve_judge("azure/m")
 
 
-def test_a_price_that_litellm_lists_is_known_without_importing_it() -> None:
+def test_a_price_that_litellm_lists_is_known_without_importing_it():
     if find_spec("litellm") is None:
         pytest.skip("LiteLLM is not installed")
     model = OpenAICompatibleModel.named("groq/openai/gpt-oss-120b")
@@ -267,9 +248,7 @@ def test_a_price_that_litellm_lists_is_known_without_importing_it() -> None:
     assert 0 < sent < received
 
 
-def test_a_name_that_needs_litellm_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_that_needs_litellm_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
         MissingDependency, match=r"pip install 'ragmetrics-core\[litellm\]'"
@@ -277,9 +256,7 @@ def test_a_name_that_needs_litellm_says_what_to_install(
         resolve_judge("anthropic/one-that-nobody-asked-for")
 
 
-def test_a_name_is_one_judge_until_the_key_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_is_one_judge_until_the_key_changes(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-one")
     one = resolve_judge("openai/gpt-4o-mini")
     assert resolve_judge("openai/gpt-4o-mini") is one
@@ -290,9 +267,7 @@ def test_a_name_is_one_judge_until_the_key_changes(
     assert resolve_judge("openai/gpt-4o-mini") is not one
 
 
-def test_extra_fields_are_sent_and_keep_stored_replies_apart(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server):
     server = loopback_server()
     seeded = OpenAICompatibleModel(server.base_url, "test", extra={"seed": 7})
     once(seeded)
@@ -312,7 +287,7 @@ SAID = [
 
 
 @pytest.mark.parametrize("text", SAID)
-def test_what_endpoints_say_of_too_long_requests(text: str) -> None:
+def test_what_endpoints_say_of_too_long_requests(text):
     error = judge_error(EndpointFault(400, text=text), "m")
     assert isinstance(error, ContextWindowExceeded)
 
@@ -331,7 +306,7 @@ assert "litellm" not in sys.modules
 """
 
 
-def test_nothing_is_said_at_the_end_of_the_process() -> None:
+def test_nothing_is_said_at_the_end_of_the_process():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", QUIET],
         capture_output=True,
@@ -343,9 +318,7 @@ def test_nothing_is_said_at_the_end_of_the_process() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_lowest_status_of_no_success_is_an_error(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_the_lowest_status_of_no_success_is_an_error(loopback_server):
     """300: several addresses have the reply. It is no reply, whatever its body holds."""
     choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
     fault = Fault(300, body=json.dumps({"choices": [choice]}))

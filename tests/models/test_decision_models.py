@@ -25,10 +25,7 @@ from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.models.addresses import TYPESAFE, provider_endpoint
-from ragmetrics_core.models.decision_model import (
-    DecisionModel,
-    SystemOneModel,
-)
+from ragmetrics_core.models.decision_model import DecisionModel, SystemOneModel
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]
@@ -89,7 +86,7 @@ def error_of(
     [None, "0.9", True, [0.9], {}, 10**400, math.nan, math.inf, -0.1, 1.2],
     ids=str,
 )
-def test_a_number_that_is_none_fails_at_once(form: str, number: Any) -> None:
+def test_a_number_that_is_none_fails_at_once(form, number):
     class Wrong(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
@@ -105,9 +102,7 @@ def test_a_number_that_is_none_fails_at_once(form: str, number: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [None, "0.5", True], ids=str)
-def test_a_number_among_those_of_options_that_is_none_fails_at_once(
-    form: str, number: Any
-) -> None:
+def test_a_number_among_those_of_options_that_is_none_fails_at_once(form, number):
     class Wrong(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
@@ -124,9 +119,7 @@ def test_a_number_among_those_of_options_that_is_none_fails_at_once(
         assert len(server.requests) == 1
 
 
-def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(
-    form: str,
-) -> None:
+def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(form):
     class More(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
@@ -142,7 +135,7 @@ def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(
         assert isinstance(error, errors.UnusableReply)
 
 
-def test_two_answers_of_one_name_are_no_answer() -> None:
+def test_two_answers_of_one_name_are_no_answer():
     answer = {"type": "predicate", "name": "q1", "probability": 0.9}
     other = {**answer, "probability": 0.1}
     with DecisionServer(lambda *_: 0.9, extra={"answers": [answer, other]}) as server:
@@ -151,7 +144,7 @@ def test_two_answers_of_one_name_are_no_answer() -> None:
 
 
 @pytest.mark.parametrize("answers", [None, "q1", 3, [], {}], ids=str)
-def test_answers_that_are_none_fail_at_once(form: str, answers: Any) -> None:
+def test_answers_that_are_none_fail_at_once(form, answers):
     with DecisionServer(lambda *_: 0.9, extra={"answers": answers}) as server:
         error = error_of(FORMS[form](server.base_url))
         assert isinstance(error, errors.UnusableReply)
@@ -161,9 +154,7 @@ def test_answers_that_are_none_fail_at_once(form: str, answers: Any) -> None:
 @pytest.mark.parametrize(
     "body", ["<html>a proxy</html>", "", "[" * 9_000, '{"answers": ']
 )
-def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(
-    form: str, server: DecisionServer, body: str
-) -> None:
+def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(form, server, body):
     server.faults = lambda _: Fault(200, body=body)
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
@@ -180,9 +171,7 @@ def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(
         ({"error": {"code": 401}}, errors.AuthenticationFailed),
     ],
 )
-def test_an_error_that_comes_as_a_success_is_that_error(
-    form: str, server: DecisionServer, said: Body, kind: type[errors.JudgeError]
-) -> None:
+def test_an_error_that_comes_as_a_success_is_that_error(form, server, said, kind):
     server.faults = lambda _: Fault(200, body=json.dumps(said))
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
@@ -190,9 +179,7 @@ def test_an_error_that_comes_as_a_success_is_that_error(
     assert isinstance(reply.error, kind)
 
 
-def test_a_server_without_a_decision_model_ends_the_run_after_one_request(
-    form: str, server: DecisionServer
-) -> None:
+def test_a_server_without_a_decision_model_ends_the_run_after_one_request(form, server):
     server.faults = lambda _: Fault(501, body='{"error": {"message": "no"}}')
     rows = [{"contexts": ["A."], "answer": f"{n}.", "question": "?"} for n in range(9)]
     judge = DecisionJudge(FORMS[form](server.base_url))
@@ -204,9 +191,7 @@ def test_a_server_without_a_decision_model_ends_the_run_after_one_request(
 
 
 @pytest.mark.parametrize("told", ["usage", "metadata", "answer"])
-def test_texts_that_were_cut_are_too_long_wherever_that_is_told(
-    form: str, told: str
-) -> None:
+def test_texts_that_were_cut_are_too_long_wherever_that_is_told(form, told):
     class Cutting(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
@@ -224,9 +209,7 @@ def test_texts_that_were_cut_are_too_long_wherever_that_is_told(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
-def test_errors_name_the_model_as_the_user_does(
-    form: str, server: DecisionServer, status: int
-) -> None:
+def test_errors_name_the_model_as_the_user_does(form, server, status):
     server.faults = lambda _: Fault(status)
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
@@ -237,9 +220,7 @@ def test_errors_name_the_model_as_the_user_does(
 # Addresses and keys
 
 
-def test_an_address_may_leave_out_the_version_of_system_one(
-    server: DecisionServer,
-) -> None:
+def test_an_address_may_leave_out_the_version_of_system_one(server):
     bare = server.base_url.removesuffix("/v1")
     for address in (bare, f"{bare}/", server.base_url, f"{server.base_url}/"):
         model = SystemOneModel("tiny", api_base=address)
@@ -254,9 +235,7 @@ def test_an_address_may_leave_out_the_version_of_system_one(
         ("systemone/typesafe/jev-1.13.0", "TYPESAFE_API_KEY"),
     ],
 )
-def test_a_missing_key_names_its_variable_before_any_call(
-    name: str, variable: str
-) -> None:
+def test_a_missing_key_names_its_variable_before_any_call(name, variable):
     judge = resolve_judge(name)
     with pytest.raises(errors.AuthenticationFailed, match=f"no key .* {variable}"):
         evaluate(
@@ -266,9 +245,7 @@ def test_a_missing_key_names_its_variable_before_any_call(
         )
 
 
-def test_typesafes_key_goes_to_its_own_address_only(
-    server: DecisionServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_typesafes_key_goes_to_its_own_address_only(server, monkeypatch):
     monkeypatch.setenv("TYPESAFE_API_KEY", "ts-secret")
     own = provider_endpoint(TYPESAFE, None, has_key=False)
     assert own[:2] == ("https://api.typesafe.ai/v1", "TYPESAFE_API_KEY")
@@ -282,9 +259,7 @@ def test_typesafes_key_goes_to_its_own_address_only(
         SystemOneModel("typesafe/jev-1.13.0", api_key="secret")
 
 
-def test_a_key_named_beside_its_address_is_sent(
-    form: str, server: DecisionServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_named_beside_its_address_is_sent(form, server, monkeypatch):
     monkeypatch.setenv("MINE", "my-secret")
     judge = resolve_judge(f"{form}/tiny", api_base=server.base_url, api_key_env="MINE")
     assert isinstance(run(judge.answer(tone())).reply, Asked)
@@ -292,9 +267,7 @@ def test_a_key_named_beside_its_address_is_sent(
     assert request.headers["authorization"] == "Bearer my-secret"
 
 
-def test_typesafes_models_have_the_prices_of_our_dated_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_typesafes_models_have_the_prices_of_our_dated_file(monkeypatch):
     model = SystemOneModel("typesafe/jev-1.13.0")
     assert model.prices() == (pytest.approx(4.2e-8), 0.0)
     at_another = SystemOneModel("typesafe/jev-1.13.0", api_base=HERE)
@@ -317,19 +290,17 @@ HERE = "http://127.0.0.1:9/v1"
         ("systemone/typesafe/", None),
     ],
 )
-def test_a_name_without_a_model_says_so(name: str, address: str | None) -> None:
+def test_a_name_without_a_model_says_so(name, address):
     with pytest.raises(SettingError, match=r"names no model: give .*MODEL"):
         resolve_judge(name, api_base=address)
 
 
-def test_a_model_without_an_address_says_what_to_do() -> None:
+def test_a_model_without_an_address_says_what_to_do():
     with pytest.raises(SettingError, match=r"--api-base.*8000/v1"):
         resolve_judge("systemone/tiny")
 
 
-def test_a_name_with_slashes_is_sent_as_it_stands_to_ones_own_address(
-    server: DecisionServer,
-) -> None:
+def test_a_name_with_slashes_is_sent_as_it_stands_to_ones_own_address(server):
     judge = resolve_judge("systemone/openai/oss", api_base=server.base_url)
     assert isinstance(run(judge.answer(tone())).reply, Asked)
     assert server.requests[0].body["model"] == "openai/oss"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from loopback import Fault, LoopbackServer
+from loopback import Fault
 
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data.errors import (
@@ -139,7 +139,7 @@ def endpoint(
     return reply
 
 
-def test_a_capable_endpoint_gets_the_request_as_it_is() -> None:
+def test_a_capable_endpoint_gets_the_request_as_it_is():
     toy = Toy(endpoint())
     answers = ask(session_of(toy))
     assert [
@@ -159,9 +159,7 @@ def test_a_capable_endpoint_gets_the_request_as_it_is() -> None:
         ("temperature", "response_format"),
     ],
 )
-def test_rejected_features_are_learned(
-    rejected: tuple[str, ...], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rejected_features_are_learned(rejected, caplog):
     toy = Toy(endpoint(*rejected))
     session, names = session_of(toy), {"response_format": "json_schema"}
     lacked = {names.get(name, name) for name in rejected}
@@ -177,7 +175,7 @@ def test_rejected_features_are_learned(
     assert len(caplog.records) == len(rejected), "each is said once"
 
 
-def test_a_refusal_that_names_no_feature_teaches_nothing() -> None:
+def test_a_refusal_that_names_no_feature_teaches_nothing():
     toy = Toy(failing(*(RequestRejected("rejected") for _ in range(8))))
     session = session_of(toy)
     run = session.during(store=None, concurrency=8)
@@ -214,8 +212,8 @@ def test_a_refusal_that_names_no_feature_teaches_nothing() -> None:
     ],
 )  # fmt: skip
 def test_a_feature_that_a_rejection_does_not_name_is_found_and_learnt_once(
-    is_refused: Callable[[ChatRequest], bool], lacked: set[str], polls: int
-) -> None:
+    is_refused, lacked, polls
+):
     def reply(request: ChatRequest, number: int) -> ChatReply:
         if is_refused(request):
             raise RequestRejected("rejected the request (HTTP 400)")
@@ -237,7 +235,7 @@ def test_a_feature_that_a_rejection_does_not_name_is_found_and_learnt_once(
 
 
 @pytest.mark.parametrize("n_rejected", [1, 2, 3, 4])
-def test_a_rejection_that_passes_by_itself_teaches_nothing(n_rejected: int) -> None:
+def test_a_rejection_that_passes_by_itself_teaches_nothing(n_rejected):
     """Some servers send a 400 while they load a model."""
 
     def reply(request: ChatRequest, number: int) -> ChatReply:
@@ -255,7 +253,7 @@ def test_a_rejection_that_passes_by_itself_teaches_nothing(n_rejected: int) -> N
     assert answers.usage.calls == len(toy.asked)
 
 
-def test_log_probabilities_alone_are_not_given_up_for_another_cause() -> None:
+def test_log_probabilities_alone_are_not_given_up_for_another_cause():
     def reply(request: ChatRequest, number: int) -> ChatReply:
         raise RequestRejected("rejected the request (HTTP 400)")
 
@@ -263,7 +261,7 @@ def test_log_probabilities_alone_are_not_given_up_for_another_cause() -> None:
     assert {type(failure) for failure in failures(answers)} == {RequestRejected}
 
 
-def test_words_of_the_prompt_in_a_refusal_teach_nothing() -> None:
+def test_words_of_the_prompt_in_a_refusal_teach_nothing():
     """The temperature that it names was not what it refused."""
     toy = Toy(
         failing(*(RequestRejected("of your temperature I know no") for _ in range(9)))
@@ -280,7 +278,7 @@ def test_words_of_the_prompt_in_a_refusal_teach_nothing() -> None:
     assert [request.temperature for request in toy.asked] == [1.0, None] * 2
 
 
-def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
+def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it():
     def reply(request: ChatRequest, number: int) -> ChatReply:
         if request.max_tokens is not None and not request.newer_limit:
             raise RequestRejected(
@@ -300,7 +298,7 @@ def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
     } == {(100, 3, 5)}
 
 
-def test_ignored_n_is_topped_up_and_remembered() -> None:
+def test_ignored_n_is_topped_up_and_remembered():
     toy = Toy(endpoint(ignored=("n",)))
     session = session_of(toy)
     answers = ask(session)
@@ -315,14 +313,14 @@ def test_ignored_n_is_topped_up_and_remembered() -> None:
 @pytest.mark.parametrize(
     ("given", "sent"), [(1, [2, 1]), (2, [3, 1]), (2, [5, 1, 1, 1])]
 )
-def test_replies_left_out_are_asked_once_each(given: int, sent: list[int]) -> None:
+def test_replies_left_out_are_asked_once_each(given, sent):
     toy = Toy(lambda request, _: ChatReply((Choice("x"),) * min(given, request.n)))
     answers = ask(session_of(toy), ChatRequest(FULL.messages), polls=sent[0])
     assert len(texts(answers)) == sent[0]
     assert [request.n for request in toy.asked] == sent
 
 
-def test_ignored_log_probabilities_are_remembered() -> None:
+def test_ignored_log_probabilities_are_remembered():
     toy = Toy(endpoint(ignored=("logprobs",)))
     session = session_of(toy)
     assert ask(session).usage.fallbacks == ("logprobs",)
@@ -331,7 +329,7 @@ def test_ignored_log_probabilities_are_remembered() -> None:
     assert "logprobs" in session.lacking()
 
 
-def test_reasoning_models_get_no_temperature_and_more_room() -> None:
+def test_reasoning_models_get_no_temperature_and_more_room():
     toy = Toy(capabilities=Capabilities(temperature=False))
     ask(session_of(toy))
     assert {
@@ -339,21 +337,21 @@ def test_reasoning_models_get_no_temperature_and_more_room() -> None:
     } == {(None, 3, 1600)}
 
 
-def test_what_is_stated_is_not_tried() -> None:
+def test_what_is_stated_is_not_tried():
     toy = Toy(endpoint(), Capabilities(logprobs=False, json_schema=False, n=True))
     ask(session_of(toy))
     (request,) = toy.asked
     assert (request.top_logprobs, request.schema, request.n) == (0, None, 3)
 
 
-def test_too_long_is_no_question_of_features() -> None:
+def test_too_long_is_no_question_of_features():
     toy = Toy(failing(ContextWindowExceeded("long")))
     answers = ask(session_of(toy))
     assert len(toy.asked) == 1
     assert isinstance(failures(answers)[0], ContextWindowExceeded)
 
 
-def test_one_failed_poll_does_not_lose_the_others() -> None:
+def test_one_failed_poll_does_not_lose_the_others():
     toy = Toy(failing(None, TransientJudgeError("x"), None), Capabilities(n=False))
     answers = ask(session_of(toy))
     assert len(texts(answers)) == 2
@@ -392,11 +390,8 @@ FIELDS = {
 
 @pytest.mark.parametrize(("feature", "status"), REFUSED_FEATURES)
 def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
-    feature: str,
-    status: int,
-    loopback_server: Callable[..., LoopbackServer],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    feature, status, loopback_server, caplog
+):
     """Whatever the status of the refusal, which is said once."""
     server = loopback_server(status=status, **{feature: "reject"})
     model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
@@ -432,14 +427,12 @@ def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
         ("top_logprobs: Extra inputs are not permitted", "logprobs"),
     ],
 )
-def test_words_of_real_endpoints_name_a_feature(words: str, topic: str) -> None:
+def test_words_of_real_endpoints_name_a_feature(words, topic):
     assert topics_of(words) == (topic,)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_wrong_key_ends_the_run_before_the_second_call(
-    status: int, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_a_wrong_key_ends_the_run_before_the_second_call(status, loopback_server):
     server = loopback_server(
         faults=lambda _: Fault(status, code="invalid_api_key"), logprobs="reject"
     )

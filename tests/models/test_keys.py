@@ -5,7 +5,6 @@ import json
 import sys
 import types
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,26 +70,24 @@ NONE: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("pair", EQUAL)
-def test_what_is_equal(pair: tuple[Any, Any]) -> None:
+def test_what_is_equal(pair):
     assert key(pair[0]) == key(pair[1]) is not None
 
 
 @pytest.mark.parametrize("pair", DIFFERENT)
-def test_what_differs(pair: tuple[Any, Any]) -> None:
+def test_what_differs(pair):
     assert key(pair[0]) != key(pair[1])
 
 
 @pytest.mark.parametrize("form", NONE)
-def test_what_no_file_can_hold_has_no_key(form: Any) -> None:
+def test_what_no_file_can_hold_has_no_key(form):
     assert key(form) is None
 
 
 @pytest.mark.parametrize(
     "error", [ValueError, KeyError, RuntimeError, type("Theirs", (Exception,), {})]
 )
-def test_a_serialiser_that_fails_gives_no_key(
-    error: type[Exception], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_serialiser_that_fails_gives_no_key(error, caplog):
     def form() -> Any:
         raise error
 
@@ -101,7 +98,7 @@ def test_a_serialiser_that_fails_gives_no_key(
     ]
 
 
-def test_a_class_outside_an_installed_package_has_no_key(tmp_path: Path) -> None:
+def test_a_class_outside_an_installed_package_has_no_key(tmp_path):
     assert key({}, Own()) is None
     assert key({}, Installed()) is not None
     installed = types.ModuleType("a_package_for_tests")
@@ -132,8 +129,8 @@ def test_a_class_outside_an_installed_package_has_no_key(tmp_path: Path) -> None
     ],
 )
 def test_of_the_environment_only_the_addresses_of_providers_count(
-    variable: str, is_address: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    variable, is_address, monkeypatch
+):
     form = {"type": "ChatOpenAI"}
     before = key(form)
     monkeypatch.setenv(variable, "http://me:word@b/v1")
@@ -144,7 +141,7 @@ def test_of_the_environment_only_the_addresses_of_providers_count(
     assert key(form) == after
 
 
-def test_names_in_what_is_sent_as_it_is_are_no_settings_and_no_secrets() -> None:
+def test_names_in_what_is_sent_as_it_is_are_no_settings_and_no_secrets():
     for field in ("tools", "functions", "response_format", "extra_body"):
         for name in ("name", "metadata", "timeout", "answer_key"):
             first, second = (
@@ -190,11 +187,8 @@ def compatible(sent: dict[str, Any], other: dict[str, Any]) -> OpenAICompatibleM
 
 @given(SENT, SENT, NOT_SENT, NOT_SENT)
 def test_models_share_stored_replies_if_they_send_the_same_to_the_same_address(
-    first: dict[str, Any],
-    second: dict[str, Any],
-    here: dict[str, Any],
-    there: dict[str, Any],
-) -> None:
+    first, second, here, there
+):
     one, other = compatible(first, here), compatible(second, there)
     # What is sent, as JSON writes it: true is another value than 1.
     sent = [
@@ -207,9 +201,7 @@ def test_models_share_stored_replies_if_they_send_the_same_to_the_same_address(
         assert one.cache_key == other.cache_key
 
 
-def test_two_models_under_one_name_have_stored_replies_of_their_own(
-    tmp_path: Path,
-) -> None:
+def test_two_models_under_one_name_have_stored_replies_of_their_own(tmp_path):
     rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
     asked = []
 
@@ -233,7 +225,7 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(
     assert values == [1.0, 0.0]
 
 
-def test_a_model_under_another_name_is_asked_anew(tmp_path: Path) -> None:
+def test_a_model_under_another_name_is_asked_anew(tmp_path):
     rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
     with LoopbackServer(
         lambda body: '{"reason": "", "claims": 1, "unsupported": []}'
@@ -297,11 +289,7 @@ def key_in_store(asked: dict[str, Any], **how: Any) -> str:
     )
     session = Session(model, **how)
     run = session.during(store=Keys(), concurrency=3)
-    asking = run.ask(
-        request,
-        lambda choice: choice.text,
-        first_poll=asked["poll"],
-    )
+    asking = run.ask(request, lambda choice: choice.text, first_poll=asked["poll"])
     asyncio.run(asking)
     (key,) = keys
     return key
@@ -315,8 +303,8 @@ def as_sent(asked: dict[str, Any]) -> str:
 @given(ASKED, ASKED)
 @settings(max_examples=examples(60))
 def test_requests_share_a_stored_reply_if_and_only_if_nothing_that_is_sent_differs(
-    first: dict[str, Any], second: dict[str, Any]
-) -> None:
+    first, second
+):
     same = as_sent(first) == as_sent(second)
     assert (
         key_in_store(first) == key_in_store(second, attempts=3, timeout=7.0)

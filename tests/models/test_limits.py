@@ -119,7 +119,7 @@ def utilization(model: ChatModel, limits: Limits, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 30])
-def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit: int) -> None:
+def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit):
     model = Priced()
     report = utilization(model, Limits(max_calls=limit))
     assert model.calls == limit
@@ -137,13 +137,13 @@ def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit: int) 
     assert len(report.results) < len(ROWS)
 
 
-def test_max_calls_that_suffices_changes_nothing() -> None:
+def test_max_calls_that_suffices_changes_nothing():
     report = utilization(Priced(), Limits(max_calls=120))
     assert report.run.stopped == ""
     assert report.summary().judged == 40
 
 
-def test_a_deadline_gives_up_calls_in_flight() -> None:
+def test_a_deadline_gives_up_calls_in_flight():
     model = Priced(hang_from=6)
     report = utilization(model, Limits(deadline=0.3))
     assert "deadline of 0.3 s" in report.run.stopped
@@ -151,7 +151,7 @@ def test_a_deadline_gives_up_calls_in_flight() -> None:
     assert model.calls <= 6 + 4
 
 
-def test_limits_hold_in_async_runs() -> None:
+def test_limits_hold_in_async_runs():
     report = asyncio.run(
         aevaluate(
             ROWS,
@@ -164,22 +164,16 @@ def test_limits_hold_in_async_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "max_calls",
-        "max_cost",
-        "deadline",
-        "requests_per_minute",
-    ],
+    "name", ["max_calls", "max_cost", "deadline", "requests_per_minute"]
 )
 @pytest.mark.parametrize("value", [0, -1])
-def test_limits_are_positive(name: str, value: int) -> None:
+def test_limits_are_positive(name, value):
     with pytest.raises(SettingError, match="greater than 0"):
         Limits(**{name: value})
     assert getattr(Limits(**{name: 1}), name) == 1
 
 
-def test_each_setting_says_what_it_is() -> None:
+def test_each_setting_says_what_it_is():
     """Signatures, help texts and editors show it."""
     assert all(setting.description for setting in Limits.model_fields.values())
 
@@ -188,11 +182,10 @@ def test_each_setting_says_what_it_is() -> None:
 
 
 @given(
-    limit=st.integers(1, 6000),
-    gaps=st.lists(st.floats(0, 5), min_size=1, max_size=400),
+    limit=st.integers(1, 6000), gaps=st.lists(st.floats(0, 5), min_size=1, max_size=400)
 )
 @settings(max_examples=examples(60), deadline=None)
-def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
+def test_no_minute_holds_more_than_the_limit(limit, gaps):
     clock, sent = Clock(), []
     limiter = RateLimiter(Budget(Limits(requests_per_minute=limit), clock, clock.wait))
 
@@ -218,9 +211,7 @@ def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> N
         (120, [0.0, 0.5, 1.0, 1.5]),
     ],
 )
-def test_calls_are_spread_over_the_minute(
-    per_minute: float, expected: list[float]
-) -> None:
+def test_calls_are_spread_over_the_minute(per_minute, expected):
     clock, sent = Clock(), []
     limiter = RateLimiter(
         Budget(Limits(requests_per_minute=per_minute), clock, clock.wait)
@@ -235,7 +226,7 @@ def test_calls_are_spread_over_the_minute(
     assert sent == expected
 
 
-def test_silence_lasts_from_the_last_reply_and_over_calls_that_fail() -> None:
+def test_silence_lasts_from_the_last_reply_and_over_calls_that_fail():
     now = 0.0
     budget = Budget(clock=lambda: now)
 
@@ -258,7 +249,7 @@ def test_silence_lasts_from_the_last_reply_and_over_calls_that_fail() -> None:
     assert asyncio.run(run()) == [0.0, 40.0, 10.0, 20.0, 30.0, 0.0]
 
 
-def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
+def test_a_run_that_may_not_call_any_more_waits_no_longer():
     clock = Clock()
     limiter = RateLimiter(
         Budget(Limits(deadline=10, requests_per_minute=1), clock, clock.wait)
@@ -277,7 +268,7 @@ def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
     ]
 
 
-def test_requests_per_minute_are_kept() -> None:
+def test_requests_per_minute_are_kept():
     async def run(limits: Limits) -> float:
         clock = Clock()
         await called(Priced(), 100, 8, Budget(limits, clock, clock.wait))
@@ -287,7 +278,7 @@ def test_requests_per_minute_are_kept() -> None:
     assert 49 <= asyncio.run(run(Limits(requests_per_minute=120))) <= 52
 
 
-def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter() -> None:
+def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter():
     class Slow(Priced):
         async def prepare(self) -> None:
             for _ in range(self.calls + 3):
@@ -325,7 +316,7 @@ async def taken(most: int) -> tuple[Slots, list[int]]:
     return slots, [await slots.acquire() for _ in range(most)]
 
 
-def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
+def test_slots_narrow_once_for_calls_sent_together_and_widen_again():
     async def run() -> None:
         slots, sent = await taken(32)
         for ticket in [*sent[:9], sent[-1]]:
@@ -344,7 +335,7 @@ def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
     asyncio.run(run())
 
 
-def test_a_late_call_halves_the_slots_and_slow_answers_add_none() -> None:
+def test_a_late_call_halves_the_slots_and_slow_answers_add_none():
     async def run() -> None:
         slots, sent = await taken(32)
         for ticket in sent[:16]:
@@ -406,8 +397,8 @@ class Queued(Singly):
     [(0.2, 0), (0.9, 0), (1.1, 0), (1.9, 0), (2.2, 0), (2.2, 1), (7.0, 9), (30.0, 0)],
 )
 def test_a_server_is_kept_busy_however_long_its_calls_take(
-    width: int, seconds: float, n_short: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    width, seconds, n_short, monkeypatch
+):
     """Also where only the first short ones are answered in the first time of a call, 2 s."""
     n_requests, waits = 400, Waits()
     monkeypatch.setattr(time, "monotonic", lambda: waits.now)
@@ -429,7 +420,7 @@ def test_a_server_is_kept_busy_however_long_its_calls_take(
     assert model.calls <= 1.05 * n_requests + 4
 
 
-def test_single_refusals_narrow_nothing() -> None:
+def test_single_refusals_narrow_nothing():
     async def run() -> None:
         slots, sent = await taken(32)
         for ticket in sent:
@@ -441,7 +432,7 @@ def test_single_refusals_narrow_nothing() -> None:
     asyncio.run(run())
 
 
-def test_a_slot_is_never_lost_to_one_who_gave_up() -> None:
+def test_a_slot_is_never_lost_to_one_who_gave_up():
     async def run() -> None:
         slots, (sent,) = await taken(1)
         waiting = [asyncio.ensure_future(slots.acquire()) for _ in range(3)]
@@ -460,7 +451,7 @@ def test_a_slot_is_never_lost_to_one_who_gave_up() -> None:
     [RateLimited("429", retry_after=60.0), RateLimited("429")],
     ids=["pause", "backoff"],
 )
-def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
+def test_no_wait_goes_beyond_the_deadline(error):
     """Neither for a place while all workers pause, nor before the next attempt."""
 
     class Busy(Priced):
@@ -476,7 +467,7 @@ def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
     assert "deadline of 1 s was reached" in report.run.stopped
 
 
-def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
+def test_a_refused_poll_of_the_first_sample_ends_no_run():
     class Refusing(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
             self.calls += 1
@@ -490,14 +481,14 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
     assert (outcome.status, outcome.error.type) == ("failed", "AuthenticationFailed")
 
 
-def test_calls_given_up_at_the_deadline_are_counted() -> None:
+def test_calls_given_up_at_the_deadline_are_counted():
     model = Priced(hang_from=8)
     report = utilization(model, Limits(deadline=1))
     assert report.usage.calls == model.calls == 12
     assert "after 12 calls" in report.run.stopped
 
 
-def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
+def test_a_limit_amid_early_stopped_polls_leaves_no_score():
     verdicts = iter(["yes", "no"])
 
     class Polled(Singly):
@@ -538,7 +529,7 @@ def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:
     return model, lambda: model.refused
 
 
-def test_workers_adapt_to_what_the_endpoint_can_take() -> None:
+def test_workers_adapt_to_what_the_endpoint_can_take():
     """Retried at once, most of 64 callers would be refused each time.
 
     Together they settle near the 8 places.
@@ -564,9 +555,7 @@ def test_workers_adapt_to_what_the_endpoint_can_take() -> None:
 
 
 @pytest.mark.parametrize("max_calls", [None, 1])
-def test_an_interrupt_ends_a_run_and_leaves_the_reason_that_it_already_had(
-    max_calls: int | None,
-) -> None:
+def test_an_interrupt_ends_a_run_and_leaves_the_reason_that_it_already_had(max_calls):
     async def reason() -> str:
         budget = Budget(Limits(max_calls=max_calls))
         budget.calls = 1

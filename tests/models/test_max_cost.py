@@ -125,9 +125,7 @@ def bought(
 
 @pytest.mark.parametrize("prices", list(permutations((0.01, 0.05, 0.2))))
 @pytest.mark.parametrize("turns", [(20,), (1, 30, 10), (30, 2, 2, 12)])
-def test_what_is_in_flight_together_fits_by_the_dearest_so_far(
-    prices: tuple[float, ...], turns: tuple[int, ...]
-) -> None:
+def test_what_is_in_flight_together_fits_by_the_dearest_so_far(prices, turns):
     cap = 3.0
     shop = Shop(prices, turns)
     report = evaluate(
@@ -147,7 +145,7 @@ def test_what_is_in_flight_together_fits_by_the_dearest_so_far(
     )
 
 
-def test_a_price_never_seen_before_may_exceed_the_cap_by_what_it_is_dearer() -> None:
+def test_a_price_never_seen_before_may_exceed_the_cap_by_what_it_is_dearer():
     """Nobody knows it before: it is sent where one more at 0.01 would fit."""
     shop = Shop((0.01, 0.01, 0.01, 0.01, 0.2, 0.01), (1,))
     bought(shop, Limits(max_cost=0.055), 4, 99)
@@ -157,7 +155,7 @@ def test_a_price_never_seen_before_may_exceed_the_cap_by_what_it_is_dearer() -> 
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_until_a_price_is_known_calls_go_one_by_one(opened: bool) -> None:
+def test_until_a_price_is_known_calls_go_one_by_one(opened):
     """Also where an earlier run has opened the gate, and where the first calls fail."""
     shop = Shop((None, None, 0.2, *(0.01,) * 20), (4,))
     bought(shop, Limits(max_cost=0.3), 8, 99, opened=opened)
@@ -166,7 +164,7 @@ def test_until_a_price_is_known_calls_go_one_by_one(opened: bool) -> None:
     assert shop.most == 1  # 0.2 + 0.2 is above the cap
 
 
-def test_a_second_run_of_a_judge_starts_with_one_call() -> None:
+def test_a_second_run_of_a_judge_starts_with_one_call():
     shop = Shop((0.2,), (4,))
     judge = LLMJudge(shop)
     for _ in range(2):
@@ -181,7 +179,7 @@ def test_a_second_run_of_a_judge_starts_with_one_call() -> None:
         assert shop.spent == 0.2
 
 
-def test_free_calls_are_not_held_up() -> None:
+def test_free_calls_are_not_held_up():
     shop = Shop((0.0,), (30,))
     budget = bought(shop, Limits(max_cost=0.01), 8, 50)
     assert (len(shop.promised), shop.most, budget.reached) == (50, 8, None)
@@ -199,13 +197,7 @@ def test_free_calls_are_not_held_up() -> None:
     opened=st.booleans(),
 )
 @settings(max_examples=examples(100), deadline=None)
-def test_the_bill_keeps_to_the_cap(
-    prices: list[float | None],
-    turns: list[int],
-    cap: float,
-    concurrency: int,
-    opened: bool,
-) -> None:
+def test_the_bill_keeps_to_the_cap(prices, turns, cap, concurrency, opened):
     """Whatever the prices, their order, how long calls take and which of them fail."""
     shop = Shop(prices, turns)
     budget = bought(shop, Limits(max_cost=cap), concurrency, 60, opened=opened)
@@ -230,9 +222,7 @@ def test_the_bill_keeps_to_the_cap(
         ({}, "a", None),
     ],
 )
-def test_a_cost_is_known_where_all_that_is_paid_was_told(
-    usage: object, text: str, cost: float | None
-) -> None:
+def test_a_cost_is_known_where_all_that_is_paid_was_told(usage, text, cost):
     reply = reply_of("m", [Choice(text)], usage=usage, models=())
     assert add_price(reply, (0.01, 0.02)).usage.cost == (
         None if cost is None else pytest.approx(cost)
@@ -250,8 +240,8 @@ def test_a_cost_is_known_where_all_that_is_paid_was_told(
     ],
 )
 def test_a_model_whose_name_holds_a_secret_is_not_named(
-    variable: str, value: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    variable, value, is_named, monkeypatch
+):
     monkeypatch.setenv(variable, value)
     name = f"tiny-{value}"
     reply = reply_of("m", [Choice("text")], usage=None, models=[name])
@@ -259,6 +249,6 @@ def test_a_model_whose_name_holds_a_secret_is_not_named(
 
 
 @pytest.mark.parametrize("status", [[1], {}, "500", None, True, 1.5])
-def test_a_status_of_any_type_is_a_typed_fault(status: object) -> None:
+def test_a_status_of_any_type_is_a_typed_fault(status):
     fault = Fault.from_reply(status, "{}", None)  # type: ignore[arg-type]
     assert isinstance(judge_error(fault, "m"), TransientJudgeError)

@@ -129,31 +129,25 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
-def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(
-    make: Callable[[Path], object], path: Path, samples: Path
-) -> None:
+def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(make, path, samples):
     make(path)
     assert_refused(path, samples)
 
 
-def test_a_file_in_use_and_its_journals_stay_as_they_are(
-    path: Path, samples: Path
-) -> None:
+def test_a_file_in_use_and_its_journals_stay_as_they_are(path, samples):
     with in_use(path):
         assert_refused(path, samples)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files on this platform")
-def test_what_is_no_file_is_refused(path: Path, samples: Path) -> None:
+def test_what_is_no_file_is_refused(path, samples):
     os.mkfifo(path)
     assert_refused(path, samples)
     with pytest.raises(ForeignFile):
         SqliteStore(os.devnull)
 
 
-def test_a_link_that_leads_to_itself_is_refused(
-    path: Path, samples: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_that_leads_to_itself_is_refused(path, samples, capsys):
     path.symlink_to(path)
     for use in (SqliteStore, resolve_store):
         with pytest.raises(ForeignFile, match=r"cannot be used .*; name another file"):
@@ -166,9 +160,7 @@ def test_a_link_that_leads_to_itself_is_refused(
     assert path.is_symlink()
 
 
-def test_the_input_and_links_to_it_are_refused(
-    samples: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_input_and_links_to_it_are_refused(samples, capsys):
     link = samples.with_name("link.sqlite")
     link.symlink_to(samples)
     for path in (samples, link):
@@ -195,17 +187,13 @@ def test_the_input_and_links_to_it_are_refused(
     assert samples.read_bytes() == ROW
 
 
-def test_the_environment_names_no_foreign_file(
-    samples: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_names_no_foreign_file(samples, monkeypatch):
     monkeypatch.setenv("RAGMETRICS_STORE", str(samples))
     with pytest.raises(ForeignFile):
         evaluate([{"question": "q", "contexts": ["c"], "answer": "c"}], judge="lexical")
 
 
-def test_a_foreign_file_that_comes_later_is_left_alone(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_foreign_file_that_comes_later_is_left_alone(path, caplog):
     store = SqliteStore(path)
     path.write_bytes(ROW)
     store.put({KEY: Choice("kept")})
@@ -216,7 +204,7 @@ def test_a_foreign_file_that_comes_later_is_left_alone(
     assert [place.name for place in path.parent.iterdir()] == [path.name]
 
 
-def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path: Path) -> None:
+def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path):
     store = SqliteStore(path)
     assert store.get(KEY) is None
     assert path.read_bytes()[68:72] == APPLICATION_ID.to_bytes(4, "big")
@@ -224,11 +212,8 @@ def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path: Path) -> No
 
 
 def test_a_link_to_nothing_out_of_its_folder_makes_no_file(
-    path: Path,
-    samples: Path,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+    path, samples, capsys, tmp_path_factory
+):
     outside = tmp_path_factory.mktemp("home") / "place.sqlite"
     path.symlink_to(outside)
     with pytest.raises(ForeignFile, match="is a link out of its folder"):
@@ -240,7 +225,7 @@ def test_a_link_to_nothing_out_of_its_folder_makes_no_file(
 
 
 @pytest.mark.parametrize("there", ["an empty file", "a link to nothing"])
-def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
+def test_a_new_file_is_for_the_owner_alone(there, path):
     if there == "an empty file":
         path.touch(0o644)
     else:
@@ -256,9 +241,7 @@ def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
     assert any(name.endswith("-wal") for name in modes)
 
 
-def test_a_file_that_was_found_damaged_is_not_read_again(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_was_found_damaged_is_not_read_again(path, caplog):
     """Somebody overwrites it, and copies the old file back: it stays out of the run."""
     store = SqliteStore(path)
     store.put({KEY: Choice("kept")})
@@ -274,9 +257,7 @@ def test_a_file_that_was_found_damaged_is_not_read_again(
     assert path.read_bytes() == whole
 
 
-def test_a_damaged_file_is_called_so(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_file_is_called_so(path, caplog):
     """No room is missing."""
     store = SqliteStore(path)
     for number in range(200):

@@ -104,14 +104,12 @@ def run(model: ChatModel, **settings: Any) -> Report:
         (Usage(), None, None),
     ],
 )
-def test_what_a_call_costs(
-    usage: Usage, prices: tuple[float, float] | None, cost: float | None
-) -> None:
+def test_what_a_call_costs(usage, prices, cost):
     model = Own(ChatReply((GOOD,), usage), prices)
     assert run(model).usage.cost == (None if cost is None else pytest.approx(5 * cost))
 
 
-def test_a_cap_on_money_without_a_price_ends_after_one_call() -> None:
+def test_a_cap_on_money_without_a_price_ends_after_one_call():
     model = Own()
     assert (
         "the price of the judge's model is not known"
@@ -120,7 +118,7 @@ def test_a_cap_on_money_without_a_price_ends_after_one_call() -> None:
     assert model.calls == 1
 
 
-def test_two_endpoints_of_a_class_share_no_stored_replies(tmp_path: Any) -> None:
+def test_two_endpoints_of_a_class_share_no_stored_replies(tmp_path):
     store = SqliteStore(tmp_path / "replies.sqlite")
     not_useful = '{"useful": 0, "reason": "r"}\n{"declined": 0}'
     one, other = Own(), Own(ChatReply((Choice(not_useful),)))
@@ -139,7 +137,7 @@ class Keyed(Own):
     cache_key = "http://127.0.0.1/a"
 
 
-def test_with_a_key_its_replies_are_stored(tmp_path: Any) -> None:
+def test_with_a_key_its_replies_are_stored(tmp_path):
     models = [Keyed(), Keyed()]
     for model in models:
         run(model, store=SqliteStore(tmp_path / "replies.sqlite"))
@@ -180,9 +178,7 @@ class Duck:
         ("gpt-4o-mini", "str must inherit"),
     ],
 )
-def test_what_a_model_lacks_is_said_when_the_judge_is_made(
-    model: Any, said: str
-) -> None:
+def test_what_a_model_lacks_is_said_when_the_judge_is_made(model, said):
     with pytest.raises(SettingError, match=said):
         LLMJudge(model)
 
@@ -195,7 +191,7 @@ class Enough(ChatModel):
         return ChatReply((GOOD,))
 
 
-def test_a_name_and_complete_are_enough() -> None:
+def test_a_name_and_complete_are_enough():
     assert run(Enough()).scores("context_utilization") == [1.0] * 5
 
 
@@ -240,9 +236,7 @@ ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
         ),
     ],
 )
-def test_what_goes_wrong_in_a_model_is_typed_and_names_it(
-    given: Any, kind: str
-) -> None:
+def test_what_goes_wrong_in_a_model_is_typed_and_names_it(given, kind):
     report = run(Own(given))
     results = [row.results["context_utilization"] for row in report.results]
     assert {result.error.type for result in results if result.status == "failed"} == {
@@ -254,7 +248,7 @@ def test_what_goes_wrong_in_a_model_is_typed_and_names_it(
 
 
 @pytest.mark.parametrize("given", [TimeoutError(TEXT), httpx.ReadTimeout(TEXT)])
-def test_a_reply_that_does_not_come_in_time_is_typed(given: Exception) -> None:
+def test_a_reply_that_does_not_come_in_time_is_typed(given):
     result = ContextUtilization().score(
         **ROWS[0], judge=LLMJudge(Own(given), attempts=1)
     )
@@ -266,7 +260,7 @@ class Unready(Own):
         raise LookupError(TEXT)
 
 
-def test_what_goes_wrong_before_the_first_call_is_typed_too() -> None:
+def test_what_goes_wrong_before_the_first_call_is_typed_too():
     result = ContextUtilization().score(**ROWS[0], judge=LLMJudge(Unready()))
     assert result.error.type == "JudgeError"
     assert (
@@ -282,7 +276,7 @@ class Rubbish(Own):
         return ChatReply((Choice(json.loads(f"<html>{TEXT}</html>")),))
 
 
-def test_what_a_library_raises_is_placed_in_the_models_own_file() -> None:
+def test_what_a_library_raises_is_placed_in_the_models_own_file():
     """And it says what to do there: the reply of a proxy passes."""
     result = ContextUtilization().score(**ROWS[0], judge=LLMJudge(Rubbish()))
     lines = Path(__file__).read_text("utf-8").splitlines()
@@ -325,11 +319,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("name", ["gateway", "judge"])
 def test_a_model_or_judge_by_the_place_where_it_stands(
-    name: str,
-    module: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    name, module, monkeypatch, capsys
+):
     place = f"{module}:{name}"
     arguments = [
         "evaluate",
@@ -370,18 +361,14 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
         ),
     ],
 )
-def test_a_place_without_a_judge_is_one_line(
-    place: str, said: str, module: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_without_a_judge_is_one_line(place, said, module, capsys):
     with pytest.raises(SettingError, match=said):
         evaluate(ROWS, ContextUtilization(), judge=place.format(module))
     assert main(["evaluate", "rows.jsonl", "--judge", place.format(module)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_judge_of_ones_own_has_its_own_address(
-    module: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_of_ones_own_has_its_own_address(module, capsys):
     arguments = ["--judge", f"{module}:gateway", "--api-base", "http://127.0.0.1:9/v1"]
     assert main(["evaluate", "rows.jsonl", *arguments]) == 2
     assert "gateway takes no other endpoint or key" in capsys.readouterr().err
@@ -396,7 +383,7 @@ def test_a_judge_of_ones_own_has_its_own_address(
         "x1.5:8b",
     ],
 )
-def test_a_colon_in_a_models_name_is_no_place(name: str) -> None:
+def test_a_colon_in_a_models_name_is_no_place(name):
     assert resolve_judge(name).name == name
 
 
@@ -431,16 +418,12 @@ class TestAModelThatTakesOneTextAndNoKey(SPACE["TestGateway"]):  # type: ignore[
     [
         ("key", "test_a_request_arrives_as_it_is", "send the key in a header"),
         ("roles", "test_a_request_arrives_as_it_is", "send each message with its role"),
-        (
-            "ends",
-            "test_how_replies_end",
-            'a reply that ended with .length. .*"ends"',
-        ),
+        ("ends", "test_how_replies_end", 'a reply that ended with .length. .*"ends"'),
     ],
 )
 def test_the_contract_says_what_a_service_lacks_that_lacks_does_not_name(
-    lack: str, name: str, words: str, loopback_server: Any
-) -> None:
+    lack, name, words, loopback_server
+):
     contract = TestAModelThatTakesOneTextAndNoKey()
     contract.lacks -= {lack}
     translated = partial(
@@ -451,7 +434,7 @@ def test_the_contract_says_what_a_service_lacks_that_lacks_does_not_name(
         getattr(contract, name)(*ends, translated)
 
 
-def test_the_page_is_short_and_its_model_has_at_most_30_lines() -> None:
+def test_the_page_is_short_and_its_model_has_at_most_30_lines():
     code = [
         line
         for line in BLOCKS[0].splitlines()
@@ -461,7 +444,7 @@ def test_the_page_is_short_and_its_model_has_at_most_30_lines() -> None:
     assert len(PAGE.read_text("utf-8").splitlines()) <= 80
 
 
-def test_the_pages_model_judges_and_costs(loopback_server: Any) -> None:
+def test_the_pages_model_judges_and_costs(loopback_server):
     contract = SPACE["TestGateway"]()
     server = loopback_server(
         lambda _: GOOD.text,
@@ -490,7 +473,7 @@ class Patient(Own):
         return ChatReply((GOOD,))
 
 
-def test_clients_that_block_in_threads_do_not_wait_for_each_other() -> None:
+def test_clients_that_block_in_threads_do_not_wait_for_each_other():
     rows = [
         {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
         for number in range(41)
@@ -504,9 +487,7 @@ NO_NUMBERS: tuple[Any, ...] = (math.nan, math.inf, -math.inf, -1, True, False, "
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 @pytest.mark.parametrize("setting", ["timeout", "attempts", "max_tokens"])
-def test_a_judge_refuses_settings_that_are_no_numbers_in_range(
-    setting: str, value: Any
-) -> None:
+def test_a_judge_refuses_settings_that_are_no_numbers_in_range(setting, value):
     with pytest.raises(
         SettingError, match=rf"LLMJudge\({setting}=\) must be a .* number .*, got "
     ):
@@ -516,7 +497,7 @@ def test_a_judge_refuses_settings_that_are_no_numbers_in_range(
 
 
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 0], ids=repr)
-def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> None:
+def test_models_questions_and_limits_refuse_numbers_out_of_range(value):
     class Reply(BaseModel):
         useful: int
 
@@ -532,12 +513,7 @@ def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> 
                 parts={}, instructions=Instructions(""), Reply=Reply, temperature=value
             )
     if value != "5":  # from a command line
-        for limit in (
-            "max_calls",
-            "max_cost",
-            "deadline",
-            "requests_per_minute",
-        ):
+        for limit in ("max_calls", "max_cost", "deadline", "requests_per_minute"):
             with pytest.raises(SettingError, match=limit):
                 Limits(**{limit: value})
 
@@ -552,8 +528,8 @@ def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> 
     ids=str,
 )
 def test_a_probability_of_a_foreign_judge_that_is_none_is_a_typed_failure(
-    metric: Any, weight: dict[str, Any]
-) -> None:
+    metric, weight
+):
     class Foreign(Judge):
         name = "foreign"
 
@@ -568,7 +544,7 @@ def test_a_probability_of_a_foreign_judge_that_is_none_is_a_typed_failure(
     assert "the judge gave a probability of" in outcome.reason
 
 
-def test_a_judge_that_calls_score_is_told_what_works() -> None:
+def test_a_judge_that_calls_score_is_told_what_works():
     """Both ways that the sentence names are gone here."""
     row: Any = {"question": "q", "answer": "Paris", "contexts": ["Paris"]}
 

@@ -93,9 +93,7 @@ def ask_all(session: Session, *requests: ChatRequest, **settings: Any) -> list[A
     return in_loop(work, session)
 
 
-def test_what_is_noted_of_calls_is_what_their_answer_says(
-    loopback_server: Serve,
-) -> None:
+def test_what_is_noted_of_calls_is_what_their_answer_says(loopback_server):
     """Of a question that is cut off nothing but the notes is known."""
     server = loopback_server(
         lambda body: GOOD if len(body["messages"]) > 1 else "no number",
@@ -123,9 +121,7 @@ def test_what_is_noted_of_calls_is_what_their_answer_says(
 # Stored replies and single flight.
 
 
-def test_equal_requests_share_one_call_in_a_run_and_between_runs(
-    loopback_server: Serve,
-) -> None:
+def test_equal_requests_share_one_call_in_a_run_and_between_runs(loopback_server):
     server = loopback_server(lambda _: GOOD, latency=0.05)
     session, stores = session_of(server), [MemoryStore(), MemoryStore()]
 
@@ -146,7 +142,7 @@ def test_equal_requests_share_one_call_in_a_run_and_between_runs(
     assert [len(store) for store in stores] == [1, 1]
 
 
-def test_only_the_polls_that_are_missing_are_asked(loopback_server: Serve) -> None:
+def test_only_the_polls_that_are_missing_are_asked(loopback_server):
     server, store = loopback_server(lambda _: GOOD), MemoryStore()
     session = session_of(server)
 
@@ -162,9 +158,7 @@ def test_only_the_polls_that_are_missing_are_asked(loopback_server: Serve) -> No
     assert [recorded.body.get("n", 1) for recorded in server.requests] == [2, 3, 1]
 
 
-def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(
-    loopback_server: Serve,
-) -> None:
+def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(loopback_server):
     answering = threading.Event()
     server = loopback_server(lambda _: GOOD if answering.wait(20) else "not let go")
     session = session_of(server)
@@ -214,8 +208,8 @@ def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(
     ],
 )
 def test_an_unusable_reply_is_repaired_once_and_kept_repaired(
-    first: Any, outcome: Any, repaired: bool, loopback_server: Serve
-) -> None:
+    first, outcome, repaired, loopback_server
+):
     server = loopback_server(lambda _: first if len(server.requests) == 1 else GOOD)
     calls = 2 if repaired else 1
     store = MemoryStore()
@@ -246,8 +240,8 @@ REFUSAL = {
     ],
 )
 def test_a_repair_holds_the_reply_and_what_is_wrong_with_it(
-    replies: tuple[Any, ...], outcome: Any, loopback_server: Serve
-) -> None:
+    replies, outcome, loopback_server
+):
     server = loopback_server(lambda _: replies[len(server.requests) - 1])
     store = MemoryStore()
     (answer,) = ask_all(
@@ -262,7 +256,7 @@ def test_a_repair_holds_the_reply_and_what_is_wrong_with_it(
     assert outcomes(answer) == [outcome]
 
 
-def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
+def test_a_poll_is_repaired_on_its_own(loopback_server):
     server = loopback_server(
         lambda body: [GOOD, "no", GOOD] if body.get("n") == 3 else GOOD
     )
@@ -272,9 +266,7 @@ def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
     assert (answers.usage.calls, answers.usage.repairs) == (2, 1)
 
 
-def test_polls_with_equal_unusable_replies_are_each_repaired(
-    loopback_server: Serve,
-) -> None:
+def test_polls_with_equal_unusable_replies_are_each_repaired(loopback_server):
     """Equal repair requests of several polls are several polls, not one shared call."""
     replies = iter(range(1, 6))
 
@@ -292,9 +284,7 @@ def test_polls_with_equal_unusable_replies_are_each_repaired(
     assert answers.usage.repairs == 5
 
 
-def test_a_poll_of_a_later_round_has_a_repair_of_its_own(
-    loopback_server: Serve,
-) -> None:
+def test_a_poll_of_a_later_round_has_a_repair_of_its_own(loopback_server):
     replies = iter(range(1, 3))
 
     def reply(body: dict[str, Any]) -> Any:
@@ -315,7 +305,7 @@ def test_a_poll_of_a_later_round_has_a_repair_of_its_own(
 # Fit to what the endpoint can do.
 
 
-def test_no_two_requests_at_temperature_0_are_equal(loopback_server: Serve) -> None:
+def test_no_two_requests_at_temperature_0_are_equal(loopback_server):
     """Whatever was wrong with the reply: an equal request would bring an equal one."""
     for reply in (
         "",
@@ -333,7 +323,7 @@ def test_no_two_requests_at_temperature_0_are_equal(loopback_server: Serve) -> N
 # Attempts.
 
 
-def test_a_rate_limited_request_waits_by_itself(loopback_server: Serve) -> None:
+def test_a_rate_limited_request_waits_by_itself(loopback_server):
     server = loopback_server(
         lambda _: GOOD,
         faults=lambda n: Fault(429, {"Retry-After": "1"}) if n == 3 else None,
@@ -359,7 +349,7 @@ def test_a_rate_limited_request_waits_by_itself(loopback_server: Serve) -> None:
     assert len([number for number in answered_before if number > refused]) >= 3
 
 
-def test_refusals_among_answers_are_no_attempts(loopback_server: Serve) -> None:
+def test_refusals_among_answers_are_no_attempts(loopback_server):
     """One request met with 429 again and again, while others are answered, is answered in the end, and soon."""
     session = session_of(server := loopback_server(lambda _: GOOD), attempts=2)
     refused, waits = 0, list[float]()
@@ -391,8 +381,8 @@ def test_refusals_among_answers_are_no_attempts(loopback_server: Serve) -> None:
 
 @pytest.mark.parametrize("listens", [False, True])
 def test_an_address_without_a_server_is_given_up_after_ten_seconds(
-    listens: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    listens, monkeypatch
+):
     """A refused port, and a queue that is full: it takes no connection and refuses none. One second stands for ten."""
     for module in (attempts, compatible_model):
         assert module.CONNECTING_SECONDS == 10.0
@@ -458,7 +448,7 @@ def of_toy(
     return asyncio.run(run.ask(request or asked(), read, polls=polls))
 
 
-def test_passing_faults_are_retried_with_growing_waits() -> None:
+def test_passing_faults_are_retried_with_growing_waits():
     toy = Toy(*(errors.TransientJudgeError("x"),) * 4)
     answers = of_toy(toy, attempts=5)
     assert outcomes(answers) == [1]
@@ -473,9 +463,7 @@ def test_passing_faults_are_retried_with_growing_waits() -> None:
     ("retry_after", "low", "high"),
     [(7.0, 7.0, 7.5), (61.0, 61.0, 61.5), (0.0, 0.0, 0.5), (3600.0, None, None)],
 )
-def test_retry_after_is_honoured(
-    retry_after: float, low: float | None, high: float | None
-) -> None:
+def test_retry_after_is_honoured(retry_after, low, high):
     toy = Toy(errors.RateLimited("x", retry_after=retry_after))
     answers = of_toy(toy)
     if low is None or high is None:
@@ -486,19 +474,19 @@ def test_retry_after_is_honoured(
         assert outcomes(answers) == [1]
 
 
-def test_to_come_back_at_once_is_no_reason_not_to_back_off() -> None:
+def test_to_come_back_at_once_is_no_reason_not_to_back_off():
     toy = Toy(*(errors.RateLimited("x", retry_after=0.0),) * 7)
     of_toy(toy)
     assert max(toy.waits) > 0.5
 
 
-def test_the_last_fault_is_a_value() -> None:
+def test_the_last_fault_is_a_value():
     answers = of_toy(Toy(*(errors.TransientJudgeError("x"),) * 9), polls=2, attempts=3)
     assert outcomes(answers) == ["TransientJudgeError"] * 2
     assert (answers.usage.calls, answers.usage.faults) == (3, 2)
 
 
-def test_lasting_errors_are_not_retried() -> None:
+def test_lasting_errors_are_not_retried():
     toy = Toy(errors.ContentRefused("x"))
     assert outcomes(of_toy(toy)) == ["ContentRefused"]
     assert len(toy.asked) == 1
@@ -506,7 +494,7 @@ def test_lasting_errors_are_not_retried() -> None:
     assert (outcomes(refused), refused.usage.calls) == (["AuthenticationFailed"], 1)
 
 
-def test_a_call_times_out_but_queueing_does_not_count() -> None:
+def test_a_call_times_out_but_queueing_does_not_count():
     assert outcomes(of_toy(Toy(wait=60), timeout=0.01, attempts=1)) == ["NoReplyInTime"]
     assert outcomes(of_toy(Toy(TimeoutError()), timeout=None, attempts=1)) == [
         "NoReplyInTime"
@@ -524,9 +512,7 @@ def test_a_call_times_out_but_queueing_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("refusals", "calls"), [(31, 40), (99, 33)])
-def test_a_judge_that_answers_may_refuse_single_calls(
-    refusals: int, calls: int
-) -> None:
+def test_a_judge_that_answers_may_refuse_single_calls(refusals, calls):
     """A firewall may take offence at one text.
 
     A key that is revoked refuses all that follow.
@@ -547,9 +533,7 @@ def test_a_judge_that_answers_may_refuse_single_calls(
 # Slots, and the first call.
 
 
-def test_at_most_concurrency_are_in_flight_over_all_callers(
-    loopback_server: Serve,
-) -> None:
+def test_at_most_concurrency_are_in_flight_over_all_callers(loopback_server):
     six_in_flight = threading.Event()
     begun = itertools.count(1)
 
@@ -570,7 +554,7 @@ def test_at_most_concurrency_are_in_flight_over_all_callers(
                 run.ask(asked(f"{i} {j}"), read)
                 for i, run in enumerate(runs)
                 for j in range(8)
-            ),
+            )
         )
 
     assert [outcomes(answers) for answers in in_loop(work, session)] == [[1]] * 64
@@ -580,9 +564,7 @@ def test_at_most_concurrency_are_in_flight_over_all_callers(
 
 @pytest.mark.parametrize("drops", [True, False])
 @pytest.mark.parametrize("width", [1, 4])
-def test_a_slow_server_of_this_machine_loses_no_request(
-    width: int, drops: bool
-) -> None:
+def test_a_slow_server_of_this_machine_loses_no_request(width, drops):
     """The whole run takes longer than a call may take; nobody gives up."""
     with SlowServer(
         width=width, seconds=0.1, drops=drops, reply=lambda _: GOOD
@@ -596,7 +578,7 @@ def test_a_slow_server_of_this_machine_loses_no_request(
         assert server.n_received <= 46
 
 
-def test_a_server_slower_than_a_call_may_take_is_waited_for_longer() -> None:
+def test_a_server_slower_than_a_call_may_take_is_waited_for_longer():
     """Nothing is answered in the time of a call, so the time doubles."""
     with SlowServer(width=1, seconds=0.5, drops=True, reply=lambda _: GOOD) as server:
         model = OpenAICompatibleModel(server.base_url, "m", timeout=0.3)
@@ -604,9 +586,7 @@ def test_a_server_slower_than_a_call_may_take_is_waited_for_longer() -> None:
         assert [outcomes(answer) for answer in answers] == [[1]] * 3
 
 
-def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(
-    loopback_server: Serve,
-) -> None:
+def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(loopback_server):
     server = loopback_server(lambda _: GOOD, latency=0.02)
     session = session_of(server)
     small_in_flight = most = 0
@@ -639,7 +619,7 @@ def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(
     assert server.most_in_flight <= 16
 
 
-def test_a_wrong_key_costs_one_request_over_all_runs(loopback_server: Serve) -> None:
+def test_a_wrong_key_costs_one_request_over_all_runs(loopback_server):
     server = loopback_server(faults=lambda _: Fault(401, code="invalid_api_key"))
     session = session_of(server)
 
@@ -656,9 +636,7 @@ def test_a_wrong_key_costs_one_request_over_all_runs(loopback_server: Serve) -> 
     assert len(server.requests) == 1
 
 
-def test_a_first_reply_that_takes_long_holds_nobody_up(
-    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_reply_that_takes_long_holds_nobody_up(loopback_server, monkeypatch):
     """It comes once others have been asked.
 
     Who waited for it first would wait for ever.
@@ -682,8 +660,8 @@ def test_a_first_reply_that_takes_long_holds_nobody_up(
 
 @pytest.mark.parametrize("status", [400, 500, 501])
 def test_requests_that_start_together_learn_once_what_is_refused(
-    loopback_server: Serve, status: int
-) -> None:
+    loopback_server, status
+):
     """Also where they ask for different features: the second half asks for more."""
     server = loopback_server(
         lambda _: GOOD,
@@ -705,8 +683,8 @@ def test_requests_that_start_together_learn_once_what_is_refused(
 
 
 def test_what_is_refused_is_learnt_once_though_the_first_answer_takes_long(
-    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, monkeypatch
+):
     """It comes once others have been asked, so that they cannot wait for it."""
     monkeypatch.setattr(endpoint_state, "_PATIENCE_SECONDS", 1.5)
     others = threading.Event()
@@ -724,9 +702,7 @@ def test_what_is_refused_is_learnt_once_though_the_first_answer_takes_long(
 
 
 @pytest.mark.parametrize("fault", [Fault(401), Fault(reset=True)])
-def test_as_long_as_no_call_got_through_one_is_sent_at_a_time(
-    loopback_server: Serve, fault: Fault
-) -> None:
+def test_as_long_as_no_call_got_through_one_is_sent_at_a_time(loopback_server, fault):
     server = loopback_server(
         lambda _: GOOD,
         latency=0.02,
@@ -738,9 +714,7 @@ def test_as_long_as_no_call_got_through_one_is_sent_at_a_time(
     assert server.most_in_flight == 1
 
 
-def test_after_an_outage_one_call_is_sent_alone(
-    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_an_outage_one_call_is_sent_alone(loopback_server, monkeypatch):
     server = loopback_server(
         lambda _: GOOD,
         latency=0.01,
@@ -778,7 +752,7 @@ def test_after_an_outage_one_call_is_sent_alone(
 # Leaving.
 
 
-def test_who_leaves_leaves_no_call_running(loopback_server: Serve) -> None:
+def test_who_leaves_leaves_no_call_running(loopback_server):
     server = loopback_server(lambda _: GOOD, latency=0.05)
     session = session_of(server)
 
@@ -804,7 +778,7 @@ def test_who_leaves_leaves_no_call_running(loopback_server: Serve) -> None:
     assert server.most_in_flight <= 8  # the four given up may still be on the server
 
 
-def test_a_session_is_pickled_without_what_it_shares(loopback_server: Serve) -> None:
+def test_a_session_is_pickled_without_what_it_shares(loopback_server):
     server = loopback_server(lambda _: GOOD)
     session = session_of(server)
     ask_all(session, asked())

@@ -94,7 +94,7 @@ def rows(path: Path) -> int:
 # What it keeps
 
 
-def test_a_reply_comes_back_as_it_was(opened: Callable[[], SqliteStore]) -> None:
+def test_a_reply_comes_back_as_it_was(opened):
     store = opened()
     store.put({KEY: FULL})
     assert store.get(KEY) == FULL  # before it is committed, or after
@@ -102,7 +102,7 @@ def test_a_reply_comes_back_as_it_was(opened: Callable[[], SqliteStore]) -> None
     assert store.get(OTHER) is None
 
 
-def test_a_rejected_reply_is_not_kept(opened: Callable[[], SqliteStore]) -> None:
+def test_a_rejected_reply_is_not_kept(opened):
     store = opened()
     store.put({KEY: FULL})
     store.reject(KEY)
@@ -113,9 +113,7 @@ def test_a_rejected_reply_is_not_kept(opened: Callable[[], SqliteStore]) -> None
     assert opened().get(KEY) == Choice("better")
 
 
-def test_a_new_folder_and_file_are_for_the_owner_alone_and_named(
-    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_new_folder_and_file_are_for_the_owner_alone_and_named(opened, path, caplog):
     with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
         opened().get(KEY)
         opened().get(KEY)
@@ -126,7 +124,7 @@ def test_a_new_folder_and_file_are_for_the_owner_alone_and_named(
     }
 
 
-def test_nothing_is_made_before_it_is_used(path: Path) -> None:
+def test_nothing_is_made_before_it_is_used(path):
     evaluate(
         [{"question": "q", "contexts": ["c"], "answer": "c"}],
         judge="lexical",
@@ -147,7 +145,7 @@ class Watching(Counting):
         return ChatReply((Choice('{"useful": 1, "reason": "r"}'),))
 
 
-def test_a_reply_is_in_the_file_before_the_next_call_leaves(path: Path) -> None:
+def test_a_reply_is_in_the_file_before_the_next_call_leaves(path):
     """What a killed process loses is then no more than the calls in flight."""
     samples = [
         {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
@@ -164,9 +162,7 @@ def test_a_reply_is_in_the_file_before_the_next_call_leaves(path: Path) -> None:
     assert model.kept == [0, 1, 2, 3, 4]
 
 
-def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(
-    opened: Callable[[], SqliteStore], path: Path
-) -> None:
+def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(opened, path):
     first = opened()
     first.put({KEY: Choice("old"), OTHER: Choice("old")})
     first.close()
@@ -214,9 +210,7 @@ def failing(path: Path) -> SqliteStore:
     return store
 
 
-def test_a_change_is_made_whole_or_not_at_all(
-    opened: Callable[[], SqliteStore], path: Path
-) -> None:
+def test_a_change_is_made_whole_or_not_at_all(opened, path):
     def half(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM replies")
         raise sqlite3.OperationalError("no such thing")
@@ -228,9 +222,7 @@ def test_a_change_is_made_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("n_pages", [1, 2, 50])
-def test_a_store_whose_last_merge_was_cut_keeps_all_its_replies(
-    n_pages: int, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_whose_last_merge_was_cut_keeps_all_its_replies(n_pages, path, caplog):
     """As a full disk or a killed process leaves it: some pages are merged, the journal holds all."""
     keys = [f"{number:064x}" for number in range(200)]
     store = SqliteStore(path)
@@ -248,9 +240,7 @@ def test_a_store_whose_last_merge_was_cut_keeps_all_its_replies(
     assert warnings(caplog) == []
 
 
-def test_a_store_that_cannot_be_written_any_more_is_still_read(
-    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_that_cannot_be_written_any_more_is_still_read(opened, path, caplog):
     first = opened()
     first.put({KEY: FULL, OTHER: FULL})
     first.close()
@@ -278,11 +268,8 @@ TROUBLES: dict[str, tuple[Callable[[Path], SqliteStore], str]] = {
 
 @pytest.mark.parametrize(("make", "words"), TROUBLES.values(), ids=TROUBLES)
 def test_a_file_that_cannot_be_used_costs_a_warning_and_no_reply(
-    make: Callable[[Path], SqliteStore],
-    words: str,
-    path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    make, words, path, caplog
+):
     store = make(path)
     for number in range(100):
         store.put({f"{number:064x}": Choice("y" * 3000)})
@@ -298,9 +285,7 @@ def test_a_file_that_cannot_be_used_costs_a_warning_and_no_reply(
         other.close()
 
 
-def test_a_file_that_others_hold_is_waited_for(
-    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_others_hold_is_waited_for(opened, path, caplog):
     store = opened()
     store.put({KEY: FULL})
     store.close()
@@ -315,9 +300,7 @@ def test_a_file_that_others_hold_is_waited_for(
     assert warnings(caplog) == []
 
 
-def test_a_file_that_another_process_is_making_is_waited_for(
-    opened: Callable[[], SqliteStore], path: Path
-) -> None:
+def test_a_file_that_another_process_is_making_is_waited_for(opened, path):
     store = opened()
     store.put({KEY: FULL})
     store.close()
@@ -330,8 +313,8 @@ def test_a_file_that_another_process_is_making_is_waited_for(
 
 
 def test_a_file_that_others_hold_for_long_is_left_and_judging_goes_on(
-    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    opened, path, caplog
+):
     store = opened()
     store.put({KEY: FULL})
     other = sqlite3.connect(path, isolation_level=None)
@@ -359,12 +342,7 @@ BAD_ROWS: dict[str, tuple[str | bytes, str | bytes]] = {
 
 
 @pytest.mark.parametrize("row", BAD_ROWS.values(), ids=BAD_ROWS)
-def test_a_row_that_does_not_parse_is_a_miss(
-    row: tuple[object, ...],
-    opened: Callable[[], SqliteStore],
-    path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_row_that_does_not_parse_is_a_miss(row, opened, path, caplog):
     store = opened()
     store.put({OTHER: FULL})
     store.close()
@@ -382,9 +360,7 @@ def test_a_row_that_does_not_parse_is_a_miss(
     assert warnings(caplog) == []
 
 
-def test_texts_that_no_file_can_hold_are_made_harmless(
-    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_texts_that_no_file_can_hold_are_made_harmless(path, tmp_path, caplog):
     class Odd(Counting):
         async def complete(self, request: ChatRequest) -> ChatReply:
             await super().complete(request)
@@ -407,7 +383,7 @@ def test_texts_that_no_file_can_hold_are_made_harmless(
 # Which store
 
 
-def test_which_store_is_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_store_is_used(path, monkeypatch):
     assert isinstance(resolve_store(None), MemoryStore)
     assert isinstance(resolve_store(False), MemoryStore)
     own = MemoryStore()
@@ -426,7 +402,7 @@ def test_which_store_is_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(resolve_store(False), MemoryStore)
 
 
-def test_what_is_no_store_is_explained() -> None:
+def test_what_is_no_store_is_explained():
     with pytest.raises(SettingError, match="store is a int"):
         resolve_store(7)  # type: ignore[arg-type]
 
@@ -434,9 +410,7 @@ def test_what_is_no_store_is_explained() -> None:
 # The command
 
 
-def test_the_command_shows_prunes_and_clears(
-    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_prunes_and_clears(opened, path, capsys):
     name = ["--store", str(path)]
     assert main(["store", *name]) == 0
     assert "no replies" in capsys.readouterr().out
@@ -475,9 +449,7 @@ class Priced(Counting):
         return ChatReply((Choice(text),), usage)
 
 
-def test_the_command_shows_the_size_of_the_file_with_its_journal(
-    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_the_size_of_the_file_with_its_journal(opened, path, capsys):
     store = opened()
     store.put({KEY: Choice("x" * 1_500_000)})
     assert path.stat().st_size < 100_000  # the reply is in the journal
@@ -493,7 +465,7 @@ def test_the_command_shows_the_size_of_the_file_with_its_journal(
     assert sizes == [f"{path}: 1.5 MB"] * 2
 
 
-def test_a_store_of_ones_own_keeps_repaired_replies() -> None:
+def test_a_store_of_ones_own_keeps_repaired_replies():
     class Own(ReplyStore):
         def __init__(self) -> None:
             self.kept: dict[str, Choice] = {}
@@ -520,8 +492,6 @@ def test_a_store_of_ones_own_keeps_repaired_replies() -> None:
     "arguments",
     [["prune"], ["prune", "--older-than", "soon"], ["clear", "--older-than", "1d"]],
 )
-def test_a_command_that_is_not_understood_removes_nothing(
-    arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_is_not_understood_removes_nothing(arguments, path, capsys):
     assert main(["store", *arguments, "--store", str(path)]) == 2
     assert "older-than" in capsys.readouterr().err

@@ -84,7 +84,7 @@ def good(sample: Any) -> float:
     return float(sample.answer)
 
 
-def test_a_planted_difference_is_found_and_none_where_there_is_none() -> None:
+def test_a_planted_difference_is_found_and_none_where_there_is_none():
     draw = random.Random(5)
     before = [draw.choice([0.2, 0.4, 0.6, 0.8]) for _ in range(200)]
     noise = [draw.choice([-0.2, 0.0, 0.0, 0.2]) for _ in range(200)]
@@ -102,7 +102,7 @@ def test_a_planted_difference_is_found_and_none_where_there_is_none() -> None:
     assert back["m"].difference == pytest.approx(-(found["m"].difference or 0))
 
 
-def test_lost_polls_leave_open_what_they_could_have_said() -> None:
+def test_lost_polls_leave_open_what_they_could_have_said():
     before = run_of(*[0.8] * 40)
     for value, verdict in ((0.6, "worse"), (1.0, "better")):
         assert before.compare(run_of(*[value] * 40), margin=0.05)["m"].verdict == (
@@ -115,7 +115,7 @@ def test_lost_polls_leave_open_what_they_could_have_said() -> None:
         assert found.regression(strict=True) == {"m": "undecided"}
 
 
-def test_a_regression_gate_after_a_run_that_ended_early() -> None:
+def test_a_regression_gate_after_a_run_that_ended_early():
     early = Report(
         run_of(*[0.5] * 40).results,
         RunFacts(stopped="the limit of 40 calls is reached"),
@@ -128,7 +128,7 @@ def test_a_regression_gate_after_a_run_that_ended_early() -> None:
     )
 
 
-def test_comparing_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_needs_no_extra(monkeypatch):
     for name in ("numpy", "scipy", "sklearn", "statsmodels"):
         monkeypatch.setitem(sys.modules, name, None)
     found = run_of(*[0.9] * 30).compare(run_of(*[0.3] * 30))
@@ -147,7 +147,7 @@ def test_comparing_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         (SIGNATURE + "|k:3", "k not set against 3"),
     ],
 )
-def test_settings_that_differ_are_refused_and_named(other: str, words: str) -> None:
+def test_settings_that_differ_are_refused_and_named(other, words):
     first, second = run_of(0.1, 0.2), run_of(0.1, 0.2, signature=other)
     with pytest.raises(InputError, match=f"not comparable: m: {words}"):
         first.compare(second)
@@ -156,7 +156,7 @@ def test_settings_that_differ_are_refused_and_named(other: str, words: str) -> N
     assert f"! not comparable: m: {words}" in found.table()
 
 
-def test_models_as_returned() -> None:
+def test_models_as_returned():
     first, second = (
         run_of(0.1, usage=Usage(calls=1, models=(name,))) for name in ("gpt-a", "gpt-b")
     )
@@ -204,9 +204,7 @@ def asked_at(*addresses: str) -> Report:
         (asked_at(HERE), asked_at(), ""),  # a file of before: not known
     ],
 )
-def test_one_name_at_two_addresses_is_two_judges(
-    first: Report, second: Report, words: str
-) -> None:
+def test_one_name_at_two_addresses_is_two_judges(first, second, words):
     if words:
         with pytest.raises(InputError, match=f"not comparable: {words}"):
             first.compare(second)
@@ -226,7 +224,7 @@ def accuracy(fact: str, mode: Mode) -> Report:
     return run_of(1.0, evidence=evidence)
 
 
-def test_facts_and_score_modes() -> None:
+def test_facts_and_score_modes():
     with pytest.raises(InputError, match="m: other facts in 1 of 1 samples"):
         accuracy("one", "polls").compare(accuracy("another", "polls"))
     with pytest.raises(InputError, match="m: score mode logprobs against polls"):
@@ -235,8 +233,8 @@ def test_facts_and_score_modes() -> None:
 
 @pytest.mark.parametrize("n_rows", [3, 60])
 def test_the_page_says_the_rule_of_the_verdict_where_something_was_tested(
-    n_rows: int, tmp_path: Path
-) -> None:
+    n_rows, tmp_path
+):
     found = run_of(*[0.2] * n_rows).compare(run_of(*[0.9, 0.7, 0.8] * (n_rows // 3)))
     found.to_html(tmp_path / "c.html")
     page = " ".join((tmp_path / "c.html").read_text("utf-8").split())
@@ -245,7 +243,7 @@ def test_the_page_says_the_rule_of_the_verdict_where_something_was_tested(
     assert "count as the same" not in page
 
 
-def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
+def test_the_most_changed_samples_side_by_side(tmp_path):
     found = run_of(0.5, 0.5, 0.9).compare(run_of(0.5, 1.0, 0.1))
     assert [(one.first.index, round(one.difference, 6)) for one in found.moved] == [
         (2, -0.8),
@@ -258,9 +256,7 @@ def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     assert "a 0.9" not in found.table()
 
 
-def test_the_page_shows_the_largest_loss_and_the_largest_gain_first(
-    tmp_path: Path,
-) -> None:
+def test_the_page_shows_the_largest_loss_and_the_largest_gain_first(tmp_path):
     first = run_of(0.5, 0.5, 0.5, 0.5)
     second = run_of(0.6, 0.9, 0.4, 0.1)
     first.compare(second).to_html(tmp_path / "c.html")
@@ -270,9 +266,7 @@ def test_the_page_shows_the_largest_loss_and_the_largest_gain_first(
     assert places[-1] < page.index('dir="auto">q0<')
 
 
-def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(
-    tmp_path: Path,
-) -> None:
+def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(tmp_path):
     def side(*values: tuple[float, float]) -> Report:
         rows = run_of(*(value for value, _ in values)).results
         others = [outcome(value, metric="n") for _, value in values]
@@ -293,7 +287,7 @@ def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(
     assert 0 < page.index('dir="auto">q0<') < page.index('dir="auto">q1<')
 
 
-def test_the_page_is_escaped(tmp_path: Path) -> None:
+def test_the_page_is_escaped(tmp_path):
     text = "<script>x</script>"
     sides = [
         Report(
@@ -326,9 +320,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_runs_that_differ_are_refused_on_the_command_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_runs_that_differ_are_refused_on_the_command_line(capsys):
     assert main(["compare", "a.jsonl", "other.jsonl"]) == 2
     assert "judge gpt against other" in capsys.readouterr().err
 
@@ -371,7 +363,7 @@ def other_samples(report: Report, **texts: Any) -> Report:
 @pytest.mark.parametrize(
     "texts", [{"question": "another"}, {"reference": ("another",)}]
 )
-def test_equal_ids_of_other_samples_are_no_matches(texts: dict[str, Any]) -> None:
+def test_equal_ids_of_other_samples_are_no_matches(texts):
     first = other_samples(run_of(0.1, 0.2, 0.3), reference=("a reference",))
     with pytest.raises(
         InputError, match="3 of 3 samples of one id have another question or reference"
@@ -384,7 +376,7 @@ def test_equal_ids_of_other_samples_are_no_matches(texts: dict[str, Any]) -> Non
     assert len(first.compare(unknown).matched.pairs) == 3
 
 
-def test_ids_that_several_samples_share_tell_no_rows_apart() -> None:
+def test_ids_that_several_samples_share_tell_no_rows_apart():
     """As where the id is that of a conversation: the questions tell the rows apart."""
     rows = [
         row.model_copy(
@@ -401,9 +393,7 @@ def test_ids_that_several_samples_share_tell_no_rows_apart() -> None:
     assert all(first == second for first, second in found.matched.pairs)
 
 
-def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
-    tmp_path: Path,
-) -> None:
+def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path):
     second = run_of(*[0.5] * 30)
     rows = [
         row.model_copy(update={"results": {**row.results, "n": row.results["m"]}})
@@ -427,7 +417,7 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
     assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
 
 
-def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows() -> None:
+def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows():
     """Whichever run lost them: what a slice lost is not equal."""
     rows = run_of(*[0.5] * 40, grouped=True).results
     whole, lesser = (
@@ -445,7 +435,7 @@ def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows() -
         assert said == {"m": (40, False), "m [a]": (20, False), "m [b]": (20, True)}
 
 
-def test_runs_that_two_judges_share_are_not_comparable() -> None:
+def test_runs_that_two_judges_share_are_not_comparable():
     """Which of them judged which row, the sets of their names do not tell."""
     shared = run_of(0.5, 0.5)
     for place, judge in enumerate(("gpt", "claude")):

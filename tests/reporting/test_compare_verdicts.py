@@ -88,9 +88,7 @@ HALF_DECLINED: list[Outcome] = [DECLINE] * 30 + [1.0] * 30
         (["failed"] * 20, ["failed"] * 20, "cannot tell", "passed"),
     ],
 )
-def test_verdicts(
-    before: list[Outcome], after: list[Outcome], verdict: str, outcome: str
-) -> None:
+def test_verdicts(before, after, verdict, outcome):
     comparison = run(m=before).compare(run(m=after))
     assert comparison["m"].verdict == verdict
     assert comparison.regression() == {"m": outcome}
@@ -99,7 +97,7 @@ def test_verdicts(
     assert verdict in comparison.table()
 
 
-def test_a_loss_up_to_the_margin_is_none() -> None:
+def test_a_loss_up_to_the_margin_is_none():
     slight = [max(0.0, score - 0.05) for score in BEFORE]
     first, second = run(m=BEFORE), run(m=slight)
     assert first.compare(second)["m"].verdict == "worse"
@@ -107,7 +105,7 @@ def test_a_loss_up_to_the_margin_is_none() -> None:
     assert first.compare(second, margin=0.2).regression() == {"m": "passed"}
 
 
-def test_a_strictly_better_run_passes_beside_identical_metrics() -> None:
+def test_a_strictly_better_run_passes_beside_identical_metrics():
     """Only the answers improved; what was retrieved is as it was."""
     same = noisy(0.5, 60, 3)
     missing = ["missing"] * 60
@@ -125,7 +123,7 @@ def test_a_strictly_better_run_passes_beside_identical_metrics() -> None:
     assert comparison.headline == "The second run is better."
 
 
-def test_many_tests_are_corrected_for() -> None:
+def test_many_tests_are_corrected_for():
     """Of many metrics without a change hardly any is called worse by chance."""
     n_worse = 0
     for seed in range(40):
@@ -141,9 +139,7 @@ def test_many_tests_are_corrected_for() -> None:
     st.lists(st.sampled_from([0.0, 0.3, 1.0, DECLINE, "missing"]), min_size=1),
     st.randoms(use_true_random=False),
 )
-def test_a_run_against_itself_in_any_order_passes(
-    outcomes: list[Outcome], draw: random.Random
-) -> None:
+def test_a_run_against_itself_in_any_order_passes(outcomes, draw):
     for ids in (True, False):
         report = run(ids, m=outcomes)
         rows = list(report.results)
@@ -166,7 +162,7 @@ def asked(*answers: str, question: str = "Who?", ids: Sequence[str] = ()) -> Rep
     return Report(rows, RunFacts(metrics={"m": Signature(metric="m")}))
 
 
-def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
+def test_rows_are_matched_by_id_or_question_and_never_by_place():
     with pytest.raises(InputError, match="questions stand several times"):
         asked("a", "bb").compare(asked("cc", "dd"))
     # with ids of their own they can be told
@@ -195,7 +191,7 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
         asked("a", question="Who?").compare(asked("a", question="When?"))
 
 
-def test_a_slice_of_its_own_is_worse() -> None:
+def test_a_slice_of_its_own_is_worse():
     after = [
         score if place % 2 else max(0.0, score - 0.4)
         for place, score in enumerate(BEFORE)
@@ -205,7 +201,7 @@ def test_a_slice_of_its_own_is_worse() -> None:
     assert verdicts == {"m": "worse", "m [a]": "worse", "m [b]": "identical"}
 
 
-def test_a_run_that_ended_early_and_a_metric_that_is_gone_are_undecided() -> None:
+def test_a_run_that_ended_early_and_a_metric_that_is_gone_are_undecided():
     first = run(m=BEFORE, n=BEFORE)
     stopped = Report(first.results, first.run.model_copy(update={"interrupted": True}))
     assert set(first.compare(stopped).regression().values()) == {"undecided"}
@@ -226,7 +222,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("after", "code"),
     [("same", 0), ("better", 0), ("worse", 1), ("reordered", 0), ("few", 0)],
 )
-def test_exit_codes(after: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes(after, code, capsys):
     first = run(m=BEFORE)
     if after == "few":
         first = run(m=BEFORE[:13])
@@ -258,7 +254,7 @@ def test_exit_codes(after: str, code: int, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("has_reference", [True, False])
-def test_half_of_the_answers_decline(has_reference: bool) -> None:
+def test_half_of_the_answers_decline(has_reference):
     good = [row for row in planted_rows() if row["fault"] == "no fault"]
     good = [row for row in good if (row["reference"] is not None) == has_reference]
     rows = [{**row, "id": f"{row['id']}-{copy}"} for row in good for copy in range(6)]
@@ -277,12 +273,12 @@ def test_half_of_the_answers_decline(has_reference: bool) -> None:
     ("n_kept", "outcome"),
     [(40, "passed"), (38, "passed"), (37, "undecided"), (2, "undecided")],
 )
-def test_a_run_that_lost_rows_passes_no_gate(n_kept: int, outcome: str) -> None:
+def test_a_run_that_lost_rows_passes_no_gate(n_kept, outcome):
     before, after = run(good=[1.0] * 40), run(good=[1.0] * n_kept)
     assert before.compare(after).regression() == {"good": outcome}
 
 
-def test_a_run_whose_retriever_died_is_compared() -> None:
+def test_a_run_whose_retriever_died_is_compared():
     """Nothing was asked of its contexts, which is no other way of measuring."""
     rows = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
     dead = [{**row, "contexts": [], "retrieved": []} for row in rows]

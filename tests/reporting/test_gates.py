@@ -73,7 +73,7 @@ def with_lost_polls(*scores: tuple[float, float, float]) -> Report:
     return Report(rows, RunFacts(metrics={"m": Signature()}))
 
 
-def test_lost_polls_count_as_parts_of_rows_that_were_not_scored() -> None:
+def test_lost_polls_count_as_parts_of_rows_that_were_not_scored():
     sure = (1.0, 1.0, 1.0)
     many = decide("m=0.9", with_lost_polls(*[(1.0, 0.8, 1.0)] * 30))
     assert many.outcome == "undecided"
@@ -91,7 +91,7 @@ def test_lost_polls_count_as_parts_of_rows_that_were_not_scored() -> None:
     assert (without_lost.outcome, with_lost.outcome) == ("passed", "undecided")
 
 
-def test_lost_polls_widen_a_share_by_the_rows_that_they_could_turn() -> None:
+def test_lost_polls_widen_a_share_by_the_rows_that_they_could_turn():
     sure, lost = (1.0, 1.0, 1.0), (1.0, 0.8, 1.0)
     run = with_lost_polls(*[sure] * 80, *[lost] * 20)
     # without the 20 rows above .9 the share is .8; each of them stays above .5
@@ -100,7 +100,7 @@ def test_lost_polls_widen_a_share_by_the_rows_that_they_could_turn() -> None:
     assert decide("share(m>0.9)=0.7", run, strict=True).outcome == "passed"
 
 
-def test_failed_rows_of_one_question_are_one_cluster_of_a_share_too() -> None:
+def test_failed_rows_of_one_question_are_one_cluster_of_a_share_too():
     rows = []
     for index in range(400):
         outcome: Outcome = "failed" if index < 20 else 1.0
@@ -127,9 +127,7 @@ def test_failed_rows_of_one_question_are_one_cluster_of_a_share_too() -> None:
         (0.98, "failed", "failed"),
     ],
 )
-def test_the_mean_decides_and_strict_asks_the_interval(
-    at_least: float, outcome: str, strict: str
-) -> None:
+def test_the_mean_decides_and_strict_asks_the_interval(at_least, outcome, strict):
     gate = Gate(metric="m", at_least=at_least)
     decision = decide(gate, EIGHTEEN)
     assert decision.outcome == outcome
@@ -139,22 +137,20 @@ def test_the_mean_decides_and_strict_asks_the_interval(
     assert cannot_tell == (strict == "undecided")
 
 
-def test_sentences() -> None:
+def test_sentences():
     assert decide(Gate(metric="m", at_least=0.9), EIGHTEEN).sentence == (
         "m reaches 0.9: mean 0.900 of 20 rows, 95 % interval 0.699–0.972; the mean decides."
         " A close call: other rows could miss 0.9."
     )
 
 
-def test_rounding_does_not_decide() -> None:
+def test_rounding_does_not_decide():
     thirds = report(0.6, 1.0, 0.8)  # the sum is 2.4, and 2.4 / 3 is just below 0.8
     assert decide(Gate(metric="m", at_least=0.8), thirds).outcome == "passed"
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=4), st.floats(0, 1))
-def test_the_numbers_of_a_sentence_lead_to_its_verdict(
-    values: list[float], at_least: float
-) -> None:
+def test_the_numbers_of_a_sentence_lead_to_its_verdict(values, at_least):
     """No rounding puts a shown number on the other side of the threshold."""
     decision = decide(Gate(metric="m", at_least=at_least), report(*values))
     shown = re.search(r": mean ([\d.]+) of", decision.sentence)
@@ -172,7 +168,7 @@ def test_the_numbers_of_a_sentence_lead_to_its_verdict(
         (0.0, math.nextafter(0.8 - ROUNDING, 0.0), "failed"),
     ],
 )
-def test_three_ways(low: float, high: float, outcome: str) -> None:
+def test_three_ways(low, high, outcome):
     assert three_way(low, high, 0.8) == outcome
 
 
@@ -194,8 +190,8 @@ def test_three_ways(low: float, high: float, outcome: str) -> None:
     ],
 )
 def test_a_run_that_did_not_judge_is_undecided_in_every_mode(
-    outcomes: list[Outcome], words: str, at_least: float, *, strict: bool
-) -> None:
+    outcomes, words, at_least, *, strict
+):
     rows = report(*outcomes)
     if "declined" in outcomes:
         rows = asked(outcomes)
@@ -216,14 +212,14 @@ def asked(outcomes: Sequence[Outcome]) -> Report:
     return Report(rows)
 
 
-def test_a_report_before_the_gate_is_told_the_order() -> None:
+def test_a_report_before_the_gate_is_told_the_order():
     rows = report(*FIFTY)
     for gate, measured in ((rows, "m=0.9"), (rows, ["m=0.9"]), ("m=0.9", "m=0.9")):
         with pytest.raises(SettingError, match="takes a gate, then a report"):
             decide(gate, measured)  # type: ignore[arg-type]
 
 
-def test_rightly_undefined_rows_leave_the_denominator() -> None:
+def test_rightly_undefined_rows_leave_the_denominator():
     rows = report(*FIFTY, *["no_claim"] * 50)
     assert decide(Gate(metric="m", at_least=0.9), rows).outcome == "passed"
     rows = report(*FIFTY, *["missing"] * 50)
@@ -234,7 +230,7 @@ def test_rightly_undefined_rows_leave_the_denominator() -> None:
         decide(gate, rows, min_scored=95)
 
 
-def test_failed_rows_count_as_nothing_and_as_everything_when_strict() -> None:
+def test_failed_rows_count_as_nothing_and_as_everything_when_strict():
     gate = Gate(metric="m", at_least=0.93)
     assert decide(gate, report(*[1.0] * 96), strict=True).outcome == "passed"
     rows = report(*[1.0] * 96, *["failed"] * 4)
@@ -246,9 +242,7 @@ def test_failed_rows_count_as_nothing_and_as_everything_when_strict() -> None:
     ("n_answered", "at_least", "outcome"),
     [(9, 0.8, "passed"), (7, 0.8, "failed"), (0, 0.8, "failed"), (0, 0.0, "passed")],
 )
-def test_the_answered_share_is_a_gate(
-    n_answered: int, at_least: float, outcome: str
-) -> None:
+def test_the_answered_share_is_a_gate(n_answered, at_least, outcome):
     rows = asked([*[1.0] * n_answered, *["declined"] * (10 - n_answered)])
     gate = parse_gate(f"answered={at_least}", NAMES)
     decision = decide(gate, rows)
@@ -257,7 +251,7 @@ def test_the_answered_share_is_a_gate(
     assert rows.summary().answered_share == n_answered / 10
 
 
-def test_where_no_metric_asks_the_answered_share_is_not_known() -> None:
+def test_where_no_metric_asks_the_answered_share_is_not_known():
     rows = report(*FIFTY)
     assert rows.summary().answered_share is None
     decision = decide(parse_gate("answered=0.8", NAMES), rows)
@@ -269,9 +263,7 @@ def test_where_no_metric_asks_the_answered_share_is_not_known() -> None:
     ("scores", "outcome"),
     [([0.51] * 19 + [0.5], "passed"), ([0.51] * 18 + [0.5] * 2, "failed")],
 )
-def test_a_gate_on_a_share_of_rows_takes_half_as_no(
-    scores: list[float], outcome: str
-) -> None:
+def test_a_gate_on_a_share_of_rows_takes_half_as_no(scores, outcome):
     gate = Gate(metric="m", at_least=0.95, above=0.5)
     assert str(gate) == "share(m>0.5)=0.95"
     decision = decide(gate, report(*scores))
@@ -293,7 +285,7 @@ def test_a_gate_on_a_share_of_rows_takes_half_as_no(
         ("answered=1", Gate(metric="answered", at_least=1.0)),
     ],
 )
-def test_gates_are_read(text: str, gate: Gate) -> None:
+def test_gates_are_read(text, gate):
     assert parse_gate(text, NAMES) == gate
     assert parse_gate(str(gate), NAMES) == gate
 
@@ -311,7 +303,7 @@ def test_gates_are_read(text: str, gate: Gate) -> None:
         ("adherance=0.5", "did you mean"),
     ],
 )
-def test_bad_gates(text: str, words: str) -> None:
+def test_bad_gates(text, words):
     with pytest.raises(SettingError, match=words):
         parse_gate(text, NAMES)
 
@@ -337,16 +329,14 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
         ([("de", 0.9), ("en", "failed"), ("fr", 0.1)], "failed", "1 of 3 slices"),
     ],
 )
-def test_a_gate_per_slice_needs_every_slice(
-    rows: list[tuple[object, Outcome]], outcome: str, words: str
-) -> None:
+def test_a_gate_per_slice_needs_every_slice(rows, outcome, words):
     languages = [language for language, _ in rows]
     decision = decide(SLICED, report(*[each for _, each in rows], language=languages))
     assert (decision.outcome, decision.metric) == (outcome, "m")
     assert words in decision.sentence
 
 
-def test_of_many_slices_ten_are_shown() -> None:
+def test_of_many_slices_ten_are_shown():
     languages = ["zz", *(f"l{place:02}" for place in range(12))]
     sentence = decide(SLICED, report(0.9, *[0.1] * 12, language=languages)).sentence
     assert sentence.startswith('m by language: 1 of 13 slices reach 0.5. "l00": misses')
@@ -356,21 +346,21 @@ def test_of_many_slices_ten_are_shown() -> None:
         decide(SLICED, report(0.9).summary())
 
 
-def test_a_run_that_ended_early_is_undecided() -> None:
+def test_a_run_that_ended_early_is_undecided():
     rows = Report(EIGHTEEN.results, RunFacts(stopped="the limit is reached"))
     decision = decide(Gate(metric="m", at_least=0.5), rows)
     assert decision.outcome == "undecided"
     assert "the limit is reached" in decision.sentence
 
 
-def test_a_gate_may_be_a_text() -> None:
+def test_a_gate_may_be_a_text():
     gate = Gate(metric="m", at_least=0.7)
     assert decide("m=0.7", EIGHTEEN) == decide(gate, EIGHTEEN.summary())
     with pytest.raises(SettingError, match="context_adherence was not asked for"):
         decide("faithfulness=0.7", EIGHTEEN)
 
 
-def test_in_a_test_suite() -> None:
+def test_in_a_test_suite():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_score(EIGHTEEN, at_least=0.71)
@@ -395,7 +385,7 @@ GATES = (
 
 
 @pytest.mark.parametrize("answer", ["made_up", "declines"])
-def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer: str) -> None:
+def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer):
     """The model invents, or it declines politely."""
     good = [row for row in planted_rows() if row["fault"] == "no fault"]
     by_fault = {
@@ -418,7 +408,7 @@ def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer: str) -> N
 
 
 @pytest.mark.parametrize("blank", [" ", "-", "...", "…", "— ."])
-def test_a_blank_answer_is_no_answer(blank: str) -> None:
+def test_a_blank_answer_is_no_answer(blank):
     """Thirty of forty answers say nothing, as after a timeout."""
     good = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
     rows = good + [{**row, "answer": blank} for row in good * 3]
@@ -434,7 +424,7 @@ def test_a_blank_answer_is_no_answer(blank: str) -> None:
 
 
 @pytest.mark.parametrize("sign", ["#", "//", "[]", "*", "_", "?", "\ue000"])
-def test_an_answer_of_signs_is_an_answer(sign: str) -> None:
+def test_an_answer_of_signs_is_an_answer(sign):
     row = {
         "question": "Which sign begins a comment?",
         "contexts": [f"A comment begins with {sign}"],
@@ -446,7 +436,7 @@ def test_an_answer_of_signs_is_an_answer(sign: str) -> None:
     assert scored.value > 0.5
 
 
-def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:
+def test_rows_of_which_nobody_asked_are_no_answered_rows():
     """Answers that decline, without contexts: no metric asked whether they do."""
     silent = {"question": "q", "answer": "I don't know."}
     told = {"question": "Who?", "contexts": ["Anna did."], "answer": "Anna did."}
@@ -457,7 +447,7 @@ def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:
     )
 
 
-def test_one_half_answered_is_too_few() -> None:
+def test_one_half_answered_is_too_few():
     """A retriever that finds nothing in every second row, and a polite model."""
     told = {"question": "Who?", "contexts": ["Anna did."], "answer": "Anna did."}
     silent = {**told, "contexts": [], "answer": "I don't know."}

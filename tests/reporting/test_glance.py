@@ -65,7 +65,7 @@ def judged(faults: set[str], *, reference: bool) -> Report:
     return evaluate(map(sample_of, rows), judge=RightJudge().judge())
 
 
-def test_made_up_answers_are_no_fault_of_the_search() -> None:
+def test_made_up_answers_are_no_fault_of_the_search():
     """Forty rows without a reference, contexts that hold the answer, eight made up."""
     rows = [row for row in planted_rows() if row["fault"] == "no fault"]
     made_up = [row for row in planted_rows() if row["fault"] == "made up"]
@@ -100,7 +100,7 @@ def test_made_up_answers_are_no_fault_of_the_search() -> None:
         ("no fault", "No fault was found in 10 rows."),
     ],
 )
-def test_headlines(fault: str, headline: str) -> None:
+def test_headlines(fault, headline):
     assert headline in flat(judged({"no fault", fault}, reference=True))
 
 
@@ -136,9 +136,7 @@ def test_headlines(fault: str, headline: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_what_to_do_first_and_how_sure(
-    n_by_fault: dict[str, int], headline: str, first: str, sure: str
-) -> None:
+def test_what_is_wrong_what_to_do_first_and_how_sure(n_by_fault, headline, first, sure):
     rows: list[dict[str, Any]] = []
     for fault, count in n_by_fault.items():
         drawn = [row for row in planted_rows() if row["fault"] == fault]
@@ -185,8 +183,8 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
     ],
 )
 def test_rows_of_which_the_judge_is_unsure_are_told_and_listed(
-    n_by_answer: dict[str, int], headline: str, first: str, sure: str, marks: list[str]
-) -> None:
+    n_by_answer, headline, first, sure, marks
+):
     results = {
         name: Scored(
             metric="context_adherence",
@@ -227,7 +225,7 @@ def test_rows_of_which_the_judge_is_unsure_are_told_and_listed(
     assert re.findall(r"^  row \d+ +([x?])  ", "\n".join(lines), re.MULTILINE) == marks
 
 
-def test_where_most_rows_failed_the_first_step_is_about_the_failure() -> None:
+def test_where_most_rows_failed_the_first_step_is_about_the_failure():
     error = ErrorInfo(type="JudgeUnavailable", message="wrong key")
     failed = Failed(metric="context_adherence", reason="wrong key", error=error)
     made_up = Scored(
@@ -246,7 +244,7 @@ def test_where_most_rows_failed_the_first_step_is_about_the_failure() -> None:
     assert "first  Check the judge's model, key, address and limits" in screen
 
 
-def test_a_metric_that_only_failed_is_told_however_long_the_screen() -> None:
+def test_a_metric_that_only_failed_is_told_however_long_the_screen():
     reason = "the reply holds no JSON object with the field 'score'; " * 4
     error = ErrorInfo(type="JudgeReplyInvalid", message=reason)
     failed = Failed(metric="context_recall", reason=reason, error=error)
@@ -283,9 +281,7 @@ def long_asked(sample: Sample) -> float:
     return float(sample.answer == "")
 
 
-def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(
-    tmp_path: Path,
-) -> None:
+def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(tmp_path):
     report = evaluate([{"answer": "Sit."}], [Politeness(), long_asked])
     report.to_jsonl(tmp_path / "results.jsonl")
     read = Report.from_jsonl(tmp_path / "results.jsonl")
@@ -299,7 +295,7 @@ def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(
     assert page.count("Is the answer polite?") == 2  # beside its bar, and for the rows
 
 
-def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
+def test_a_stage_that_nobody_can_tell_is_not_named():
     rows = [row for row in planted_rows() if row["fault"] == "made up"]
     samples = [sample_of({**row, "reference": None}) for row in rows]
     judge = RightJudge().judge()
@@ -309,14 +305,14 @@ def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
     assert "rows the answer is wrong; an expected answer would tell" in screen
 
 
-def test_half_of_the_answers_that_decline_are_said() -> None:
+def test_half_of_the_answers_that_decline_are_said():
     report = judged({"no fault", "declined rightly"}, reference=False)
     assert "10 of 15 answered" in str(report)
     report = judged({"declined rightly", "nothing retrieved"}, reference=False)
     assert "answers decline" in str(report) or "search" in str(report)
 
 
-def test_a_judge_of_words_matches_nothing() -> None:
+def test_a_judge_of_words_matches_nothing():
     """A row whose year is wrong shares the words of the expected answer."""
     rows: list[dict[str, Any]] = [
         {
@@ -365,7 +361,7 @@ def drawn_report(draw: random.Random) -> Report:
 
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
+def test_at_most_fifteen_lines_and_120_words(draw):
     report = drawn_report(draw)
     decisions = [
         decide(parse_gate(f"{name}={draw.random():.2f}", [name]), report)
@@ -386,7 +382,7 @@ def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_behind_the_rows_stands_how_many_more_there_are(draw: random.Random) -> None:
+def test_behind_the_rows_stands_how_many_more_there_are(draw):
     glance = drawn_report(draw).glance()
     lines = screen_lines(glance, page="page.html", next_command="ragmetrics x")
     n_shown = sum(bool(re.match(r"  row \d+", line)) for line in lines)
@@ -406,9 +402,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_results_and_page_are_kept_and_the_last_two_runs_compared(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_and_page_are_kept_and_the_last_two_runs_compared(folder, capsys):
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     assert main(["compare"]) == 2
     assert "the results of 0 runs" in capsys.readouterr().err
@@ -430,9 +424,7 @@ def test_results_and_page_are_kept_and_the_last_two_runs_compared(
 
 
 @pytest.mark.usefixtures("folder")
-def test_runs_with_a_path_of_their_own_are_compared_too(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_runs_with_a_path_of_their_own_are_compared_too(capsys):
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     # the second run writes to the path of the first
     for _ in range(2):
@@ -451,7 +443,7 @@ def test_runs_with_a_path_of_their_own_are_compared_too(
 
 
 @pytest.mark.usefixtures("folder")
-def test_twenty_runs_are_kept_and_none_on_request() -> None:
+def test_twenty_runs_are_kept_and_none_on_request():
     runs = Path(".ragmetrics", "runs")
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     assert main([*command, "--no-files"]) == 0
@@ -467,9 +459,7 @@ def test_twenty_runs_are_kept_and_none_on_request() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_folder_that_cannot_be_written_costs_nothing_else(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_folder_that_cannot_be_written_costs_nothing_else(capsys):
     Path(".ragmetrics").write_text("a file")
     assert main(["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]) == 0
     shown = capsys.readouterr()
@@ -478,9 +468,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_judge_that_cannot_be_used_leaves_no_folder(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_that_cannot_be_used_leaves_no_folder(monkeypatch, capsys):
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
     command = ["evaluate", "rows.jsonl", "--quiet", "--no-store", "--judge"]
@@ -495,9 +483,7 @@ def test_a_judge_that_cannot_be_used_leaves_no_folder(
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("metrics", [[], ["--metrics", "recall,adherence"]])
-def test_the_page_of_a_run_and_the_run_show_the_same_metrics(
-    metrics: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_of_a_run_and_the_run_show_the_same_metrics(metrics, capsys):
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     assert main([*command, *metrics]) == 0
     of_run = capsys.readouterr().out.splitlines()
@@ -514,9 +500,7 @@ def test_the_page_of_a_run_and_the_run_show_the_same_metrics(
 
 
 @pytest.mark.usefixtures("folder")
-def test_each_gate_has_a_line_and_each_line_is_whole(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_each_gate_has_a_line_and_each_line_is_whole(capsys):
     gates = ["adherence=0.8", "answered=0.5", "utilization=0.1", "adherence=1"]
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     Path("bad.jsonl").write_text(
@@ -537,9 +521,7 @@ def test_each_gate_has_a_line_and_each_line_is_whole(
 
 
 @pytest.mark.usefixtures("folder")
-def test_runs_that_cannot_be_compared_are_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_runs_that_cannot_be_compared_are_named(capsys):
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     assert main(command) == 0
     other = {"question": "Why?", "contexts": ["Bo sank."], "answer": "Bo sank."}
@@ -552,9 +534,7 @@ def test_runs_that_cannot_be_compared_are_named(
 
 
 @pytest.mark.usefixtures("folder")
-def test_with_gates_the_verdict_comes_first_then_the_rows_that_failed_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_with_gates_the_verdict_comes_first_then_the_rows_that_failed_it(capsys):
     rows = [{"question": "Who?", "contexts": ["Anna lit it."], "answer": "Bo sank."}]
     Path("rows.jsonl").write_text(json.dumps(rows[0]))
     gates = ["--fail-under", "adherence=0.8", "--fail-under", "answered=0.5"]
@@ -569,9 +549,7 @@ def test_with_gates_the_verdict_comes_first_then_the_rows_that_failed_it(
     assert "scored/" in capsys.readouterr().out
 
 
-def test_the_demo_is_one_screen(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_is_one_screen(folder, capsys):
     assert main(["demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert_short(lines)
@@ -580,7 +558,7 @@ def test_the_demo_is_one_screen(
     assert (folder / ".ragmetrics" / "runs" / "1" / "page.html").is_file()
 
 
-def test_what_was_shown_is_unknown_where_only_the_retrieved_texts_are_given() -> None:
+def test_what_was_shown_is_unknown_where_only_the_retrieved_texts_are_given():
     rows = [row for row in planted_rows() if row["fault"] == "made up"]
     samples = [
         sample_of({**row, "contexts": None, "retrieved": row["contexts"]})
@@ -598,9 +576,7 @@ def test_what_was_shown_is_unknown_where_only_the_retrieved_texts_are_given() ->
         ("declined wrongly", "declined wrongly"),
     ],
 )
-def test_a_row_is_diagnosed_alike_whatever_stands_beside_it(
-    fault: str, name: str
-) -> None:
+def test_a_row_is_diagnosed_alike_whatever_stands_beside_it(fault, name):
     """Where every answer declines some metrics have no score on any row."""
     rows = [row for row in planted_rows() if row["fault"] == fault and row["reference"]]
     samples = [sample_of(row) for row in rows]
@@ -608,7 +584,7 @@ def test_a_row_is_diagnosed_alike_whatever_stands_beside_it(
     assert {diagnosis.name for diagnosis in report.faults} == {name}
 
 
-def test_without_references_wrong_answers_cannot_be_seen() -> None:
+def test_without_references_wrong_answers_cannot_be_seen():
     assert "To see wrong answers, add a column with the expected answer." in flat(
         judged({"no fault"}, reference=False)
     )
@@ -627,12 +603,8 @@ def test_without_references_wrong_answers_cannot_be_seen() -> None:
     ],
 )
 def test_words_are_no_evaluation_and_the_way_to_one_fits_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    key: str | None,
-    is_ollama_here: bool,
-    way: str,
-) -> None:
+    monkeypatch, tmp_path, key, is_ollama_here, way
+):
     for variable in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(variable)
     if key is not None:
@@ -661,9 +633,7 @@ def test_words_are_no_evaluation_and_the_way_to_one_fits_the_machine(
     assert "secret" not in page + screen
 
 
-def test_a_comparison_of_words_shows_no_interval_and_only_supposes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_of_words_shows_no_interval_and_only_supposes(tmp_path, capsys):
     rows = [row for row in planted_rows() if row["fault"] == "made up"]
     rows.append({**rows[0], "retrieved": [], "contexts": []})
     for judge, is_by_words in (("lexical", True), (RightJudge().judge(), False)):
@@ -690,7 +660,7 @@ def test_a_comparison_of_words_shows_no_interval_and_only_supposes(
             assert name in shown[0]
 
 
-def test_a_comparison_of_two_runs_says_that_words_alone_tell() -> None:
+def test_a_comparison_of_two_runs_says_that_words_alone_tell():
     right, wrong = {"answer": "Anna lit it."}, {"answer": "Bo sank."}
     rows = [{"contexts": ["Anna lit it."], "question": f"{n}?"} for n in range(30)]
     first, second = (
@@ -702,7 +672,7 @@ def test_a_comparison_of_two_runs_says_that_words_alone_tell() -> None:
     assert first.compare(first).headline == "Both runs came to the same on every row."
 
 
-def test_a_stage_without_a_metric_or_a_fault_has_no_box(tmp_path: Path) -> None:
+def test_a_stage_without_a_metric_or_a_fault_has_no_box(tmp_path):
     for faults, stages in (
         ({"made up"}, ["search", "answer"]),
         ({"made up", "dropped before the prompt"}, ["search", "prompt", "answer"]),
@@ -723,9 +693,7 @@ def test_a_stage_without_a_metric_or_a_fault_has_no_box(tmp_path: Path) -> None:
         (4, 8, "For 8 of the 12 faults (not as expected), say in the prompt what an"),
     ],
 )
-def test_the_advice_is_for_the_largest_kind_of_fault(
-    n_made_up: int, n_beside: int, advice: str
-) -> None:
+def test_the_advice_is_for_the_largest_kind_of_fault(n_made_up, n_beside, advice):
     by_fault = {
         "no fault": 20,
         "made up": n_made_up,
@@ -740,7 +708,7 @@ def test_the_advice_is_for_the_largest_kind_of_fault(
     assert f"({report.glance().worst[0].name})" in report.glance().advice
 
 
-def test_rows_ranked_low_have_their_word() -> None:
+def test_rows_ranked_low_have_their_word():
     report = judged({"no fault", "ranked low"}, reference=True)
     n_ranked_low = report.glance().ranked_low
     assert n_ranked_low >= 5
@@ -748,7 +716,7 @@ def test_rows_ranked_low_have_their_word() -> None:
 
 
 @pytest.mark.parametrize("judge", ["lexical", "a model"])
-def test_figures_stand_below_what_they_are(judge: str) -> None:
+def test_figures_stand_below_what_they_are(judge):
     """Also where the screen is so full that lines are left out."""
     asked = "lexical" if judge == "lexical" else RightJudge().judge()
     rows = [row for row in planted_rows() if row["reference"] is not None]
@@ -765,7 +733,7 @@ def test_figures_stand_below_what_they_are(judge: str) -> None:
         assert figures[place] in ".0123456789", lines
 
 
-def test_a_low_rank_of_useful_texts_alone_is_no_fault() -> None:
+def test_a_low_rank_of_useful_texts_alone_is_no_fault():
     judge = ScriptedJudge(
         {Useful: lambda question: {"useful": "lit" in question["chunk"]}}
     )

@@ -1,8 +1,6 @@
 """The journey: hand-counted runs, its laws, and what is hedged because nobody noted it."""
 
-import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -90,7 +88,7 @@ def noted(*passages: PassageNote, **fields: Any) -> CaptureNotes:
 # One sample, counted by hand
 
 
-def test_a_recorded_passage_tells_all_its_stages() -> None:
+def test_a_recorded_passage_tells_all_its_stages():
     notes = noted(
         PassageNote(
             retriever="bm25", rank=1, kept=True, rank_kept=2, context=1, share=0.4
@@ -156,7 +154,7 @@ SHOWN: dict[str, tuple[list[Any], list[Any], list[str | None]]] = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_table_is_compared_by_whole_texts_and_nothing_more(name: str) -> None:
+def test_a_table_is_compared_by_whole_texts_and_nothing_more(name):
     retrieved, contexts, expected = SHOWN[name]
     found = followed(retrieved=retrieved, contexts=contexts)
     assert [one.shown for one in found.passages] == expected
@@ -174,12 +172,12 @@ UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("stage", UNKNOWN)
-def test_what_nobody_recorded_is_left_out_with_its_reason(stage: str) -> None:
+def test_what_nobody_recorded_is_left_out_with_its_reason(stage):
     fields, reason = UNKNOWN[stage]
     assert reason in followed(**fields).unknown[stage]
 
 
-def test_a_part_that_the_prompt_may_complete_in_other_words_is_no_cut() -> None:
+def test_a_part_that_the_prompt_may_complete_in_other_words_is_no_cut():
     part = noted(PassageNote(context=0, share=0.6))
     fields = {"retrieved": TEXTS[:1], "contexts": [TEXTS[0][:40]]}
     assert followed(capture=part, **fields).passages[0].shown == "cut"
@@ -211,7 +209,7 @@ FACTS: dict[str, tuple[list[PassageNote], list[float | None], Loss | None, bool]
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_fact_comes_as_far_as_the_last_passage_that_holds_it(name: str) -> None:
+def test_a_fact_comes_as_far_as_the_last_passage_that_holds_it(name):
     notes, cells, lost, is_known = FACTS[name]
     share = notes[0].share
     shown = TEXTS[0][:40] if share == 0.5 else TEXTS[0]
@@ -219,10 +217,7 @@ def test_a_fact_comes_as_far_as_the_last_passage_that_holds_it(name: str) -> Non
     if name == "in one of unknown fate":
         contexts = [TEXTS[0]]
     found = followed(
-        matrix(cells),
-        retrieved=TEXTS[:2],
-        contexts=contexts,
-        capture=noted(*notes),
+        matrix(cells), retrieved=TEXTS[:2], contexts=contexts, capture=noted(*notes)
     )
     (fact,) = found.facts
     assert (fact.lost, fact.known) == (lost, is_known)
@@ -260,9 +255,7 @@ UNASKED: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", UNASKED)
-def test_no_fact_is_lost_for_sure_where_it_may_stand_in_a_text_nobody_asked_about(
-    name: str,
-) -> None:
+def test_no_fact_is_lost_for_sure_where_it_may_stand_in_a_text_nobody_asked_about(name):
     fields, is_hedged = UNASKED[name]
     notes = noted(
         PassageNote(context=0, share=1.0), unread_texts=fields.get("unread_texts")
@@ -279,14 +272,14 @@ def test_no_fact_is_lost_for_sure_where_it_may_stand_in_a_text_nobody_asked_abou
     assert ("facts" in found.unknown) == is_hedged
 
 
-def test_without_the_retrieved_a_fact_that_no_context_holds_is_missing() -> None:
+def test_without_the_retrieved_a_fact_that_no_context_holds_is_missing():
     asked = matrix([0.9, 0.1], [0.1, 0.1])
     found = followed(asked, contexts=TEXTS[:2])
     assert [fact.lost for fact in found.facts] == [None, "not_shown"]
     assert losses(journey([row(asked, contexts=TEXTS[:2])])) == {"not_shown"}
 
 
-def test_facts_over_other_texts_are_unknown() -> None:
+def test_facts_over_other_texts_are_unknown():
     found = followed(matrix([0.9]), contexts=TEXTS)
     assert found.facts == ()
     assert "other texts" in found.unknown["facts"]
@@ -299,7 +292,7 @@ def test_facts_over_other_texts_are_unknown() -> None:
         row(contexts=TEXTS, error="down"),
     ],
 )
-def test_a_row_without_a_run_has_no_journey(lost: SampleResult) -> None:
+def test_a_row_without_a_run_has_no_journey(lost):
     assert journey_of(lost) is None
     assert journey([lost]) == Journey(0, 0, 0, ())
     assert str(journey([lost])) == "Journey of 0 samples, 0 retrieved passages"
@@ -329,7 +322,7 @@ def counted_run() -> list[SampleResult]:
     ]
 
 
-def test_a_run_is_counted_by_stage() -> None:
+def test_a_run_is_counted_by_stage():
     found = Report(counted_run()).journey()
     assert (found.samples, found.passages, found.facts) == (2, 8, 6)
     assert [(one.unit, one.loss, one.lost, one.of) for one in found.stages] == [
@@ -348,7 +341,7 @@ def test_a_run_is_counted_by_stage() -> None:
     assert stage.interval.clusters == 2
 
 
-def test_a_run_in_words() -> None:
+def test_a_run_in_words():
     words = str(Report(counted_run()).journey())
     assert "Journey of 2 samples, 8 retrieved passages, 6 facts" in words
     assert "passages dropped between search and prompt: 2 of 8 (25%" in words
@@ -357,7 +350,7 @@ def test_a_run_in_words() -> None:
     assert "Unknown in 2 of 2 samples: cited (which passages the answer cites" in words
 
 
-def test_a_run_read_back_has_the_same_journey(tmp_path: Path) -> None:
+def test_a_run_read_back_has_the_same_journey(tmp_path):
     report = Report(counted_run())
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl").journey() == report.journey()
@@ -408,7 +401,7 @@ LOST: dict[str, Loss | None] = {
 
 
 @given(RUNS)
-def test_stages_add_up_to_the_retrieved(run: list[list[str]]) -> None:
+def test_stages_add_up_to_the_retrieved(run):
     rows = [made(fates, index) for index, fates in enumerate(run)]
     whole = journey(rows)
     fates = [fate for own in run for fate in own]
@@ -422,9 +415,7 @@ def test_stages_add_up_to_the_retrieved(run: list[list[str]]) -> None:
 
 
 @given(RUNS, st.randoms(use_true_random=False))
-def test_the_order_of_samples_changes_nothing(
-    run: list[list[str]], chance: random.Random
-) -> None:
+def test_the_order_of_samples_changes_nothing(run, chance):
     rows = [made(fates, index) for index, fates in enumerate(run)]
     mixed = chance.sample(rows, len(rows))
     assert journey(mixed) == journey(rows)
@@ -440,9 +431,7 @@ NOTES = st.builds(
 
 
 @given(st.lists(NOTES, max_size=5), st.lists(st.booleans(), min_size=2, max_size=2))
-def test_no_passage_passes_a_stage_behind_one_that_it_did_not_pass(
-    notes: list[PassageNote], useful: list[bool]
-) -> None:
+def test_no_passage_passes_a_stage_behind_one_that_it_did_not_pass(notes, useful):
     found = followed(
         chunks(*useful),
         retrieved=[f"{place} {TEXTS[0]}" for place in range(len(notes))],
@@ -458,7 +447,7 @@ def test_no_passage_passes_a_stage_behind_one_that_it_did_not_pass(
 
 
 @given(RUNS)
-def test_what_is_not_known_is_counted_at_no_stage(run: list[list[str]]) -> None:
+def test_what_is_not_known_is_counted_at_no_stage(run):
     rows = [made(fates, index, judged=False) for index, fates in enumerate(run)]
     whole = journey(rows)
     assert whole.of("not_useful") is None
@@ -466,7 +455,7 @@ def test_what_is_not_known_is_counted_at_no_stage(run: list[list[str]]) -> None:
     assert not any(stage.unit == "facts" for stage in whole.stages)
 
 
-def test_a_parquet_report_has_the_journey_of_its_rows(tmp_path: Path) -> None:
+def test_a_parquet_report_has_the_journey_of_its_rows(tmp_path):
     rows = [
         {
             "question": f"When was bridge {number} opened?",
@@ -490,7 +479,7 @@ def test_a_parquet_report_has_the_journey_of_its_rows(tmp_path: Path) -> None:
     assert found.facts > 0
 
 
-def test_a_row_four_times_as_long_is_followed_in_four_times_the_steps() -> None:
+def test_a_row_four_times_as_long_is_followed_in_four_times_the_steps():
     def follow(n_words: int) -> None:
         words = [f"word{number}" for number in range(n_words)]
         pages = [" ".join([f"page {page}", *words[page:]]) for page in range(40)]

@@ -28,11 +28,11 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 
 
-def test_the_frozen_rows_are_those_that_the_module_makes() -> None:
+def test_the_frozen_rows_are_those_that_the_module_makes():
     assert json.loads(ROWS.read_text(encoding="utf-8")) == planted_rows()
 
 
-def test_every_stage_is_right_or_unknown() -> None:
+def test_every_stage_is_right_or_unknown():
     rows = planted_rows()
     report = evaluate([sample_of(row) for row in rows], judge=RightJudge().judge())
     counts: Counter[tuple[str, bool]] = Counter()
@@ -50,7 +50,7 @@ def test_every_stage_is_right_or_unknown() -> None:
     assert counts["right", False] > counts["unknown", False]
 
 
-def test_no_fault_passes_for_fine_where_the_expected_answer_is_known() -> None:
+def test_no_fault_passes_for_fine_where_the_expected_answer_is_known():
     """Also where the embedded judge calls its score uncertain, and recall is good."""
     rows = [row for row in planted_rows() if row["stage"] and row["reference"]]
     report = evaluate(map(sample_of, rows), judge="lexical")
@@ -59,7 +59,7 @@ def test_no_fault_passes_for_fine_where_the_expected_answer_is_known() -> None:
     assert not kinds["fine"]
 
 
-def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
+def test_the_page_of_measurements_holds_what_the_command_prints():
     """In a process of its own, as people run it."""
     root = Path(__file__).parents[2]
     command = [sys.executable, str(root / "benchmarks" / "planted_faults.py")]
@@ -67,7 +67,7 @@ def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
     assert printed.strip() in (root / "docs" / "measured.md").read_text("utf-8")
 
 
-def test_what_a_sample_costs_is_what_the_docs_say() -> None:
+def test_what_a_sample_costs_is_what_the_docs_say():
     root = Path(__file__).parents[2]
     command = [sys.executable, str(root / "benchmarks" / "cost.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -78,7 +78,7 @@ def test_what_a_sample_costs_is_what_the_docs_say() -> None:
         assert line in printed
 
 
-def test_one_half_is_no() -> None:
+def test_one_half_is_no():
     """Of four polls two say that the answer keeps to the text."""
     row = next(row for row in planted_rows() if row["fault"] == "made up")
     torn = [polled("yes")] * 2 + [polled("no")] * 2
@@ -114,12 +114,8 @@ TWO, THREE = ("one", "two"), ("one", "two", "three")
     ],
 )
 def test_a_text_that_holds_some_of_the_facts_names_no_stage(
-    retrieved: tuple[str, ...] | None,
-    contexts: tuple[str, ...],
-    adherent: bool,
-    score: float,
-    stages: set[str | None],
-) -> None:
+    retrieved, contexts, adherent, score, stages
+):
     sample = Sample(
         question="q",
         answer="a",
@@ -143,7 +139,7 @@ def test_a_text_that_holds_some_of_the_facts_names_no_stage(
     assert {diagnosis.stage} == stages
 
 
-def test_a_reference_without_facts_blames_no_search() -> None:
+def test_a_reference_without_facts_blames_no_search():
     """Nothing could have been found."""
     sample = Sample(
         question="q", answer="a", contexts=["c"], reference="The documents do not say."
@@ -174,7 +170,7 @@ def without_contexts(turn: int, call: dict[str, Any]) -> Sample:
     )
 
 
-def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
+def test_an_answer_from_what_an_earlier_turn_found_needed_no_search():
     sample = without_contexts(2, {"items": [{"text": "Anna lit it."}]})
     for unsupported in ([], ["Anna."]):
         judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": unsupported}})
@@ -184,7 +180,7 @@ def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
         assert diagnosis.stage is None
 
 
-def test_a_search_that_failed_was_made() -> None:
+def test_a_search_that_failed_was_made():
     sample = without_contexts(1, {"items": [], "error": "TimeoutError"})
     metrics = [ContextAdherence(polls=1)]
     judge = ScriptedJudge({})

@@ -87,7 +87,7 @@ def full_report() -> Report:
     )
 
 
-def test_results_are_in_input_order() -> None:
+def test_results_are_in_input_order():
     report = Report([a_row(2), a_row(0), a_row(1)], RUN)
     assert [row.index for row in report.results] == [0, 1, 2]
     assert report == Report([a_row(0), a_row(1), a_row(2)], RUN)
@@ -98,7 +98,7 @@ def test_results_are_in_input_order() -> None:
         report[3]
 
 
-def test_metrics_scores_usage() -> None:
+def test_metrics_scores_usage():
     report = full_report()
     assert report.metrics == ("context_recall", "context_utilization", "mine")
     assert report.scores("context_recall") == [0.5, None, None, None]
@@ -118,9 +118,7 @@ def test_metrics_scores_usage() -> None:
     ) == [0.1]
 
 
-def test_repr_computes_nothing_and_shows_no_texts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_repr_computes_nothing_and_shows_no_texts(monkeypatch):
     report = full_report()
     with monkeypatch.context() as patch:
         patch.delattr(Report, "summary")
@@ -128,15 +126,11 @@ def test_repr_computes_nothing_and_shows_no_texts(
             repr(report)
             == "Report(4 rows, 2 judged: context_recall, context_utilization, mine)"
         )
-    for text in (
-        repr(report),
-        repr(report.summary()),
-        report.table(),
-    ):
+    for text in (repr(report), repr(report.summary()), report.table()):
         assert SECRET not in text
 
 
-def test_table_fits_and_is_plain() -> None:
+def test_table_fits_and_is_plain():
     named = {
         "[red]a metric of the user's own with a very long name": "x",
         "context_utilization": "y",
@@ -158,7 +152,7 @@ def test_table_fits_and_is_plain() -> None:
     assert "left out: undefined on every row" in flat
 
 
-def test_table_by_hand() -> None:
+def test_table_by_hand():
     table = Report([a_row(0, 1.0), a_row(1, 0.0)], RUN).table()
     line = next(
         line for line in table.splitlines() if line.startswith("context_recall")
@@ -175,7 +169,7 @@ def test_table_by_hand() -> None:
     ]
 
 
-def test_table_tells_of_an_interrupted_run() -> None:
+def test_table_tells_of_an_interrupted_run():
     run = RunFacts(interrupted=True, stopped="the key was refused")
     assert "The run ended early: the key was refused." in Report([], run).table()
     assert (
@@ -184,7 +178,7 @@ def test_table_tells_of_an_interrupted_run() -> None:
     )
 
 
-def test_html_is_escaped() -> None:
+def test_html_is_escaped():
     run = RunFacts(metrics={"<script>": ""}, notes=("<b>&",), stopped="<i>")
     html = Report([], run)._repr_html_()
     for raw in ("<script>", "<b>", "<i>"):
@@ -192,7 +186,7 @@ def test_html_is_escaped() -> None:
     assert "&lt;script&gt;" in html
 
 
-def test_to_pandas() -> None:
+def test_to_pandas():
     pd = pytest.importorskip("pandas")
     frame = full_report().to_pandas()
     assert list(frame.columns) == [
@@ -238,7 +232,7 @@ def told_rows() -> Report:
     return evaluate(samples, judge="lexical")
 
 
-def test_a_table_says_what_became_of_each_row() -> None:
+def test_a_table_says_what_became_of_each_row():
     frame = told_rows().to_pandas()
     assert frame["row"].tolist() == [1, 2, 3]
     assert frame["id"].tolist() == ["q-0", "q-1", "q-2"]
@@ -253,7 +247,7 @@ def test_a_table_says_what_became_of_each_row() -> None:
     assert frame["stage"].isna().tolist()[0]
 
 
-def test_excel_reads_the_table(tmp_path: Path) -> None:
+def test_excel_reads_the_table(tmp_path):
     told_rows().to_csv(tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_bytes().startswith(b"\xef\xbb\xbfrow,id,")
     with (tmp_path / "t.csv").open(encoding="utf-8-sig", newline="") as file:
@@ -262,7 +256,7 @@ def test_excel_reads_the_table(tmp_path: Path) -> None:
     assert "Zoë" in rows[1]["metadata"]
 
 
-def test_the_worst_rows_come_with_and_without_a_metric() -> None:
+def test_the_worst_rows_come_with_and_without_a_metric():
     report = told_rows()
     numbers = [row.number for row in report.worst(3)]
     assert numbers[0] == 2
@@ -278,7 +272,7 @@ def test_the_worst_rows_come_with_and_without_a_metric() -> None:
         report.worst("adherence")  # type: ignore[arg-type]
 
 
-def test_rows_are_called_by_their_ids_too() -> None:
+def test_rows_are_called_by_their_ids_too():
     shown = str(told_rows())
     assert '  row 2 (q-1)  x  made up?           "' in shown
     row_lines = [line for line in shown.splitlines() if line.startswith("  row ")]
@@ -286,13 +280,13 @@ def test_rows_are_called_by_their_ids_too() -> None:
     assert ">2 (q-1)</th>" in told_rows()._repr_html_()
 
 
-def test_to_pandas_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_pandas_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingDependency, match=r"ragmetrics-core\[pandas\]"):
         Report([]).to_pandas()
 
 
-def test_importing_loads_no_pandas() -> None:
+def test_importing_loads_no_pandas():
     code = (
         "import sys, ragmetrics_core.reporting.gates; print({'pandas', 'numpy'}"
         " & set(sys.modules))"
@@ -307,7 +301,7 @@ def test_importing_loads_no_pandas() -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_round_trip(tmp_path):
     report = full_report()
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl") == report
@@ -350,7 +344,7 @@ SAMPLES = st.builds(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(SAMPLES, st.floats(0, 1), st.text()), max_size=3))
-def test_round_trip_of_any_sample(items: list[tuple[Sample, float, str]]) -> None:
+def test_round_trip_of_any_sample(items):
     report = Report(
         SampleResult(
             index=index,
@@ -368,7 +362,7 @@ class Colour(str, Enum):  # noqa: UP042 - the older kind of enumeration is what 
     RED = "red"
 
 
-def test_metadata_that_json_cannot_hold(tmp_path: Path) -> None:
+def test_metadata_that_json_cannot_hold(tmp_path):
     circular: dict[str, Any] = {"a": 1}
     circular["self"] = circular
     deep: list[Any] = []
@@ -416,7 +410,7 @@ def test_metadata_that_json_cannot_hold(tmp_path: Path) -> None:
     assert "Usage" in found["kind"]
 
 
-def test_streaming_in_any_order(tmp_path: Path) -> None:
+def test_streaming_in_any_order(tmp_path):
     path = tmp_path / "r.jsonl"
     start = RUN.model_copy(update={"seconds": 0.0})
     with JsonlWriter(path, start) as writer:
@@ -430,7 +424,7 @@ def test_streaming_in_any_order(tmp_path: Path) -> None:
     assert Report.from_jsonl(path) == Report([a_row(0), a_row(1)], RUN)
 
 
-def test_a_killed_run_says_so(tmp_path: Path) -> None:
+def test_a_killed_run_says_so(tmp_path):
     path = tmp_path / "r.jsonl.partial"
     with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
@@ -441,7 +435,7 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
     assert len(report.results) == 1
 
 
-def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_cut_off_last_line_is_left_out_and_named(tmp_path):
     path = tmp_path / "r.jsonl.partial"
     with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
@@ -466,7 +460,7 @@ def write_lines(path: Path, lines: list[Any]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
 
-def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
+def test_fields_of_newer_versions_are_ignored(tmp_path):
     path = tmp_path / "r.jsonl"
     full_report().to_jsonl(path)
     lines = lines_of(path)
@@ -488,7 +482,7 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     )
 
 
-def test_a_header_says_nothing_of_the_end_and_may_hold_no_facts(tmp_path: Path) -> None:
+def test_a_header_says_nothing_of_the_end_and_may_hold_no_facts(tmp_path):
     path = tmp_path / "r.jsonl"
     for run in ({}, {"run": {}}, {"run": {"seconds": 2}}):
         write_lines(path, [{"ragmetrics_report": 1, **run}])
@@ -527,7 +521,7 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
         (HEADER + "\n" + "[" * 100_000 + "\n", "line 2: not JSON"),
     ],
 )
-def test_broken_files_name_the_line(tmp_path: Path, text: str, words: str) -> None:
+def test_broken_files_name_the_line(tmp_path, text, words):
     path = tmp_path / "r.jsonl"
     path.write_text(text, "utf-8")
     with pytest.raises(InputError, match=words) as caught:
@@ -554,9 +548,7 @@ def test_broken_files_name_the_line(tmp_path: Path, text: str, words: str) -> No
         ),
     ],
 )
-def test_an_edited_text_or_truth_value_is_no_number(
-    tmp_path: Path, place: str, edited: object
-) -> None:
+def test_an_edited_text_or_truth_value_is_no_number(tmp_path, place, edited):
     row = {"metric": "own", "status": "scored", "reason": "", "value": 1, place: edited}
     path = tmp_path / "r.jsonl"
     path.write_text(
@@ -567,7 +559,7 @@ def test_an_edited_text_or_truth_value_is_no_number(
         Report.from_jsonl(path)
 
 
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         Report.from_jsonl(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match="cannot be written"):
@@ -578,7 +570,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------
 
 
-def test_to_parquet(tmp_path: Path) -> None:
+def test_to_parquet(tmp_path):
     pd = pytest.importorskip("pandas")
     full_report().to_parquet(tmp_path / "r.parquet")
     frame = pd.read_parquet(tmp_path / "r.parquet")
@@ -588,7 +580,7 @@ def test_to_parquet(tmp_path: Path) -> None:
         full_report().to_parquet(tmp_path / "none" / "r.parquet")
 
 
-def test_grades_of_captured_samples_are_counted() -> None:
+def test_grades_of_captured_samples_are_counted():
     grades = ["exact", "inferred", "exact", None]
     notes = [
         CaptureNotes() if grade is None else CaptureNotes(grade=grade)
@@ -608,8 +600,8 @@ def test_grades_of_captured_samples_are_counted() -> None:
     "begin", ["=", "+", "-", "@", "|", "%", " =", "\t", "\r", "\n"]
 )
 def test_a_text_that_a_spreadsheet_may_compute_begins_with_an_apostrophe(
-    begin: str, tmp_path: Path
-) -> None:
+    begin, tmp_path
+):
     text = f"{begin}1"
     samples = [
         Sample(question=text, answer="1 + 1"),

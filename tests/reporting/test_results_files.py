@@ -85,16 +85,14 @@ LOSSES: dict[str, Callable[[Lines], Lines]] = {
 }
 
 
-def test_a_whole_run_is_decided() -> None:
+def test_a_whole_run_is_decided():
     a_run(30, 90)
     for mode in MODES:
         assert main(["report", "results.jsonl", *GATE, *mode]) == 1
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_part_of_a_run_is_undecided(
-    loss: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_of_a_run_is_undecided(loss, capsys):
     lines = a_run(30, 90)
     Path("part.jsonl").write_text("".join(LOSSES[loss](lines)))
     for mode in MODES:
@@ -104,14 +102,14 @@ def test_a_part_of_a_run_is_undecided(
     assert "undecided" in capsys.readouterr().out
 
 
-def test_a_part_that_is_judged_again_is_undecided() -> None:
+def test_a_part_that_is_judged_again_is_undecided():
     lines = a_run(30, 90)
     Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
     again = ["evaluate", "part.jsonl", "--metrics", "adherence", "--judge", "lexical"]
     assert main([*again, *GATE]) == 3
 
 
-def test_lost_rows_are_counted() -> None:
+def test_lost_rows_are_counted():
     lines = a_run(30, 90)
     Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
     report = Report.from_jsonl("part.jsonl")
@@ -123,7 +121,7 @@ def test_lost_rows_are_counted() -> None:
     assert Report.from_jsonl("again.jsonl").run.stopped == report.run.stopped
 
 
-def test_rows_may_stand_in_any_order() -> None:
+def test_rows_may_stand_in_any_order():
     header, *rows, closing_line = a_run(30, 90)
     Path("turned.jsonl").write_text("".join([header, *reversed(rows), closing_line]))
     turned = Report.from_jsonl("turned.jsonl")
@@ -131,7 +129,7 @@ def test_rows_may_stand_in_any_order() -> None:
     assert turned.run.stopped == ""
 
 
-def test_copies_of_a_run_are_doubted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_of_a_run_are_doubted(capsys):
     a_run(8, 2)
     shutil.copy("results.jsonl", "copy.jsonl")
     main(["report", "results.jsonl", "copy.jsonl", "--report", "page.html"])
@@ -140,7 +138,7 @@ def test_copies_of_a_run_are_doubted(capsys: pytest.CaptureFixture[str]) -> None
     assert sentence in Path("page.html").read_text()
 
 
-def test_rows_that_stand_twice_in_a_file_count_once() -> None:
+def test_rows_that_stand_twice_in_a_file_count_once():
     header, *rows, closing_line = a_run(3, 1)
     lines = [header, *rows, rows[0], rows[2], closing_line]
     Path("twice.jsonl").write_text("".join(lines))
@@ -152,7 +150,7 @@ def test_rows_that_stand_twice_in_a_file_count_once() -> None:
     assert report.run.stopped == ""
 
 
-def test_a_copied_sink_counts_once() -> None:
+def test_a_copied_sink_counts_once():
     watched(range(6))
     text = Path("sink.jsonl").read_text()
     Path("sink.jsonl").write_text(text * 3)
@@ -162,9 +160,7 @@ def test_a_copied_sink_counts_once() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20, 200])
-def test_a_sink_begins_a_line_after_a_kill(
-    cut: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sink_begins_a_line_after_a_kill(cut, capsys):
     watched(range(40))
     text = Path("sink.jsonl").read_text()
     Path("sink.jsonl").write_text(text[:-cut])  # the process died in mid-line
@@ -182,9 +178,7 @@ def test_a_sink_begins_a_line_after_a_kill(
     assert ("1 broken line in sink.jsonl" in printed) is not is_whole
 
 
-def test_a_broken_row_of_a_run_is_left_out_and_counted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_broken_row_of_a_run_is_left_out_and_counted(capsys):
     lines = a_run(40, 0)
     lines[7] = lines[7][:60] + "\n"
     lines[9] = "[1]\n"
@@ -196,7 +190,7 @@ def test_a_broken_row_of_a_run_is_left_out_and_counted(
     assert main(compared) == 3
 
 
-def test_a_file_of_another_kind_is_refused() -> None:
+def test_a_file_of_another_kind_is_refused():
     Path("notes.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="line 1: no results of ragmetrics begin here"):
         Report.from_jsonl("notes.txt")
@@ -207,7 +201,7 @@ def test_a_file_of_another_kind_is_refused() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")
-def test_the_file_of_a_sink_is_for_its_owner_alone() -> None:
+def test_the_file_of_a_sink_is_for_its_owner_alone():
     before = os.umask(0o022)
     try:
         sink = JsonlSink("private.jsonl")
@@ -223,7 +217,7 @@ def an_old_run() -> Path:
     return Path("results.jsonl")
 
 
-def test_a_killed_process_leaves_a_sink_that_is_read() -> None:
+def test_a_killed_process_leaves_a_sink_that_is_read():
     a_run(2, 0)
     script = """
 import os
@@ -247,7 +241,7 @@ with open("sink.jsonl", "a") as file:
     assert "1 broken line in sink.jsonl" in report.run.stopped
 
 
-def test_an_error_of_an_earlier_version_is_read_as_the_nearest_one() -> None:
+def test_an_error_of_an_earlier_version_is_read_as_the_nearest_one():
     for earlier, nearest in LEFT.items():
         assert ErrorInfo(type=earlier, message="m").type == nearest
         assert issubclass(getattr(errors, nearest), errors.JudgeError)
@@ -258,11 +252,8 @@ def test_an_error_of_an_earlier_version_is_read_as_the_nearest_one() -> None:
     [(3, None, None), (3, [{"text": "a"}], None), (3, [], ()), (4, None, ())],
 )
 def test_no_contexts_of_an_old_file_were_not_known_unless_nothing_was_found(
-    number: int,
-    retrieved: list[dict[str, str]] | None,
-    contexts: tuple[()] | None,
-    tmp_path: Path,
-) -> None:
+    number, retrieved, contexts, tmp_path
+):
     sample = {"question": "q", "contexts": [], "retrieved": retrieved}
     row = {"index": 0, "sample": sample, "results": {}, "problem": ""}
     lines = [{"ragmetrics_report": number, "run": {}}, row, {"run": {}}]

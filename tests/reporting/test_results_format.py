@@ -113,14 +113,14 @@ def lines_of(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_schema_is_that_of_the_models() -> None:
+def test_the_schema_is_that_of_the_models():
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schema(), (
         f"write it anew: python {__file__}"
     )
 
 
 @pytest.mark.parametrize("rows", [ROWS, [*ROWS, {"answer": {}}]])
-def test_real_results_fit_the_schema(tmp_path: Path, rows: list[Any]) -> None:
+def test_real_results_fit_the_schema(tmp_path, rows):
     evaluate(rows, judge="lexical").to_jsonl(tmp_path / "r.jsonl")
     validator = jsonschema.Draft202012Validator(
         json.loads(SCHEMA.read_text(encoding="utf-8"))
@@ -139,9 +139,7 @@ def test_real_results_fit_the_schema(tmp_path: Path, rows: list[Any]) -> None:
         assert not validator.is_valid(line)
 
 
-def test_the_header_says_what_was_judged_with_what(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_header_says_what_was_judged_with_what(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]) + "\n"
     Path("rows.jsonl").write_text(text)
@@ -169,7 +167,7 @@ def test_the_header_says_what_was_judged_with_what(
     assert len(last["run"]["metrics"]["context_recall"]["prompt"]) == 6
 
 
-def test_samples_of_a_program_have_a_digest_of_their_texts() -> None:
+def test_samples_of_a_program_have_a_digest_of_their_texts():
     first, second, other = (
         evaluate(rows).run.inputs[0]
         for rows in (ROWS, [dict(row) for row in ROWS], ROWS[:1])
@@ -212,15 +210,13 @@ ADHERENCE = {  # version of the metric and digest of its prompts, by number of t
 }
 
 
-def test_every_golden_file_is_here() -> None:
+def test_every_golden_file_is_here():
     assert {path.name for path in GOLDEN.glob("results_*.jsonl")} == set(SCORES)
     assert {int(name[8]) for name in SCORES} == set(range(1, FORMAT + 1))
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_files_of_every_number_are_read(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_every_number_are_read(name, tmp_path, monkeypatch):
     report = Report.from_jsonl(GOLDEN / name)
     for metric, scores in SCORES[name].items():
         assert report.scores(metric) == pytest.approx(scores, abs=0.005)
@@ -252,7 +248,7 @@ def test_files_of_every_number_are_read(
     )
 
 
-def test_no_contexts_of_an_old_file_are_not_known() -> None:
+def test_no_contexts_of_an_old_file_are_not_known():
     def contexts(name: str) -> list[Any]:
         rows = Report.from_jsonl(GOLDEN / name).results
         return [row.sample and row.sample.contexts for row in rows][3:]
@@ -263,7 +259,7 @@ def test_no_contexts_of_an_old_file_are_not_known() -> None:
     assert contexts("results_4.jsonl") == [None, (), None]
 
 
-def test_an_abstention_of_an_old_file_declines() -> None:
+def test_an_abstention_of_an_old_file_declines():
     line = {"metric": "m", "status": "undefined", "code": "abstained", "reason": ""}
     row = SampleResult.model_validate(
         {"index": 0, "sample": {"answer": "I do not know."}, "results": {"m": line}}
@@ -279,15 +275,12 @@ FIELDS_GONE = {
         "order_range changed_verdicts audit vital decisions spared passed grade ndcg",
         [0.5, None],
     ),
-    "4": (
-        "decisions spared passed ndcg control misattributed supporting",
-        [0.5],
-    ),
+    "4": ("decisions spared passed ndcg control misattributed supporting", [0.5]),
 }
 
 
 @pytest.mark.parametrize("number", FIELDS_GONE)
-def test_fields_that_are_gone_are_skipped(number: str, tmp_path: Path) -> None:
+def test_fields_that_are_gone_are_skipped(number, tmp_path):
     """The golden file holds them all; what is read from it is written without them."""
     earlier = GOLDEN / f"fields_gone_{number}.jsonl"
     fields, scores = FIELDS_GONE[number]
@@ -301,7 +294,7 @@ def test_fields_that_are_gone_are_skipped(number: str, tmp_path: Path) -> None:
     assert Report.from_jsonl(tmp_path / "again.jsonl") == report
 
 
-def test_a_misattributed_sentence_of_an_old_file_is_unsupported() -> None:
+def test_a_misattributed_sentence_of_an_old_file_is_unsupported():
     (row,) = Report.from_jsonl(GOLDEN / "fields_gone_4.jsonl").results
     evidence = row.results["citation_quality"].evidence
     assert isinstance(evidence, CitationEvidence)
@@ -309,7 +302,7 @@ def test_a_misattributed_sentence_of_an_old_file_is_unsupported() -> None:
     assert [one.fault for one in evidence.statements] == ["unsupported"]
 
 
-def test_a_relevance_by_probability_of_an_old_file_keeps_its_score() -> None:
+def test_a_relevance_by_probability_of_an_old_file_keeps_its_score():
     (row,) = Report.from_jsonl(GOLDEN / "fields_gone_4.jsonl").results
     relevance = row.results["answer_relevance"]
     assert (relevance.value, relevance.reason) == (0.75, "p = 0.75")
@@ -317,8 +310,8 @@ def test_a_relevance_by_probability_of_an_old_file_keeps_its_score() -> None:
 
 
 def test_a_run_of_an_old_file_that_stopped_once_its_gates_were_decided_is_a_part(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """Its rows were chosen by their scores, so no gate is decided on them."""
     decision = {"metric": "context_utilization", "outcome": "passed", "sentence": "s"}
     path = tmp_path / "old.jsonl"
@@ -331,9 +324,7 @@ def test_a_run_of_an_old_file_that_stopped_once_its_gates_were_decided_is_a_part
     assert Report.from_jsonl(GOLDEN / "results_4.jsonl").run.stopped == ""
 
 
-def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(
-    tmp_path: Path,
-) -> None:
+def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(tmp_path):
     call = {
         "kind": "tool",
         "turn": 1,
@@ -371,9 +362,7 @@ def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 3), (1, 3)])
-def test_files_of_two_numbers_are_compared(
-    first: int, second: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_two_numbers_are_compared(first, second, capsys):
     files = [str(GOLDEN / f"results_{number}.jsonl") for number in (first, second)]
     assert main(["compare", *files, "--anyway"]) == 0
     assert "context_utilization" in capsys.readouterr().out
@@ -389,7 +378,7 @@ def test_files_of_two_numbers_are_compared(
         "",
     ],
 )
-def test_a_signature_is_read_from_its_line(line: str) -> None:
+def test_a_signature_is_read_from_its_line(line):
     assert str(Signature.model_validate(line)) == line
     assert Signature.model_validate(
         Signature.model_validate(line).model_dump()

@@ -6,9 +6,6 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from judge_replies import poll
@@ -42,7 +39,7 @@ SAMPLE = Sample(
 EVIL = "<script>alert(1)</script>"
 
 
-def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
+def test_a_result_tells_value_reason_verdicts_and_judge():
     shown = repr(ContextUtilization().score(SAMPLE, judge="lexical")).splitlines()
     assert shown[0] == "context_utilization 0.500: 1 of 2 chunks useful, at rank 2."
     assert shown[1].startswith("  chunk 1: not useful, 0.")
@@ -64,7 +61,7 @@ def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
     assert "fact 2: in no context, 0." in accuracy
 
 
-def test_undefined_and_failed_results_say_why() -> None:
+def test_undefined_and_failed_results_say_why():
     assert (
         repr(ContextRecall().score(answer="a"))
         == "context_recall undefined: no reference"
@@ -79,7 +76,7 @@ def test_undefined_and_failed_results_say_why() -> None:
     assert "secret" not in shown
 
 
-def test_polls_are_counted() -> None:
+def test_polls_are_counted():
     judge = ScriptedJudge(
         {Adherent: [poll(verdict) for verdict in ("yes", "no", "yes")]}
     )
@@ -89,7 +86,7 @@ def test_polls_are_counted() -> None:
     assert "words alone" not in shown
 
 
-def test_html_of_results_samples_and_comparisons_is_escaped() -> None:
+def test_html_of_results_samples_and_comparisons_is_escaped():
     sample = SAMPLE.model_copy(
         update={"question": EVIL, "answer": f"{EVIL} Paris.", "reference": (EVIL,)}
     )
@@ -110,7 +107,7 @@ def test_html_of_results_samples_and_comparisons_is_escaped() -> None:
     assert "context_utilization" in report.compare(report)._repr_html_()
 
 
-def test_a_report_in_a_cell_is_the_first_screen_with_its_rows() -> None:
+def test_a_report_in_a_cell_is_the_first_screen_with_its_rows():
     made_up = {
         "question": "Who built it?",
         "contexts": ["Anna built the tower in 1882."],
@@ -126,13 +123,13 @@ def test_a_report_in_a_cell_is_the_first_screen_with_its_rows() -> None:
     assert "context_adherence" in html
 
 
-def test_a_long_text_is_cut_in_html() -> None:
+def test_a_long_text_is_cut_in_html():
     html = Sample(answer="a" * 50_000)._repr_html_()
     assert len(html) < 3000
     assert "(50,000 characters)" in html
 
 
-def test_the_embedded_judge_is_told_in_words_wherever_scores_are() -> None:
+def test_the_embedded_judge_is_told_in_words_wherever_scores_are():
     told = "Judge: words only (lexical: misses subtle failures, and some gross ones)."
     report = evaluate([SAMPLE], ["adherence"], judge="lexical")
     for shown in (report.table(), report._repr_html_()):
@@ -143,7 +140,7 @@ def test_the_embedded_judge_is_told_in_words_wherever_scores_are() -> None:
     assert "by words" not in other.table()
 
 
-def test_csv_holds_no_formula(tmp_path: Path) -> None:
+def test_csv_holds_no_formula(tmp_path):
     texts = [
         "=1+1",
         "+1",
@@ -190,9 +187,7 @@ class OutStream:
 OutStream.__module__ = "ipykernel.iostream"
 
 
-def test_a_notebook_shows_a_line_that_renews_itself(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_notebook_shows_a_line_that_renews_itself(monkeypatch, caplog):
     stream = OutStream()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
@@ -219,9 +214,7 @@ class NarrowTerminal(OutStream):
         return 2
 
 
-def test_a_line_that_renews_itself_fits_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_line_that_renews_itself_fits_a_narrow_terminal(monkeypatch):
     """A line that the terminal breaks would stay on it, one for each update."""
     stream = NarrowTerminal()
     monkeypatch.setattr(sys, "stderr", stream)
@@ -251,16 +244,14 @@ class Closed(io.StringIO):
 
 @pytest.mark.parametrize("make", [lambda: None, Closed, Bare])
 @pytest.mark.parametrize("show", [None, True])
-def test_a_run_needs_no_standard_error(
-    make: Callable[[], Any], show: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_needs_no_standard_error(make, show, monkeypatch):
     monkeypatch.setattr(sys, "stderr", make())
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     report = evaluate([SAMPLE], ["adherence"], judge="lexical", progress=show)
     assert report.scores("adherence") != [None]
 
 
-def test_without_a_metric_there_is_no_empty_table() -> None:
+def test_without_a_metric_there_is_no_empty_table():
     report = Report([SampleResult(index=0, sample=Sample(question="Who?"), results={})])
     assert report.table().startswith("1 row, 1 without a result.")
     shown = report._repr_html_()
@@ -268,7 +259,7 @@ def test_without_a_metric_there_is_no_empty_table() -> None:
     assert "not judged" in shown
 
 
-def test_a_report_is_judged_again() -> None:
+def test_a_report_is_judged_again():
     first = evaluate([SAMPLE, 3], ["adherence"], judge="lexical")
     again = evaluate(first, ["adherence"], judge="lexical")
     assert again.scores("adherence") == first.scores("context_adherence")

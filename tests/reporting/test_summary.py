@@ -1,8 +1,7 @@
 """Summaries: counts and numbers, worked by hand."""
 
 import statistics
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -30,9 +29,7 @@ SAMPLE = Sample(contexts=["c"])
 
 
 def summarise(
-    results: Iterable[SampleResult],
-    metrics: list[str],
-    cluster: Any = "auto",
+    results: Iterable[SampleResult], metrics: list[str], cluster: Any = "auto"
 ) -> Summary:
     run = RunFacts(metrics=dict.fromkeys(metrics, ""))
     return Report(results, run).summary(cluster=cluster)
@@ -59,7 +56,7 @@ def rows(*results: MetricResult, sample: Sample = SAMPLE) -> list[SampleResult]:
     ]
 
 
-def test_numbers_by_hand() -> None:
+def test_numbers_by_hand():
     numbers = summarise(rows(scored(0.2), scored(0.4), scored(0.9)), ["m"])["m"]
     assert (numbers.count, numbers.median, numbers.min, numbers.max) == (
         3,
@@ -72,7 +69,7 @@ def test_numbers_by_hand() -> None:
     assert numbers.interval == mean_interval([0.2, 0.4, 0.9])
 
 
-def test_outcomes_are_counted_by_kind() -> None:
+def test_outcomes_are_counted_by_kind():
     results = rows(
         scored(1),
         undefined(),
@@ -87,13 +84,13 @@ def test_outcomes_are_counted_by_kind() -> None:
     assert numbers.failed == {"UnusableReply": 1, "RateLimited": 1}
 
 
-def test_worst_and_best_are_the_interval_if_all_scores_are_known() -> None:
+def test_worst_and_best_are_the_interval_if_all_scores_are_known():
     metric = summarise(rows(scored(0.5), scored(1.0), undefined()), ["m"])["m"]
     assert metric.interval is not None
     assert metric.worst == metric.best == metric.interval
 
 
-def test_worst_and_best_count_unknown_scores_beside_known_ones_only() -> None:
+def test_worst_and_best_count_unknown_scores_beside_known_ones_only():
     metric = summarise(rows(scored(0.5), scored(1.0), failed()), ["m"])["m"]
     assert metric.worst == mean_interval([0.5, 1.0, 0.0])
     assert metric.best == mean_interval([0.5, 1.0, 1.0])
@@ -101,7 +98,7 @@ def test_worst_and_best_count_unknown_scores_beside_known_ones_only() -> None:
     assert metric.interval is metric.worst is metric.best is None
 
 
-def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
+def test_bad_rows_and_rows_not_judged_are_counted_apart():
     results = [
         *rows(scored(1), undefined()),
         SampleResult(index=2, sample=None, problem="row 3 is no object"),
@@ -119,7 +116,7 @@ def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
     assert summary["other"].not_judged == 3
 
 
-def test_a_metric_undefined_on_every_row_stays() -> None:
+def test_a_metric_undefined_on_every_row_stays():
     numbers = summarise(rows(undefined(), undefined("no_facts")), ["m", "never"])
     for name in ("m", "never"):
         found = numbers[name]
@@ -138,12 +135,12 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
     assert "NaN" not in numbers.model_dump_json()
 
 
-def test_no_rows() -> None:
+def test_no_rows():
     summary = summarise([], ["m"])
     assert (summary.rows, summary.signs, summary.usage) == (0, (), Usage())
 
 
-def test_usage_is_summed_and_unknown_cost_stays_unknown() -> None:
+def test_usage_is_summed_and_unknown_cost_stays_unknown():
     one, two = (
         Usage(calls=2, cost=0.5, models=("x",)),
         Usage(calls=1, stored=3, cost=0.25, models=("y",)),
@@ -158,7 +155,7 @@ def test_usage_is_summed_and_unknown_cost_stays_unknown() -> None:
     )
 
 
-def test_answers_without_context_are_a_sign() -> None:
+def test_answers_without_context_are_a_sign():
     blind = Sample(question="q", contexts=["  "], answer="a")
     silent = Sample(question="q")
     summary = summarise(
@@ -181,9 +178,7 @@ def test_answers_without_context_are_a_sign() -> None:
         ([Sample(question="q"), Sample(question="q")], 0.0),
     ],
 )
-def test_who_answered_is_unknown_where_no_metric_asks_it(
-    samples: list[Sample], share: float | None
-) -> None:
+def test_who_answered_is_unknown_where_no_metric_asks_it(samples, share):
     results = [
         SampleResult(
             index=index,
@@ -195,7 +190,7 @@ def test_who_answered_is_unknown_where_no_metric_asks_it(
     assert summarise(results, ["m"]).answered_share == share
 
 
-def test_failed_runs_of_the_application_are_a_sign() -> None:
+def test_failed_runs_of_the_application_are_a_sign():
     summary = summarise(
         rows(scored(1), sample=Sample(question="q", contexts=["c"], error="boom")),
         ["m"],
@@ -204,7 +199,7 @@ def test_failed_runs_of_the_application_are_a_sign() -> None:
     assert summary.signs == ("the application itself failed: 1 of 1 rows.",)
 
 
-def test_order_does_not_matter() -> None:
+def test_order_does_not_matter():
     results = rows(
         scored(0.1),
         undefined(),
@@ -216,12 +211,12 @@ def test_order_does_not_matter() -> None:
     assert summarise(results, ["m"]) == summarise(results[::-1], ["m"])
 
 
-def test_unknown_metric_names_the_known() -> None:
+def test_unknown_metric_names_the_known():
     with pytest.raises(SettingError, match="there are: m"):
         summarise([], ["m"])["n"]
 
 
-def test_caption_and_frozen() -> None:
+def test_caption_and_frozen():
     summary = summarise([], [])
     assert (
         summary.caption
@@ -231,7 +226,7 @@ def test_caption_and_frozen() -> None:
     )
 
 
-def test_clusters_of_a_conversation() -> None:
+def test_clusters_of_a_conversation():
     rows = [
         SampleResult(
             index=index,
@@ -263,9 +258,7 @@ def test_clusters_of_a_conversation() -> None:
     )
 
 
-def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_callers_own_name() -> (
-    None
-):
+def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_callers_own_name():
     def sample(metadata: dict[str, Any], **ledger: Any) -> Sample:
         return Sample(metadata={"document_id": 1, **metadata}, ledger=Ledger(**ledger))
 
@@ -304,9 +297,7 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
         (lambda n: {}, 1),
     ],
 )
-def test_a_copy_shares_all_texts_and_its_contexts_are_known(
-    differs: Callable[[int], dict[str, Any]], n_clusters: int
-) -> None:
+def test_a_copy_shares_all_texts_and_its_contexts_are_known(differs, n_clusters):
     row = {"question": "And the second?", "answer": "I do not know.", "contexts": ["c"]}
     clusters = Clusters("auto")
     numbers = [
@@ -318,7 +309,7 @@ def test_a_copy_shares_all_texts_and_its_contexts_are_known(
     assert len({*numbers}) == n_clusters
 
 
-def test_one_question_after_two_histories_is_two() -> None:
+def test_one_question_after_two_histories_is_two():
     turns = [{"role": "user", "content": "Of May."}]
     rows: list[dict[str, Any]] = [{}, {"history": turns}, {"question": "WHO? "}]
     one, after_turns, again = (Sample(**{"question": "Who?", **row}) for row in rows)
@@ -358,9 +349,7 @@ SPELLINGS = {
     ("usual", "written"),
     [(usual, written) for usual, names in SPELLINGS.items() for written in names],
 )
-def test_usual_names_of_clusters_are_compared_as_those_of_columns(
-    usual: str, written: str
-) -> None:
+def test_usual_names_of_clusters_are_compared_as_those_of_columns(usual, written):
     """A row's cell and the same in the metadata.
 
     Rows of one conversation are one cluster in intervals.
@@ -411,9 +400,7 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
         ({"extra": {"metadata": {"thread_id": None}}}, None),
     ],
 )
-def test_a_conversation_is_found_in_the_objects_of_a_row(
-    row: dict[str, Any], key: str | None
-) -> None:
+def test_a_conversation_is_found_in_the_objects_of_a_row(row, key):
     sample = Sample.from_row(row)
     assert group_of(sample, "auto") == key
     # also after a results file
@@ -421,7 +408,7 @@ def test_a_conversation_is_found_in_the_objects_of_a_row(
     assert group_of(again, "auto") == key
 
 
-def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:
+def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts():
     assert (
         group_of(Sample(metadata={"sessionId": None, "session_id": "s"}), "auto")
         == "session_id=s"
@@ -436,7 +423,7 @@ def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:
     assert group_of(Sample(metadata=twice), "auto") == "document_id=1"
 
 
-def test_rows_of_a_tool_are_no_answer_without_context() -> None:
+def test_rows_of_a_tool_are_no_answer_without_context():
     ledger = Ledger(
         calls=(EvidenceCall.model_validate({"kind": "tool", "items": ["412"]}),)
     )
@@ -484,9 +471,7 @@ def noted(**fields: Any) -> dict[str, Any]:
         (Sample(answer="a", contexts=None, **noted(grade="incomplete")), False),
     ],
 )
-def test_only_contexts_that_were_recorded_can_be_none(
-    sample: Sample, known: bool, tmp_path: Path
-) -> None:
+def test_only_contexts_that_were_recorded_can_be_none(sample, known, tmp_path):
     report = Report(rows(undefined(), sample=sample))
     report.to_jsonl(tmp_path / "a.jsonl")
     for own in (report, Report.from_jsonl(tmp_path / "a.jsonl")):
@@ -497,7 +482,7 @@ def test_only_contexts_that_were_recorded_can_be_none(
         )
 
 
-def test_what_capturing_was_not_sure_of_is_counted_by_code(tmp_path: Path) -> None:
+def test_what_capturing_was_not_sure_of_is_counted_by_code(tmp_path):
     told = [
         {"in_part": "2 of 3 shown in part"},
         {},
@@ -519,7 +504,7 @@ def test_what_capturing_was_not_sure_of_is_counted_by_code(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("scores", [[0.4], [0.2, 0.9], [0.1, 0.2, 0.6, 1.0, 1.0]])
-def test_quartiles_are_those_of_the_standard_library(scores: list[float]) -> None:
+def test_quartiles_are_those_of_the_standard_library(scores):
     numbers = summarise(rows(*map(scored, scores)), ["m"])["m"]
     twice = scores * 2 if len(scores) == 1 else scores  # the library asks for two
     assert numbers.quartiles == pytest.approx(
@@ -545,7 +530,7 @@ def test_quartiles_are_those_of_the_standard_library(scores: list[float]) -> Non
         ([0.6, *[1.0] * 9], ""),
     ],
 )
-def test_signs_of_high_risk(scores: list[float], risk: str) -> None:
+def test_signs_of_high_risk(scores, risk):
     results = rows(*map(scored, scores))
     summary = summarise(results, ["m"])
     assert summary["m"].risk == risk
@@ -554,13 +539,13 @@ def test_signs_of_high_risk(scores: list[float], risk: str) -> None:
     assert (f"Sign of risk: m: {risk}." in table) is bool(risk)
 
 
-def test_words_show_no_risk() -> None:
+def test_words_show_no_risk():
     """The scores of the embedded judge compare with each other, not with one half."""
     results = rows(scored(0.1), scored(0.2))
     facts = RunFacts(metrics={"m": ""}, judges=("lexical",))
     assert Report(results, facts).summary().risks == ()
 
 
-def test_without_a_score_there_are_no_quartiles_and_no_risk() -> None:
+def test_without_a_score_there_are_no_quartiles_and_no_risk():
     nothing = summarise(rows(failed()), ["m"])["m"]
     assert (nothing.quartiles, nothing.risk) == (None, "")

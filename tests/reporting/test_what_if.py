@@ -44,7 +44,7 @@ def random_rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_law_a_cut_scores_what_the_metric_gives_for_the_first_chunks() -> None:
+def test_law_a_cut_scores_what_the_metric_gives_for_the_first_chunks():
     rows = random_rows(examples(200))
     found = measured(rows).what_if()
     assert [cut.k for cut in found.cuts] == [*range(1, 7)]
@@ -65,7 +65,7 @@ def test_law_a_cut_scores_what_the_metric_gives_for_the_first_chunks() -> None:
     assert (found.cuts[-1].useful_kept, found.cuts[-1].text_kept) == (1.0, 1.0)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     rows = [row("xx", f"y{USEFUL}", "zzzz"), row(f"y{USEFUL}", f"u{USEFUL}", number=1)]
     found = measured(rows).what_if("utilization")
     assert [(cut.k, cut.useful_kept, cut.score) for cut in found.cuts] == [
@@ -82,7 +82,7 @@ def test_by_hand() -> None:
     assert str(found).splitlines()[2].split() == ["2", "100%", "67%", "0.750"]
 
 
-def test_a_chunk_that_stands_twice_counts_once() -> None:
+def test_a_chunk_that_stands_twice_counts_once():
     found = measured([row("n", f"y{USEFUL}", f"y{USEFUL}")]).what_if()
     assert [(cut.useful_kept, cut.score) for cut in found.cuts] == [
         (0.0, 0.0),
@@ -91,7 +91,7 @@ def test_a_chunk_that_stands_twice_counts_once() -> None:
     ]
 
 
-def test_without_verdicts_there_is_nothing_to_cut() -> None:
+def test_without_verdicts_there_is_nothing_to_cut():
     report = evaluate(
         [row("x")], [ContextUtilization(relevance="probability")], judge="lexical"
     )

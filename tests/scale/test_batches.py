@@ -104,7 +104,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "LOOK_SECONDS", 0.01)
 
 
-def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
+def test_the_same_as_live_in_two_rounds_at_half_the_price(store):
     found = live()
     with BatchService(plausible_reply) as service:
         report = asked(service, store, METRICS)
@@ -116,7 +116,7 @@ def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
     assert not service.requests  # none live
 
 
-def test_a_run_says_what_it_submitted_and_the_next_goes_on(store: Path) -> None:
+def test_a_run_says_what_it_submitted_and_the_next_goes_on(store):
     with BatchService(plausible_reply, steps=2) as service:
         reports = [
             evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True)
@@ -130,9 +130,7 @@ def test_a_run_says_what_it_submitted_and_the_next_goes_on(store: Path) -> None:
     assert outcomes(reports[3]) == outcomes(live(metrics=["recall"]))
 
 
-def test_many_requests_are_several_batches(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_requests_are_several_batches(store, monkeypatch):
     monkeypatch.setattr(waiting_requests, "_MAX_REQUESTS", 4)
     with BatchService(plausible_reply, most=4) as service:
         report = asked(service, store, METRICS[:3])
@@ -140,7 +138,7 @@ def test_many_requests_are_several_batches(
     assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
 
 
-def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> None:
+def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store):
     with BatchService(unusable_at_first) as service:
         report = asked(service, store, METRICS[:3])
         again = asked(service, store, METRICS[:3])
@@ -158,9 +156,7 @@ def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> Non
     "supports",
     [{"logprobs": "reject"}, {"logprobs": "ignore"}, {"n": "reject"}, {"n": "ignore"}],
 )
-def test_what_a_service_lacks_is_asked_in_another_way(
-    store: Path, supports: dict[str, Any]
-) -> None:
+def test_what_a_service_lacks_is_asked_in_another_way(store, supports):
     with BatchService(plausible_reply, **supports) as service:
         for _ in range(20):  # by runs that know nothing of each other
             judge = model(service)
@@ -171,9 +167,7 @@ def test_what_a_service_lacks_is_asked_in_another_way(
     assert max(service.executed.values()) <= 2  # the second time in another form
 
 
-def test_what_expires_is_asked_again(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_expires_is_asked_again(store, caplog):
     caplog.set_level("INFO", "ragmetrics_core")
     with BatchService(
         plausible_reply, ends=lambda number: "completed" if number else "expired"
@@ -185,9 +179,7 @@ def test_what_expires_is_asked_again(
 
 
 @pytest.mark.parametrize("first", [(404, {}), (200, b""), (200, "cut")])
-def test_answers_that_cannot_be_read_yet_are_not_paid_again(
-    store: Path, first: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_that_cannot_be_read_yet_are_not_paid_again(store, first, monkeypatch):
     with BatchService(plausible_reply) as service:
         asked(service, store, ["recall"], how=True)
         # nobody looked for two hours
@@ -201,8 +193,8 @@ def test_answers_that_cannot_be_read_yet_are_not_paid_again(
 
 @pytest.mark.parametrize("gone", [1, 2, 3])
 def test_answers_that_are_gone_are_asked_again_up_to_three_times(
-    store: Path, gone: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, gone, monkeypatch
+):
     monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
     with BatchService(plausible_reply) as service:
         service.unreadable = [(404, {})] * gone
@@ -217,8 +209,8 @@ def test_answers_that_are_gone_are_asked_again_up_to_three_times(
 
 
 def test_one_request_that_is_never_answered_fails_its_row_alone_in_every_run(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, monkeypatch
+):
     monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
     with BatchService(
         plausible_reply, silent=lambda body: "lamp 3" in str(body), steps=0
@@ -235,8 +227,8 @@ def test_one_request_that_is_never_answered_fails_its_row_alone_in_every_run(
 @pytest.mark.parametrize("silent", ["lamp 3", "lamp"])
 @pytest.mark.parametrize("metrics", [["adherence"], ["retrieval_accuracy"]])
 def test_what_three_batches_do_not_answer_has_failed_and_all_else_is_scored(
-    store: Path, silent: str, metrics: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, silent, metrics, monkeypatch
+):
     """Neither a request that is never answered nor a service that answers none holds up the other results."""
     monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
     with BatchService(
@@ -256,9 +248,7 @@ def test_what_three_batches_do_not_answer_has_failed_and_all_else_is_scored(
     assert max(service.executed.values()) == 3
 
 
-def test_an_upload_that_fails_is_tried_again_and_then_an_error(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_that_fails_is_tried_again_and_then_an_error(store, monkeypatch):
     monkeypatch.setattr(attempts, "_FIRST_LONGEST_WAIT", 0.0)
     with BatchService(plausible_reply) as service:
         service.refused = [500] * 8
@@ -277,9 +267,7 @@ def test_an_upload_that_fails_is_tried_again_and_then_an_error(
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 
-def test_a_batch_that_may_have_been_made_is_not_made_again(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_batch_that_may_have_been_made_is_not_made_again(store, caplog):
     with BatchService(plausible_reply) as service:
         service.busy = [500]
         report = asked(service, store, ["recall"], how=True)
@@ -291,8 +279,8 @@ def test_a_batch_that_may_have_been_made_is_not_made_again(
 
 
 def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, monkeypatch
+):
     def wait_for_another(call: str, key: str, when: str) -> None:
         if (call, when) == ("upload", "after") and not service.batches:
             with closing(sqlite3.connect(store)) as file, file:
@@ -310,9 +298,7 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
     assert not report.run.stopped
 
 
-def test_a_run_whose_requests_another_process_takes_over_waits_for_its_batch(
-    store: Path,
-) -> None:
+def test_a_run_whose_requests_another_process_takes_over_waits_for_its_batch(store):
     """Both put the request aside; the other has made its batch when this one begins."""
     to_run_meanwhile: list[Callable[[], Report]] = []
     others: list[Report] = []
@@ -363,12 +349,8 @@ ODD: list[Any] = [None, "5", {"completed": "6"}]
 @pytest.mark.parametrize("odd", ODD, ids=str)
 @pytest.mark.parametrize("field", ["request_counts", "metadata", "errors", "id"])
 def test_what_a_service_says_of_a_batch_may_be_of_any_type(
-    store: Path,
-    field: str,
-    odd: Any,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    store, field, odd, capsys, monkeypatch
+):
     monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
     with BatchService(plausible_reply, described={field: odd}) as service:
         asked(service, store, ["recall"], how=True)
@@ -394,8 +376,8 @@ FORMS: dict[str, tuple[Callable[[Body], None], str, int]] = {
 
 @pytest.mark.parametrize(("change", "status", "tries"), FORMS.values(), ids=FORMS)
 def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
-    change: Callable[[Body], None], status: str, tries: int, store: Path
-) -> None:
+    change, status, tries, store
+):
     def changed(lines: list[Body]) -> list[Body]:
         for line in lines[1:]:  # the first is of a request that nobody asked
             change(line)
@@ -408,7 +390,7 @@ def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
     assert spent(report).calls == sum(service.executed.values())
 
 
-def test_a_deadline_bounds_every_call_to_a_service_of_batches(store: Path) -> None:
+def test_a_deadline_bounds_every_call_to_a_service_of_batches(store):
     with BatchService(plausible_reply) as service:
         service.refused = [503] * 99  # the upload is tried again for ten minutes
         given: Any = {
@@ -425,7 +407,7 @@ def test_a_deadline_bounds_every_call_to_a_service_of_batches(store: Path) -> No
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 
-def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
+def test_a_deadline_bounds_the_wait_for_batches(store):
     with BatchService(plausible_reply, steps=10**9) as service:
         given: Any = {"judge": model(service), "store": store, "progress": False}
         report = evaluate(
@@ -456,9 +438,7 @@ def unusable_at_first(body: Body) -> str:
     )
 
 
-def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_cancels_a_further_batch_asks_what_is_left_without_one(store, monkeypatch):
     found = live(unusable_at_first, METRICS[:3])
     given: Any = {"store": store, "progress": False}
     with BatchService(unusable_at_first, steps=0) as service:
@@ -481,9 +461,7 @@ def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
 @pytest.mark.parametrize(
     ("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")]
 )
-def test_what_fails_for_a_passing_reason_is_asked_again(
-    store: Path, status: int, code: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_for_a_passing_reason_is_asked_again(store, status, code, caplog):
     caplog.set_level("INFO", "ragmetrics_core")
     failures = [(status, code)] * 3
     with BatchService(
@@ -494,9 +472,7 @@ def test_what_fails_for_a_passing_reason_is_asked_again(
     assert " requests answered, 3 to be asked again" in caplog.text
 
 
-def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(
-    store: Path,
-) -> None:
+def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(store):
     def wrong(body: Body) -> tuple[int, str] | None:
         return (400, "invalid_value") if "lamp 3" in str(body) and refusing else None
 
@@ -519,9 +495,7 @@ def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(
     assert outcomes(again) == outcomes(live(metrics=["adherence"]))
 
 
-def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(
-    store: Path,
-) -> None:
+def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(store):
     with BatchService(
         plausible_reply, ends=lambda number: "completed" if number else "failed"
     ) as service:
@@ -536,8 +510,8 @@ def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(
 
 
 def test_a_cancelled_batch_counts_failed_and_unanswered_requests_to_be_asked_again(
-    store: Path,
-) -> None:
+    store,
+):
     failures = [(500, "server_error")]
     with (
         # of six requests the service executes three, and one of these fails
@@ -553,7 +527,7 @@ def test_a_cancelled_batch_counts_failed_and_unanswered_requests_to_be_asked_aga
         asked(service, store, ["adherence"])
 
 
-def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
+def test_a_wrong_key_is_told_before_anything_is_submitted(store):
     with BatchService(plausible_reply, key="right") as service:
         with pytest.raises(BatchFailed, match="refused the key"):
             evaluate(
@@ -569,9 +543,7 @@ def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(max_calls=5), Limits(max_cost=1e-4)])
-def test_a_budget_holds_before_anything_is_submitted(
-    store: Path, limits: Limits
-) -> None:
+def test_a_budget_holds_before_anything_is_submitted(store, limits):
     with BatchService(plausible_reply) as service:
         with pytest.raises(BatchFailed, match="no batch was made"):
             asked(service, store, ["adherence"], how=True, limits=limits)
@@ -592,7 +564,7 @@ def some_polls_unusable(body: Body) -> Any:
     return [said, said, "no JSON", "no JSON", said][: body.get("n")]
 
 
-def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -> None:
+def test_all_that_was_paid_is_counted_however_many_passes_it_took(store):
     found = live(some_polls_unusable, ["adherence"])
     with BatchService(some_polls_unusable) as service:
         report = asked(service, store, ["adherence"])
@@ -610,9 +582,7 @@ def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -
         assert file.execute("SELECT * FROM parked").fetchall() == []
 
 
-def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(
-    store: Path,
-) -> None:
+def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(store):
     def wrong(body: Body) -> tuple[int, str] | None:
         return (400, "invalid_prompt") if "lamp 3" in str(body) else None
 
@@ -628,9 +598,7 @@ def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(
     assert spent(report).calls == sum(service.executed.values())
 
 
-def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(
-    store: Path,
-) -> None:
+def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(store):
     given: Any = {"store": store, "batch": "wait", "progress": False}
     with BatchService(plausible_reply, logprobs="ignore") as service:
         with pytest.raises(BatchFailed, match="no batch was made: 42 requests"):
@@ -653,14 +621,14 @@ def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(
     assert sum(service.executed.values()) == spent(report).calls == 42
 
 
-def test_a_price_that_is_not_known_is_not_half_of_anything(store: Path) -> None:
+def test_a_price_that_is_not_known_is_not_half_of_anything(store):
     with BatchService(plausible_reply) as service:
         judge = model(service, prices=None)
         report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait")
     assert spent(report).cost is None
 
 
-def test_only_our_own_client_and_a_file_take_batches(store: Path) -> None:
+def test_only_our_own_client_and_a_file_take_batches(store):
     scripted, one = (
         ScriptedJudge({}),
         OpenAICompatibleModel("http://127.0.0.1:9/v1", "m"),
@@ -682,7 +650,7 @@ def test_only_our_own_client_and_a_file_take_batches(store: Path) -> None:
         evaluate(iter(ROWS), judge=LLMJudge(one), store=store, batch=True)
 
 
-def test_an_endpoint_without_batches_says_so(store: Path) -> None:
+def test_an_endpoint_without_batches_says_so(store):
     with (
         LoopbackServer(faults=lambda _: Fault(404)) as server,
         pytest.raises(BatchFailed, match="takes no batches"),
@@ -712,9 +680,7 @@ for _ in range(60):
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(
-    store: Path,
-) -> None:
+def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store):
     killed: set[tuple[int, str, str]] = set()
 
     def kill(call: str, key: str, when: str) -> None:
@@ -755,9 +721,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "rows.jsonl"
 
 
-def test_the_command_line_submits_looks_collects_and_goes_on(
-    file: str, store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_submits_looks_collects_and_goes_on(file, store, capsys):
     with BatchService(plausible_reply, steps=1, key="right") as service:
         told = (
             f"evaluate {file} --metrics adherence --judge openai/gpt-4o-mini --api-base"
@@ -795,8 +759,8 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
 
 
 def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
-    file: str, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    file, store, monkeypatch
+):
     with BatchService(plausible_reply) as service:
         judge = model(service)
         evaluate(ROWS, ["adherence"], judge=judge, store=store, batch=True)
@@ -813,11 +777,8 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
 
 @pytest.mark.parametrize("action", ["batches", "collect", "cancel"])
 def test_a_store_chooses_neither_the_address_of_a_batch_nor_its_key(
-    action: str,
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    action, store, monkeypatch, capsys
+):
     for name in ("A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"):
         monkeypatch.setenv(name, f"sk-of-{name.lower()}")
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
@@ -844,9 +805,7 @@ def test_a_store_chooses_neither_the_address_of_a_batch_nor_its_key(
         assert "sk-of" not in capsys.readouterr().out
 
 
-def test_a_run_says_that_a_batch_of_its_store_is_at_another_address(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_says_that_a_batch_of_its_store_is_at_another_address(store, caplog):
     with (
         BatchService(plausible_reply) as first,
         BatchService(plausible_reply) as second,
@@ -861,7 +820,7 @@ def test_a_run_says_that_a_batch_of_its_store_is_at_another_address(
     assert report.summary()["context_adherence"].count
 
 
-def test_the_name_of_a_batch_is_no_path(store: Path) -> None:
+def test_the_name_of_a_batch_is_no_path(store):
     with BatchService(plausible_reply, faults=lambda _: None) as service:
         asked(service, store, ["adherence"], how=True)
         with closing(sqlite3.connect(store)) as file, file:
@@ -870,9 +829,7 @@ def test_the_name_of_a_batch_is_no_path(store: Path) -> None:
             asked(service, store, ["adherence"])
 
 
-def test_a_dry_run_prices_both_ways(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prices_both_ways(file, capsys):
     assert main(["evaluate", file, "--judge", "gpt-4o", "--dry-run"]) == 0
     price = next(
         line
@@ -913,7 +870,7 @@ def crashing(sample: Sample) -> Any:
     return bool(reply.reply.good)
 
 
-def test_a_batch_is_paid_also_where_reading_its_reply_crashes(store: Path) -> None:
+def test_a_batch_is_paid_also_where_reading_its_reply_crashes(store):
     def reply(body: Body) -> str:
         return '{"good": true}'
 

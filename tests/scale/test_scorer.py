@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from loopback import LoopbackServer
 from pyarrow import parquet
 
 from ragmetrics_core import (
@@ -135,7 +134,7 @@ def stored(tmp_path: Path) -> Callable[..., Report]:
     return made
 
 
-def test_columns_pass_through_and_the_schema_is_that_of_no_rows_at_all() -> None:
+def test_columns_pass_through_and_the_schema_is_that_of_no_rows_at_all():
     given = table()
     scorer = Scorer(ALL)
     scored = scorer(given)
@@ -151,7 +150,7 @@ def test_columns_pass_through_and_the_schema_is_that_of_no_rows_at_all() -> None
     ] * 4 + [True, False]
 
 
-def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
+def test_it_gives_what_evaluate_gives(stored):
     own = [*ALL, noted, counted, broken]
     report, alone = stored(Scorer(own), table()), evaluate(table(), own)
     for row, other in zip(report.results, alone.results, strict=True):
@@ -173,9 +172,7 @@ def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
     assert type(report.results[0].results["noted"].evidence) is Own
 
 
-def test_a_summary_of_captured_samples_reads_their_ledgers(
-    stored: Callable[..., Report],
-) -> None:
+def test_a_summary_of_captured_samples_reads_their_ledgers(stored):
     call = {
         "kind": "retrieval",
         "turn": 1,
@@ -198,9 +195,7 @@ def test_a_summary_of_captured_samples_reads_their_ledgers(
     assert report.summary() == alone.summary()
 
 
-def test_replies_of_a_model_come_through(
-    loopback_server: Callable[..., LoopbackServer], stored: Callable[..., Report]
-) -> None:
+def test_replies_of_a_model_come_through(loopback_server, stored):
     # prices whose sums are exact in any order
     prices = (2**-20, 2**-20)
     judge = LLMJudge(
@@ -220,9 +215,7 @@ def test_replies_of_a_model_come_through(
     assert report.run.judges == alone.run.judges
 
 
-def test_a_scorer_pickles_in_use_and_columns_are_named(
-    stored: Callable[..., Report],
-) -> None:
+def test_a_scorer_pickles_in_use_and_columns_are_named(stored):
     scorer = Scorer(
         "utilization",
         "lexical",
@@ -249,7 +242,7 @@ def test_a_scorer_pickles_in_use_and_columns_are_named(
     assert report.results[0].sample == alone.results[0].sample
 
 
-def test_threads_of_an_engine_take_turns() -> None:
+def test_threads_of_an_engine_take_turns():
     scorer, given = Scorer("utilization"), table()
     with ThreadPoolExecutor(4) as pool:
         scored = list(pool.map(scorer, [given] * 8))
@@ -257,9 +250,7 @@ def test_threads_of_an_engine_take_turns() -> None:
 
 
 @pytest.mark.nightly
-def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged() -> (
-    None
-):
+def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged():
     code = """
 import os, signal, threading
 import pyarrow
@@ -288,7 +279,7 @@ with LoopbackServer(latency=60) as server:
     )
 
 
-def test_a_row_that_python_cannot_hold_is_a_bad_row() -> None:
+def test_a_row_that_python_cannot_hold_is_a_bad_row():
     broken_text = pa.array([b"Where?", b"\xff\xfe"]).view(pa.binary()).cast(pa.binary())
     texts = pa.StringArray.from_buffers(
         2, broken_text.buffers()[1], broken_text.buffers()[2]
@@ -301,14 +292,14 @@ def test_a_row_that_python_cannot_hold_is_a_bad_row() -> None:
     assert "UnicodeDecodeError" in problems[1]
 
 
-def test_a_row_with_several_answers_is_told_apart() -> None:
+def test_a_row_with_several_answers_is_told_apart():
     scored = Scorer("utilization")(
         pa.table({"question": ["q?"], "contexts": [["x"]], "answers": [["a", "b"]]})
     )
     assert "2 answers" in scored["sample"][0]["problem"].as_py()
 
 
-def test_names_that_are_taken_are_refused() -> None:
+def test_names_that_are_taken_are_refused():
     with pytest.raises(SettingError, match="retrieval_accuracy, sample"):
         Scorer([RetrievalAccuracy()])(
             pa.table({"answer": ["x"], "sample": [1], "retrieval_accuracy": [1.0]})
@@ -316,8 +307,8 @@ def test_names_that_are_taken_are_refused() -> None:
 
 
 def test_rows_behind_a_limit_are_not_judged_and_the_job_goes_on(
-    loopback_server: Callable[..., LoopbackServer], stored: Callable[..., Report]
-) -> None:
+    loopback_server, stored
+):
     server = loopback_server()
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
     rows = [{"question": f"{n}?", "contexts": ["x"], "answer": "y"} for n in range(9)]
@@ -329,7 +320,7 @@ def test_rows_behind_a_limit_are_not_judged_and_the_job_goes_on(
 
 
 @pytest.mark.parametrize("written", [None, b"no Parquet", {"answer": ["x"]}])
-def test_what_holds_no_results_is_refused(written: Any, tmp_path: Path) -> None:
+def test_what_holds_no_results_is_refused(written, tmp_path):
     path = tmp_path / "a.parquet"
     if isinstance(written, bytes):
         path.write_bytes(written)
@@ -345,9 +336,7 @@ def test_what_holds_no_results_is_refused(written: Any, tmp_path: Path) -> None:
         Report.from_parquet(path)
 
 
-def test_files_may_hold_other_metrics_and_columns_without_a_value(
-    tmp_path: Path,
-) -> None:
+def test_files_may_hold_other_metrics_and_columns_without_a_value(tmp_path):
     rows = [{"question": "Who?", "contexts": ["Ada did."], "answer": "Ada did."}] * 2
     first = pa.Table.from_pylist([{**row, "reference": None} for row in rows])
     second = pa.Table.from_pylist([{**row, "reference": "Ada."} for row in rows])
@@ -390,9 +379,7 @@ def test_files_may_hold_other_metrics_and_columns_without_a_value(
         ),
     ],
 )
-def test_a_folder_with_another_file_is_refused_by_its_name(
-    other: Any, said: str, tmp_path: Path
-) -> None:
+def test_a_folder_with_another_file_is_refused_by_its_name(other, said, tmp_path):
     given = pa.table(
         {"question": ["Who?"], "contexts": [["Ada did."]], "answer": ["Ada."]}
     )
@@ -406,7 +393,7 @@ def test_a_folder_with_another_file_is_refused_by_its_name(
         Report.from_parquet(tmp_path)
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_two_columns_of_one_name_are_refused():
     twice = pa.Table.from_arrays(
         [pa.array(["x"])] * 3, names=["question", "answer", "answer"]
     )
@@ -414,7 +401,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
         Scorer("adherence")(twice)
 
 
-def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:
+def test_rows_of_several_judges_are_told(stored):
     first = Scorer("utilization")(table())
     second = Scorer("utilization", ScriptedJudge([], name="another"))(table())
     report = stored(lambda given: given, pa.concat_tables([first, second]))  # type: ignore[arg-type]
@@ -423,9 +410,7 @@ def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_page_of_many_rows_shows_some_and_says_so(
-    stored: Callable[..., Report], tmp_path: Path
-) -> None:
+def test_a_page_of_many_rows_shows_some_and_says_so(stored, tmp_path):
     rows = [
         {"id": f"row {n}", "question": f"{n}?", "contexts": ["x"], "answer": "x"}
         for n in range(1200)
@@ -442,8 +427,8 @@ def test_a_page_of_many_rows_shows_some_and_says_so(
 
 
 def test_limits_of_a_job_hold_for_all_who_ask_and_a_call_that_nobody_ends_is_taken_for_paid(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(on_ray, "_LOST_AFTER", 0.05)
 
     async def run() -> list[int | str]:
@@ -463,7 +448,7 @@ def test_limits_of_a_job_hold_for_all_who_ask_and_a_call_that_nobody_ends_is_tak
     assert "max_cost=3" in str(told[4])
 
 
-def test_a_share_of_limits_is_never_more_than_the_whole() -> None:
+def test_a_share_of_limits_is_never_more_than_the_whole():
     whole = Limits(max_calls=10, max_cost=1.0, requests_per_minute=60, deadline=9)
     assert on_spark.share_of_limits(whole, 4) == Limits(
         max_calls=2, max_cost=0.25, requests_per_minute=15, deadline=9
@@ -472,7 +457,7 @@ def test_a_share_of_limits_is_never_more_than_the_whole() -> None:
         on_spark.share_of_limits(whole, 11)
 
 
-def test_a_metric_named_as_the_column_of_samples_is_refused() -> None:
+def test_a_metric_named_as_the_column_of_samples_is_refused():
     named = noted.model_copy(update={"name": "sample"})
     with pytest.raises(SettingError, match=r"named 'sample'.*another name="):
         Scorer(named)

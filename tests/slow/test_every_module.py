@@ -19,7 +19,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_module_can_be_imported(name: str) -> None:
+def test_every_module_can_be_imported(name):
     source, package = SOURCES[name]
     files = sorted((source / package).rglob("*.py"))
     assert files

@@ -32,7 +32,7 @@ def python(folder: Path, *arguments: str) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebooks_show_what_they_say(path: Path, tmp_path: Path) -> None:
+def test_notebooks_show_what_they_say(path, tmp_path):
     python(
         tmp_path,
         str(EXAMPLES.parent / "tests" / "support" / "notebooks.py"),
@@ -42,7 +42,7 @@ def test_notebooks_show_what_they_say(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebooks_hold_outputs(path: Path) -> None:
+def test_notebooks_hold_outputs(path):
     cells = code_cells(json.loads(path.read_text("utf-8")))
     assert sum(bool(cell["outputs"]) for cell in cells) >= 2
     assert [
@@ -54,7 +54,7 @@ def test_notebooks_hold_outputs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_begins_with_an_evaluator_and_ends_with_a_report(path: Path) -> None:
+def test_a_notebook_begins_with_an_evaluator_and_ends_with_a_report(path):
     cells = code_cells(json.loads(path.read_text("utf-8")))
     sources = ["".join(cell["source"]) for cell in cells]
     evaluators = ("Evaluator", "RagMetricsCallback", "evaluate(")
@@ -72,9 +72,7 @@ def test_a_notebook_begins_with_an_evaluator_and_ends_with_a_report(path: Path) 
         ("haystack", "RagMetricsEvaluator("),
     ],
 )
-def test_the_page_of_an_adapter_begins_with_its_evaluator(
-    adapter: str, evaluator: str
-) -> None:
+def test_the_page_of_an_adapter_begins_with_its_evaluator(adapter, evaluator):
     page = EXAMPLES.parent / "integrations" / adapter / "README.md"
     text = page.read_text("utf-8")
     assert text.index(evaluator) < text.index("with capture(")
@@ -82,11 +80,11 @@ def test_the_page_of_an_adapter_begins_with_its_evaluator(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_score(path: Path, tmp_path: Path) -> None:
+def test_scripts_score(path, tmp_path):
     assert "context_adherence" in python(tmp_path, str(path))
 
 
-def test_there_is_one_for_each_framework_and_one_for_a_table() -> None:
+def test_there_is_one_for_each_framework_and_one_for_a_table():
     assert {path.stem for path in NOTEBOOKS} == {
         "haystack",
         "langchain",

@@ -53,7 +53,7 @@ def ours(modules: set[str]) -> set[str]:
     return {name for name in modules if "ragmetrics" in name}
 
 
-def test_an_evaluation_with_the_embedded_judge_loads_little() -> None:
+def test_an_evaluation_with_the_embedded_judge_loads_little():
     """Each module costs about a millisecond, whether or not anything of it is used.
 
     Who adds one raises the number, or loads it where it is needed. Seconds:
@@ -81,12 +81,12 @@ def test_an_evaluation_with_the_embedded_judge_loads_little() -> None:
     }
 
 
-def test_what_is_offered_at_the_top_is_few_modules() -> None:
+def test_what_is_offered_at_the_top_is_few_modules():
     (everything,) = loaded_after_each("from ragmetrics_core import *")
     assert len(ours(everything)) <= 148
 
 
-def test_recording_loads_no_engine_and_no_judge() -> None:
+def test_recording_loads_no_engine_and_no_judge():
     (loaded,) = loaded_after_each(
         "from ragmetrics_core.capture import FrontDoor, Listeners, samples_of"
     )
@@ -98,7 +98,7 @@ def test_recording_loads_no_engine_and_no_judge() -> None:
     }
 
 
-def test_the_assertions_are_loaded_at_their_first_use() -> None:
+def test_the_assertions_are_loaded_at_their_first_use():
     code = (
         "import sys, ragmetrics_core.testing as t\nprint('pydantic' in sys.modules)\n"
     )
@@ -116,7 +116,7 @@ ADAPTERS = (LANGCHAIN, LLAMAINDEX, HAYSTACK)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_an_adapter_loads_what_is_used(adapter: str) -> None:
+def test_an_adapter_loads_what_is_used(adapter):
     """What makes samples is half of all modules.
 
     It is loaded when a block begins; after the first run, it would hold up a server.
@@ -148,7 +148,7 @@ MOST_NAMES_OF_THE_CORE = {"langchain": 51, "llamaindex": 46, "haystack": 52}
 
 
 @pytest.mark.parametrize("adapter", SOURCES_OF_ADAPTERS)
-def test_an_adapter_needs_few_names_of_the_core(adapter: str) -> None:
+def test_an_adapter_needs_few_names_of_the_core(adapter):
     names: set[str] = set()
     for path in SOURCES_OF_ADAPTERS[adapter]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -160,7 +160,7 @@ def test_an_adapter_needs_few_names_of_the_core(adapter: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", SOURCES_OF_ADAPTERS)
-def test_what_an_adapter_replaces_stands_in_one_file(adapter: str) -> None:
+def test_what_an_adapter_replaces_stands_in_one_file(adapter):
     """Outside of the framework's own hooks: methods of classes and objects, and looks at callers."""
     signs = re.compile(r"_getframe|__setattr__|__subclasses__|\.__init__ = ")
     files = {
@@ -186,14 +186,14 @@ SCORED_BY_ADAPTERS = {
 
 
 @pytest.mark.parametrize("adapter", SCORED_BY_ADAPTERS)
-def test_an_evaluator_of_given_texts_loads_no_recordings(adapter: str) -> None:
+def test_an_evaluator_of_given_texts_loads_no_recordings(adapter):
     """They are half of all modules; LangChain's evaluator reads runs, and needs them."""
     *_, loaded = loaded_after_each(*SCORED_BY_ADAPTERS[adapter])
     assert "ragmetrics_core.engine.scoring" in loaded
     assert "ragmetrics_core.capture.calls" not in loaded
 
 
-def test_metrics_that_a_run_does_not_measure_are_not_loaded() -> None:
+def test_metrics_that_a_run_does_not_measure_are_not_loaded():
     *_, loaded = loaded_after_each(
         "from ragmetrics_core import evaluate",
         "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}],"
@@ -204,13 +204,13 @@ def test_metrics_that_a_run_does_not_measure_are_not_loaded() -> None:
     assert "ragmetrics_core.metrics.citation_quality" not in loaded
 
 
-def test_each_metric_has_the_name_under_which_it_is_found() -> None:
+def test_each_metric_has_the_name_under_which_it_is_found():
     names = {name: metric().name for name, metric in NAMED_METRICS.items()}
     assert len(names) == 8
     assert all(name == found for name, found in names.items())
 
 
-def test_the_help_of_evaluate_loads_nothing_of_a_run() -> None:
+def test_the_help_of_evaluate_loads_nothing_of_a_run():
     command, loaded = loaded_after_each(
         "import ragmetrics_core.cli.main",
         "from ragmetrics_core.cli.parsers import parser_of;"
@@ -233,11 +233,11 @@ PUBLIC = """
 """
 
 
-def test_the_names_at_the_top_are_few_and_agreed() -> None:
+def test_the_names_at_the_top_are_few_and_agreed():
     assert set(ragmetrics_core.__all__) == set(PUBLIC.split())
 
 
-def test_every_public_name_resolves() -> None:
+def test_every_public_name_resolves():
     for name in ragmetrics_core.__all__:
         assert getattr(ragmetrics_core, name) is not None
     assert (
@@ -259,7 +259,7 @@ def test_every_public_name_resolves() -> None:
         *ADAPTERS,
     ],
 )
-def test_type_checkers_see_the_same_names(name: str) -> None:
+def test_type_checkers_see_the_same_names(name):
     """The stub is where the names are listed: each line of it is a name of ours, once and under its own name."""
     package = importlib.import_module(name)
     lines = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text()).body
@@ -293,9 +293,7 @@ def documented() -> list[str]:
 
 
 @pytest.mark.parametrize("name", documented())
-def test_examples_in_docstrings(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     results = doctest.testmod(importlib.import_module(name))
@@ -303,7 +301,7 @@ def test_examples_in_docstrings(
     assert not results.failed
 
 
-def test_the_reference_describes_every_public_name() -> None:
+def test_the_reference_describes_every_public_name():
     """Each under the name that a program imports."""
     folder = SOURCE.parents[1] / "docs" / "reference"
     pages = "\n".join(page.read_text("utf-8") for page in folder.glob("*.md"))
@@ -336,18 +334,12 @@ LOADED = (
         "ragmetrics_core.cli.paths",
         "pydantic",
     ),
-    *(
-        "ragmetrics_core.data.errors",
-        "ragmetrics_core.engine.run",
-        "sqlite3",
-    ),
+    *("ragmetrics_core.data.errors", "ragmetrics_core.engine.run", "sqlite3"),
 )
 
 
 @pytest.mark.parametrize("module", LOADED)
-def test_an_interrupt_while_modules_load_ends_the_command_quietly(
-    module: str, tmp_path: Path
-) -> None:
+def test_an_interrupt_while_modules_load_ends_the_command_quietly(module, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module],
         capture_output=True,
@@ -374,7 +366,7 @@ sys.exit(main(["evaluate", "rows.jsonl", "--judge", "lexical", "--report", "r.ht
 
 
 @pytest.mark.nightly
-def test_the_package_works_from_a_zip_file(tmp_path: Path) -> None:
+def test_the_package_works_from_a_zip_file(tmp_path):
     with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
         for file in SOURCE.parent.rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
@@ -393,13 +385,13 @@ def test_the_package_works_from_a_zip_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "room", ["", ".capture", ".data", ".labelling", ".scale", ".testing", ".traces"]
 )
-def test_a_room_lists_its_public_names(room: str) -> None:
+def test_a_room_lists_its_public_names(room):
     package = importlib.import_module(f"ragmetrics_core{room}")
     assert dir(package) == sorted(package.__all__)
     assert package.__all__
 
 
-def test_defaults_of_fields_are_named() -> None:
+def test_defaults_of_fields_are_named():
     """Type checkers other than mypy know a default only as ``default=``.
 
     Given by place, every call that leaves the field out is an error in the editor.

@@ -129,9 +129,7 @@ ALL = {
 AFTER_THE_NEWEST = ["wheels", "lowest adapters", "newest adapters", "laws"]
 
 
-def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
-    checkout: Path,
-) -> None:
+def test_all_lanes_run_on_each_python_and_with_the_newest_releases(checkout):
     code, outcomes, calls = run_nightly(checkout)
     assert outcomes == [f"passed  {name}" for name in ALL.values()]
     assert code == 0
@@ -167,8 +165,8 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
     ids=lambda value: value if isinstance(value, str) else " ".join(value.values()),
 )
 def test_one_failure_or_skipped_test_fails_the_night_and_all_else_runs(
-    checkout: Path, variables: dict[str, str], failed: str
-) -> None:
+    checkout, variables, failed
+):
     code, outcomes, _ = run_nightly(checkout, **variables)
     assert outcomes == [
         f"{'FAILED' if key == failed else 'passed'}  {name}"
@@ -177,7 +175,7 @@ def test_one_failure_or_skipped_test_fails_the_night_and_all_else_runs(
     assert code == 1
 
 
-def test_a_python_that_is_missing_fails_the_night(checkout: Path) -> None:
+def test_a_python_that_is_missing_fails_the_night(checkout):
     code, outcomes, _ = run_nightly(checkout, MISSING="3.12")
     assert outcomes[1] == "FAILED  all tests on Python 3.12: there is none here"
     assert len(outcomes) == len(ALL)
@@ -192,9 +190,7 @@ def test_a_python_that_is_missing_fails_the_night(checkout: Path) -> None:
         "python3.13 newest: pip freeze",
     ],
 )
-def test_newest_releases_that_cannot_be_installed_fail_the_night(
-    checkout: Path, fault: str
-) -> None:
+def test_newest_releases_that_cannot_be_installed_fail_the_night(checkout, fault):
     code, outcomes, _ = run_nightly(checkout, FAULT=fault)
     assert outcomes[3:] == [
         "FAILED  installing the newest releases",
@@ -203,9 +199,7 @@ def test_newest_releases_that_cannot_be_installed_fail_the_night(
     assert code == 1
 
 
-def test_upper_bounds_that_are_written_in_another_way_fail_the_night(
-    checkout: Path,
-) -> None:
+def test_upper_bounds_that_are_written_in_another_way_fail_the_night(checkout):
     (checkout / "pyproject.toml").write_text(
         '[tool.uv]\nconstraint-dependencies = ["a<=1"]\n'
     )
@@ -217,9 +211,7 @@ def test_upper_bounds_that_are_written_in_another_way_fail_the_night(
     assert code == 1
 
 
-def test_where_nothing_is_newer_no_test_counts_as_passed_with_newer_releases(
-    checkout: Path,
-) -> None:
+def test_where_nothing_is_newer_no_test_counts_as_passed_with_newer_releases(checkout):
     code, outcomes, calls = run_nightly(checkout, FAULT="nothing newer")
     assert (
         outcomes[4]
@@ -230,8 +222,8 @@ def test_where_nothing_is_newer_no_test_counts_as_passed_with_newer_releases(
 
 
 def test_the_upper_bounds_of_this_project_are_written_as_the_script_takes_them_away(
-    checkout: Path,
-) -> None:
+    checkout,
+):
     shutil.copy(ROOT / "pyproject.toml", checkout)
     code, outcomes, _ = run_nightly(checkout)
     assert outcomes[3] == "passed  installing the newest releases"
@@ -251,8 +243,8 @@ def test_the_upper_bounds_of_this_project_are_written_as_the_script_takes_them_a
     ],
 )
 def test_an_output_that_does_not_say_that_nothing_was_skipped_is_a_failure(
-    tmp_path: Path, output: str | None, code: int
-) -> None:
+    tmp_path, output, code
+):
     path = tmp_path / "tests.txt"
     if output is not None:
         path.write_text(output)

@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,7 @@ def _good_reply(body: dict[str, Any]) -> str:
     [page for page in PAGES if _PYTHON.search(page.read_text())],
     ids=lambda p: p.name,
 )
-def test_python_examples_run(
-    path: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_python_examples_run(path, tmp_path, monkeypatch, loopback_server):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     if path == README:  # its judge is a model, which a server of this machine plays
@@ -92,7 +87,7 @@ def test_python_examples_run(
     [*PAGES[1:], *ADAPTER_PAGES],  # the README is short on purpose
     ids=lambda p: p.parent.name + "/" + p.name,
 )
-def test_an_example_that_prints_shows_what_it_prints(path: Path) -> None:
+def test_an_example_that_prints_shows_what_it_prints(path):
     page = path.read_text(encoding="utf-8")
     silent_lines = [
         example.line
@@ -102,7 +97,7 @@ def test_an_example_that_prints_shows_what_it_prints(path: Path) -> None:
     assert silent_lines == []
 
 
-def test_the_readme_begins_with_what_to_write() -> None:
+def test_the_readme_begins_with_what_to_write():
     """Each use of its first table stands in an example, which runs."""
     text = README.read_text("utf-8")
     first_screen = text.split("```python")[0]
@@ -114,7 +109,7 @@ def test_the_readme_begins_with_what_to_write() -> None:
     assert len(first_screen.splitlines()) < 20
 
 
-def test_the_readme_has_examples_and_commands() -> None:
+def test_the_readme_has_examples_and_commands():
     assert len(_PYTHON.findall(README.read_text())) >= 3
     assert (
         len([text for text in commands(README) if text.startswith("ragmetrics ")]) >= 4
@@ -131,7 +126,7 @@ RUNS = [
 @pytest.mark.parametrize(
     "text", [text for text in RUNS if text.startswith("ragmetrics ")]
 )
-def test_commands_parse(text: str) -> None:
+def test_commands_parse(text):
     assert parsers.parse(shlex.split(text)[1:]).command in parsers.COMMANDS
 
 
@@ -139,7 +134,7 @@ WORDS = {"AUROC", "MIT"}  # what a cell may say in capitals alone
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
-def test_no_cell_of_a_table_waits_to_be_filled_in(path: Path) -> None:
+def test_no_cell_of_a_table_waits_to_be_filled_in(path):
     cells = [
         cell.strip()
         for line in path.read_text(encoding="utf-8").splitlines()
@@ -153,12 +148,12 @@ def test_no_cell_of_a_table_waits_to_be_filled_in(path: Path) -> None:
     ] == []
 
 
-def test_scripts_exist() -> None:
+def test_scripts_exist():
     scripts = [shlex.split(text)[0] for text in RUNS if text.split()[0].endswith(".py")]
     assert [name for name in scripts if not (ROOT / name).is_file()] == []
 
 
-def test_ci_finds_the_two_commands_of_the_readme() -> None:
+def test_ci_finds_the_two_commands_of_the_readme():
     script = ROOT / ".ci" / "run"
     if not script.is_file():
         pytest.skip("a checkout without its CI script")
@@ -287,11 +282,8 @@ JUDGES = re.findall(
 
 @pytest.mark.parametrize("options", JUDGES)
 def test_a_judge_that_the_page_recommends_is_known_and_priced(
-    options: str,
-    named_files: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    options, named_files, monkeypatch, capsys
+):
     monkeypatch.chdir(named_files)
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://name.openai.azure.com")
     words = ["evaluate", "answers.jsonl", *shlex.split(options), "--dry-run"]
@@ -299,7 +291,7 @@ def test_a_judge_that_the_page_recommends_is_known_and_priced(
     assert "nothing was called" in capsys.readouterr().out
 
 
-def test_each_provider_has_one_recommendation() -> None:
+def test_each_provider_has_one_recommendation():
     assert len(JUDGES) == 7
 
 
@@ -338,14 +330,7 @@ LONG_PAGES = {"card.md"}
     ],
     ids=lambda page: page.name,
 )
-def test_commands_run(
-    page: Path,
-    model: LoopbackServer,
-    named_files: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_commands_run(page, model, named_files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "replies.sqlite"))

@@ -105,7 +105,7 @@ assert not [name for name in sys.modules if name.startswith(wing)]
 
 
 @pytest.mark.parametrize("wing", WINGS)
-def test_core_and_command_stand_without_a_wing(wing: str, tmp_path: Path) -> None:
+def test_core_and_command_stand_without_a_wing(wing, tmp_path):
     command = COMMAND_NEEDING.get(wing, "")
     needed_by = NEEDED_BY.get(wing, "")
     arguments = [f"ragmetrics_core.{wing}", needed_by, command, *sorted(CORE)]
@@ -138,7 +138,7 @@ def imported_in(file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("room", sorted(CORE))
-def test_no_room_of_the_core_imports_a_wing_but_through_the_table(room: str) -> None:
+def test_no_room_of_the_core_imports_a_wing_but_through_the_table(room):
     wings = tuple(f"ragmetrics_core.{wing}" for wing in WINGS)
     past_the_table = [
         (file.name, module)
@@ -150,13 +150,11 @@ def test_no_room_of_the_core_imports_a_wing_but_through_the_table(room: str) -> 
 
 
 @pytest.mark.parametrize("name", sorted(_DEFERRED_NAMES))
-def test_what_the_table_of_deferred_names_says_is_there(name: str) -> None:
+def test_what_the_table_of_deferred_names_says_is_there(name):
     assert callable(import_deferred(name))
 
 
-def test_what_a_room_itself_lacks_is_said_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_room_itself_lacks_is_said_as_it_is(monkeypatch):
     def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 

@@ -35,7 +35,7 @@ PAIRS = st.lists(
 )
 
 
-def test_verdicts() -> None:
+def test_verdicts():
     pairs = [(True, True), (True, True), (True, False), (False, True), (False, False)]
     assert accuracy(pairs) == pytest.approx(0.6)
     assert f1(pairs) == pytest.approx(2 / 3)  # precision and recall are both 2 / 3
@@ -44,7 +44,7 @@ def test_verdicts() -> None:
     assert auroc([(0.9, True), (0.5, False), (0.5, True)]) == pytest.approx(0.75)
 
 
-def test_ranks() -> None:
+def test_ranks():
     # Pearson's r of the ranks (1, 2.5, 2.5, 4) and (1, 3, 2, 4), as
     # scipy.stats.spearmanr gives it.
     assert spearman([(1, 10), (2, 30), (2, 20), (3, 40)]) == pytest.approx(
@@ -55,7 +55,7 @@ def test_ranks() -> None:
 
 
 @given(PAIRS)
-def test_ranks_know_no_scale(pairs: list[tuple[int, int]]) -> None:
+def test_ranks_know_no_scale(pairs):
     value = spearman(pairs)
     assert value == spearman([(left**3, 2 * right + 1) for left, right in pairs])
     assert value is None or -1.000001 <= value <= 1.000001
@@ -63,7 +63,7 @@ def test_ranks_know_no_scale(pairs: list[tuple[int, int]]) -> None:
     assert flipped == (None if value is None else pytest.approx(-value))
 
 
-def test_calibration_is_the_line_of_labels_on_scores() -> None:
+def test_calibration_is_the_line_of_labels_on_scores():
     assert line([(0.2, 0.1), (0.4, 0.2), (0.8, 0.4)]) == pytest.approx((0.5, 0.0))
     assert line([(0.0, 0.0), (1.0, 1.0)]) == (1.0, 0.0)
     assert line([(0.5, 0.0), (0.5, 1.0)]) is None
@@ -71,7 +71,7 @@ def test_calibration_is_the_line_of_labels_on_scores() -> None:
     assert correlation([(0.5, 0.0), (0.5, 1.0)]) is None
 
 
-def test_kappa() -> None:
+def test_kappa():
     # Cohen's 20/5/10/15 table: observed .7, by chance .5.
     table = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
     assert kappa(table) == pytest.approx(0.4)
@@ -127,9 +127,7 @@ def test_kappa() -> None:
         ),
     ],
 )
-def test_measures_against_scikit_learn(
-    seed: int, prevalence: float, expected: tuple[float, ...]
-) -> None:
+def test_measures_against_scikit_learn(seed, prevalence, expected):
     draw = random.Random(seed)
     pairs = [
         (draw.choice([0, 0.2, 0.5, 0.5, 0.8, 1.0]), draw.random() < prevalence)
@@ -145,7 +143,7 @@ def test_measures_against_scikit_learn(
     assert (*found, accuracy(judged)) == pytest.approx(expected, abs=1e-11)
 
 
-def test_one_class_alone_is_undefined() -> None:
+def test_one_class_alone_is_undefined():
     assert auroc([(0.2, True), (0.8, True)]) is None
     assert balanced_accuracy([(True, False)]) is None
     assert matthews([(True, True), (True, False)]) is None
@@ -157,7 +155,7 @@ def test_one_class_alone_is_undefined() -> None:
         min_size=3,
     )
 )
-def test_spearman_against_scipy(pairs: list[tuple[float, float]]) -> None:
+def test_spearman_against_scipy(pairs):
     left, right = zip(*pairs, strict=True)
     if len(set(left)) > 1 and len(set(right)) > 1:
         assert spearman(pairs) == pytest.approx(spearmanr(left, right).statistic)
@@ -175,7 +173,7 @@ def calibrated(count: int, sharpen: float, seed: int = 0) -> list[tuple[float, b
     ]
 
 
-def test_calibration_slope_against_statsmodels() -> None:
+def test_calibration_slope_against_statsmodels():
     pairs = tuple(calibrated(300, 2.0))
     # sm.Logit(labels, sm.add_constant(log-odds)).fit().params, statsmodels 0.15.0;
     # scores twice as sure as they should
@@ -189,9 +187,7 @@ def test_calibration_slope_against_statsmodels() -> None:
     assert slope_and_intercept(((0.5, True), (0.5, False))) is None
 
 
-def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_others() -> (
-    None
-):
+def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_others():
     means = [calibration_error(calibrated(400, 1.0, seed)) or 0.0 for seed in range(20)]
     assert sum(means) / 20 < 0.03
     assert (calibration_error(calibrated(400, 4.0)) or 0) > 0.1
@@ -203,7 +199,7 @@ def rows_of(source: str, *given: tuple[float, bool]) -> list[list[Labelled]]:
     return [[Labelled(score, (label,), source)] for score, label in given]
 
 
-def test_sources_are_never_pooled() -> None:
+def test_sources_are_never_pooled():
     # Perfect within each source, and below chance if both were pooled.
     rows = rows_of("a", (0.1, False), (0.2, True), (0.1, False), (0.2, True)) + rows_of(
         "b", (0.8, False), (0.9, True), (0.8, False), (0.9, True)
@@ -222,7 +218,7 @@ def test_sources_are_never_pooled() -> None:
     assert found["calibration error", "a"].value is None
 
 
-def test_resamples_that_agree_give_no_interval() -> None:
+def test_resamples_that_agree_give_no_interval():
     perfect = rows_of("a", *[(0.1, False), (0.9, True)] * 4)
     mixed = rows_of("b", *[(0.1, False), (0.9, True), (0.4, True), (0.6, False)] * 4)
     alone = {
@@ -252,7 +248,7 @@ def test_resamples_that_agree_give_no_interval() -> None:
     assert bootstrap([[0.5]], fmean, draws=50) is None
 
 
-def test_the_human_ceiling() -> None:
+def test_the_human_ceiling():
     votes = [
         (True, True, False),
         (True, True),
@@ -267,7 +263,7 @@ def test_the_human_ceiling() -> None:
     assert [row.is_labelled_yes for row in rows] == [True, True, False, True, True]
 
 
-def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
+def test_a_source_of_one_class_is_left_out_of_the_mean_kappa():
     rows = [
         [Labelled(score, (label,), "both")]
         for score, label in ((0.1, False), (0.9, True), (0.8, False))
@@ -285,9 +281,7 @@ def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
 
 
 @pytest.mark.parametrize(("labels", "sources"), [((True, False), 1), ((True, True), 0)])
-def test_the_mean_over_one_source_says_over_how_many_it_is(
-    labels: tuple[bool, bool], sources: int
-) -> None:
+def test_the_mean_over_one_source_says_over_how_many_it_is(labels, sources):
     rows = [
         [Labelled(score, (label,), "only")]
         for score, label in zip((0.9, 0.1), labels, strict=True)
@@ -296,7 +290,7 @@ def test_the_mean_over_one_source_says_over_how_many_it_is(
     assert (mean.source, mean.count, mean.value is None) == (None, sources, not sources)
 
 
-def test_one_half_is_a_no_and_a_verdict_of_its_own_goes_before_the_score() -> None:
+def test_one_half_is_a_no_and_a_verdict_of_its_own_goes_before_the_score():
     scores = (0.49, 0.5, 0.51)
     verdicts = [Labelled(score, (True,)).is_judged_yes() for score in scores]
     assert verdicts == [False, False, True]

@@ -19,16 +19,8 @@ from lanes import examples
 from scipy import stats
 
 from ragmetrics_core.data.scalars import stopped_estimate, wilson
-from ragmetrics_core.statistics import (
-    calibration,
-    means,
-    paired,
-    rater_agreement,
-)
-from ragmetrics_core.statistics.corrected_means import (
-    Scores,
-    ppi,
-)
+from ragmetrics_core.statistics import calibration, means, paired, rater_agreement
+from ragmetrics_core.statistics.corrected_means import Scores, ppi
 
 GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
 # In 64ths, so that one less a score is exact.
@@ -61,11 +53,11 @@ def clustered(draw: st.DrawFn) -> tuple[list[float], list[int]]:
 
 @FEW_EXAMPLES
 @given(SCORES)
-def test_a_median_is_that_of_the_standard_library(scores: list[float]) -> None:
+def test_a_median_is_that_of_the_standard_library(scores):
     assert means.median(scores) == pytest.approx(statistics.median(scores), abs=1e-15)
 
 
-def test_numbers_of_many_scores_are_those_of_few_at_a_time() -> None:
+def test_numbers_of_many_scores_are_those_of_few_at_a_time():
     chance = random.Random(1)
     # more than are objects of Python at one time
     scores = chance.choices(GRADES, k=200_003)
@@ -81,16 +73,14 @@ def test_numbers_of_many_scores_are_those_of_few_at_a_time() -> None:
 
 @FEW_EXAMPLES
 @given(SCORES)
-def test_a_standard_deviation_is_that_of_the_standard_library(
-    scores: list[float],
-) -> None:
+def test_a_standard_deviation_is_that_of_the_standard_library(scores):
     assume(len(scores) > 1)
     assert means.sd(scores) == pytest.approx(statistics.stdev(scores), abs=1e-12)
 
 
 @FEW_EXAMPLES
 @given(st.floats(0.6, 0.9999), st.integers(1, 400))
-def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: int) -> None:
+def test_quantiles_of_t_are_those_of_scipy(share, freedom):
     assert means.t_quantile(share, freedom) == pytest.approx(
         stats.t.ppf(share, freedom), rel=1e-8
     )
@@ -98,9 +88,7 @@ def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: int) -> None:
 
 @FEW_EXAMPLES
 @given(clustered(), st.randoms(use_true_random=False))
-def test_the_order_of_scores_and_the_names_of_clusters_say_nothing(
-    case: tuple[list[float], list[int]], chance: random.Random
-) -> None:
+def test_the_order_of_scores_and_the_names_of_clusters_say_nothing(case, chance):
     scores, keys = case
     rows = list(zip(scores, keys, strict=True))
     chance.shuffle(rows)
@@ -117,9 +105,7 @@ def test_the_order_of_scores_and_the_names_of_clusters_say_nothing(
 
 @FEW_EXAMPLES
 @given(clustered())
-def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(
-    case: tuple[list[float], list[int]],
-) -> None:
+def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(case):
     scores, keys = case
     expected = means.mean_interval(scores, keys)
     mirrored = means.mean_interval([1 - score for score in scores], keys)
@@ -133,7 +119,7 @@ def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(
 
 @FEW_EXAMPLES
 @given(SCORES)
-def test_scores_that_stand_alone_are_clusters_of_one(scores: list[float]) -> None:
+def test_scores_that_stand_alone_are_clusters_of_one(scores):
     alone = means.mean_interval(scores)
     assert means.mean_interval(scores, [-1] * len(scores)) == alone
     assert means.mean_interval(scores, range(len(scores))) == alone
@@ -143,9 +129,7 @@ def test_scores_that_stand_alone_are_clusters_of_one(scores: list[float]) -> Non
 
 @FEW_EXAMPLES
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 4)), min_size=2, max_size=8))
-def test_a_ratio_mean_is_the_formula_of_its_source(
-    clusters: list[tuple[float, int]],
-) -> None:
+def test_a_ratio_mean_is_the_formula_of_its_source(clusters):
     sums, sizes = (
         [float(total) for total, _ in clusters],
         [float(size) for _, size in clusters],
@@ -162,8 +146,8 @@ def test_a_ratio_mean_is_the_formula_of_its_source(
 @FEW_EXAMPLES
 @given(st.integers(1, 60), st.data(), st.floats(0.5, 0.999))
 def test_at_wilsons_bounds_the_share_seen_is_just_as_many_errors_away_as_the_level_allows(
-    count: int, data: st.DataObject, level: float
-) -> None:
+    count, data, level
+):
     successes = data.draw(st.integers(0, count))
     low, high = wilson(successes, count, level)
     errors_away = statistics.NormalDist().inv_cdf((1 + level) / 2)
@@ -179,14 +163,14 @@ def test_at_wilsons_bounds_the_share_seen_is_just_as_many_errors_away_as_the_lev
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_share_of_nothing_is_refused(count: int) -> None:
+def test_a_share_of_nothing_is_refused(count):
     with pytest.raises(ValueError, match="at least one trial"):
         wilson(0, count)
 
 
 @pytest.mark.parametrize("polls", [3, 5, 7, 9, 11, 13, 15])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8, 1.0])
-def test_the_estimate_after_an_early_stop_is_unbiased(polls: int, share: float) -> None:
+def test_the_estimate_after_an_early_stop_is_unbiased(polls, share):
     wanted, unwanted = polls // 2 + 1, (polls + 1) // 2
     expectation, total = 0.0, 0.0
     open_sequences: list[tuple[bool, ...]] = [()]
@@ -224,9 +208,7 @@ def _permuted_by_force(sums: Sequence[float]) -> float:
     ),
     st.lists(st.integers(-1, 2), min_size=10, max_size=10),
 )
-def test_an_exact_permutation_test_is_brute_force_over_clusters(
-    differences: list[float], keys: list[int]
-) -> None:
+def test_an_exact_permutation_test_is_brute_force_over_clusters(differences, keys):
     keys = keys[: len(differences)]
     sums = [own for own in means.sum_clusters(differences, keys)[0] if abs(own) > 1e-9]
     found = paired.permutation(differences, keys)
@@ -237,8 +219,8 @@ def test_an_exact_permutation_test_is_brute_force_over_clusters(
 @FEW_EXAMPLES
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(
-    differences: list[float],
-) -> None:
+    differences,
+):
     forth, back = (
         paired.difference_interval(differences),
         paired.difference_interval([-own for own in differences]),
@@ -252,7 +234,7 @@ def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(
 
 @FEW_EXAMPLES
 @given(st.integers(0, 40), st.integers(0, 40))
-def test_mcnemar_is_a_binomial_test(first: int, second: int) -> None:
+def test_mcnemar_is_a_binomial_test(first, second):
     expected = stats.binomtest(first, first + second).pvalue if first + second else 1.0
     assert paired.mcnemar(first, second) == pytest.approx(expected)
     assert paired.mcnemar(first, second) == paired.mcnemar(second, first)
@@ -271,7 +253,7 @@ def _closed_bonferroni(p_values: Sequence[float], tested: int) -> float:
 
 @FEW_EXAMPLES
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
-def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
+def test_holm_is_the_closed_test_of_bonferroni(p_values):
     expected = [_closed_bonferroni(p_values, tested) for tested in range(len(p_values))]
     assert paired.holm(p_values) == pytest.approx(expected)
 
@@ -281,7 +263,7 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
 
 @FEW_EXAMPLES
 @given(SCORE_PAIRS)
-def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[float, bool]]) -> None:
+def test_auroc_is_the_share_of_pairs_in_order(pairs):
     positive, negative = (
         [score for score, label in pairs if label is wanted] for wanted in (True, False)
     )
@@ -304,9 +286,7 @@ def _close_to(expected: float | None) -> object:
 
 @FEW_EXAMPLES
 @given(VERDICT_PAIRS)
-def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(
-    pairs: list[tuple[bool, bool]],
-) -> None:
+def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(pairs):
     counted = Counter(pairs)
     hits, false_alarms = counted[True, True], counted[True, False]
     misses, rejections = counted[False, True], counted[False, False]
@@ -343,9 +323,7 @@ def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(
     st.floats(0.5, 0.999),
 )
 @settings(deadline=None)
-def test_measures_are_those_of_other_libraries(
-    pairs: list[tuple[bool, bool]], p_values: list[float], level: float
-) -> None:
+def test_measures_are_those_of_other_libraries(pairs, p_values, level):
     from sklearn import metrics as sklearn_metrics
     from statsmodels.stats.multitest import multipletests
     from statsmodels.stats.proportion import proportion_confint
@@ -377,7 +355,7 @@ def test_measures_are_those_of_other_libraries(
     assert wilson(successes, count, level) == pytest.approx(expected_bounds, abs=1e-9)
 
 
-def test_the_calibration_error_by_hand() -> None:
+def test_the_calibration_error_by_hand():
     # Two bins of 100: .2 with 30 of 100, .9 with 80 of 100; each less share · (1 −
     # share) / 99.
     pairs = [(0.2, n < 30) for n in range(100)] + [(0.9, n < 80) for n in range(100)]
@@ -388,7 +366,7 @@ def test_the_calibration_error_by_hand() -> None:
     assert calibration.calibration_error(right) == 0.0
 
 
-def test_a_bin_of_one_row_adds_nothing_to_the_calibration_error() -> None:
+def test_a_bin_of_one_row_adds_nothing_to_the_calibration_error():
     # The noise of one row cannot be estimated. 199 rows of one score stay in one bin.
     pairs = [(0.5, n < 150) for n in range(199)] + [(0.9, False)]
     share = 150 / 199
@@ -407,9 +385,7 @@ def test_a_bin_of_one_row_adds_nothing_to_the_calibration_error() -> None:
     ),
     SCORES,
 )
-def test_a_calibrated_mean_of_the_noes_is_the_mirror(
-    rows: list[tuple[bool, float]], others: list[float]
-) -> None:
+def test_a_calibrated_mean_of_the_noes_is_the_mirror(rows, others):
     labels, scores = [label for label, _ in rows], [score for _, score in rows]
     alone, rest = Scores(scores, [-1] * len(scores)), Scores(others, [-1] * len(others))
     turned = (
@@ -434,7 +410,7 @@ def test_a_calibrated_mean_of_the_noes_is_the_mirror(
 
 
 @pytest.mark.parametrize("mean", [0.5, 0.9, 0.97])
-def test_intervals_cover_the_mean_of_polls_in_clusters(mean: float) -> None:
+def test_intervals_cover_the_mean_of_polls_in_clusters(mean):
     chance = np.random.default_rng(28)
     covered = 0
     for _ in range(200):

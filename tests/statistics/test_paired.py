@@ -1,7 +1,6 @@
 """Clusters, paired differences, permutation, McNemar, Holm and power against scipy, statsmodels and closed forms."""
 
 from math import sqrt
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ VALUES = [0.2, 0.4, 0.9, 1.0, 0.0, 0.6, 0.8, 0.8, 1.0, 0.4]
 KEYS = [0, 0, 0, 1, 1, 2, 2, -1, -1, 3]
 
 
-def test_the_error_over_clusters_against_statsmodels() -> None:
+def test_the_error_over_clusters_against_statsmodels():
     # sm.OLS(VALUES, np.ones(10)).fit(cov_type="cluster", cov_kwds={"groups": …}).bse,
     # statsmodels 0.15.0
     assert ratio_mean(*sum_clusters(VALUES, KEYS))[1] == pytest.approx(
@@ -40,7 +39,7 @@ def test_the_error_over_clusters_against_statsmodels() -> None:
     assert found.design_effect == pytest.approx(0.4185123966942147)
 
 
-def test_the_interval_with_clusters_added_against_statsmodels() -> None:
+def test_the_interval_with_clusters_added_against_statsmodels():
     # Clusters of one size: adding a cluster at an end is adding its values.
     values, keys = [0.2, 0.4, 0.9, 1.0, 0.6, 0.8], [0, 0, 1, 1, 2, 2]
     # With 0, 0, 0, 0, 1, 1, 1, 1 in four clusters: .564286 ± stats.t.ppf(.975, 6) ·
@@ -53,7 +52,7 @@ def test_the_interval_with_clusters_added_against_statsmodels() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
-def test_one_cluster_and_equal_values_have_width(value: float) -> None:
+def test_one_cluster_and_equal_values_have_width(value):
     for keys in ([0] * 5, [0, 0, 1, 1, 1]):
         found = mean_interval([value] * 5, keys)
         assert found.low <= value <= found.high
@@ -78,7 +77,7 @@ def test_one_cluster_and_equal_values_have_width(value: float) -> None:
         (None, None),
     ],
 )
-def test_keys(by: Any, key: object) -> None:
+def test_keys(by, key):
     metadata = {
         "conversation_id": "c1",
         "user": {"id": 7},
@@ -90,14 +89,14 @@ def test_keys(by: Any, key: object) -> None:
     assert group_of(Sample(id="s1", question="Who?", metadata=metadata), by) == key
 
 
-def test_no_key() -> None:
+def test_no_key():
     assert group_of(Sample(answer="a"), "auto") is None
     assert group_of(Sample(question=" "), "auto") is None
     with pytest.raises(SettingError, match="name, a path"):
         group_of(Sample(), "")
 
 
-def test_a_difference_by_hand() -> None:
+def test_a_difference_by_hand():
     values = [0.2, -0.1, 0.4, 0.0]
     padded = [*values, 1.0, -1.0]
     # scipy.stats.t.interval over the differences and one of −1 and of +1
@@ -108,7 +107,7 @@ def test_a_difference_by_hand() -> None:
     assert "over 2 clusters" in difference_interval(values, [0, 0, 1, 1]).method
 
 
-def test_one_sided_bounds_and_their_standard_error_by_hand() -> None:
+def test_one_sided_bounds_and_their_standard_error_by_hand():
     # Eight ties, −1 and 1: squares of 2 over ten pairs, so the error is √(2 · 10/9) /
     # 10 = .149071; scipy.stats.t.ppf(.95, 9) = 1.833113 of it are .273264, and the
     # normal quantile of .95 is 1.644854.
@@ -131,7 +130,7 @@ DIFFERENCES = st.lists(
 
 @settings(max_examples=examples(25))
 @given(DIFFERENCES)
-def test_permutation_against_scipy(values: list[float]) -> None:
+def test_permutation_against_scipy(values):
     # scipy tries every pattern, those of zeros too, and counts ties with its own
     # tolerance
     expected = (
@@ -150,14 +149,14 @@ def test_permutation_against_scipy(values: list[float]) -> None:
     assert found.p == pytest.approx(min(1.0, expected))
 
 
-def test_clusters_flip_as_a_whole() -> None:
+def test_clusters_flip_as_a_whole():
     # Sums .4 and .4: of the four patterns both equal signs reach .8.
     assert permutation([0.2, 0.2, 0.4], [0, 0, 1]).p == 0.5
     # a cluster that cancels out changes nothing
     assert permutation([0.2, -0.2, 0.4], [0, 0, 1]).p == 1.0
 
 
-def test_exact_up_to_sixteen_and_random_above() -> None:
+def test_exact_up_to_sixteen_and_random_above():
     sixteen = permutation([0.5] * 16, [-1] * 16)
     assert sixteen.exact
     assert sixteen.p == 2 / 2**16
@@ -185,7 +184,7 @@ def test_exact_up_to_sixteen_and_random_above() -> None:
         (0, 40, 1.8189894035458565e-12),
     ],
 )
-def test_mcnemar_against_statsmodels(first: int, second: int, expected: float) -> None:
+def test_mcnemar_against_statsmodels(first, second, expected):
     assert mcnemar(first, second) == pytest.approx(expected)
 
 
@@ -202,12 +201,12 @@ def test_mcnemar_against_statsmodels(first: int, second: int, expected: float) -
         ([], []),
     ],
 )
-def test_holm_against_statsmodels(values: list[float], expected: list[float]) -> None:
+def test_holm_against_statsmodels(values, expected):
     assert holm(values) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_the_laws_of_holm(values: list[float]) -> None:
+def test_the_laws_of_holm(values):
     found = holm(values)
     assert min(found) == pytest.approx(min(1.0, len(values) * min(values)))
     assert all(value <= own <= 1 for value, own in zip(values, found, strict=True))
@@ -215,7 +214,7 @@ def test_the_laws_of_holm(values: list[float]) -> None:
     assert [own for _, own in sorted(zip(values, found, strict=True))] == sorted(found)
 
 
-def test_power_against_statsmodels() -> None:
+def test_power_against_statsmodels():
     # TTestPower().solve_power, statsmodels 0.15.0; the normal approximation and the t
     # test agree to .2 % here.
     error = 0.3 / sqrt(400)

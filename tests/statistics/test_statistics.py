@@ -26,7 +26,7 @@ def interval_of(values: list[float], **settings: float | bool) -> Interval:
     return interval
 
 
-def test_description_by_hand() -> None:
+def test_description_by_hand():
     values = [0.2, 0.4, 0.9]
     assert mean(values) == pytest.approx(0.5)
     assert median(values) == 0.4
@@ -34,7 +34,7 @@ def test_description_by_hand() -> None:
     assert median([0, 1]) == 0.5
 
 
-def test_nothing_and_one_value() -> None:
+def test_nothing_and_one_value():
     assert (mean([]), median([]), sd([]), mean_interval([])) == (None, None, None, None)
     assert (mean([0.3]), sd([0.3])) == (0.3, None)
     assert interval_of([0.3]).high > interval_of([0.3]).low
@@ -52,11 +52,11 @@ def test_nothing_and_one_value() -> None:
         (0.975, 1003, 1.9623319684173264),
     ],
 )
-def test_t_quantile(share: float, freedom: int, quantile: float) -> None:
+def test_t_quantile(share, freedom, quantile):
     assert t_quantile(share, freedom) == pytest.approx(quantile, rel=1e-10)
 
 
-def test_t_interval_with_two_scores_added_at_each_end() -> None:
+def test_t_interval_with_two_scores_added_at_each_end():
     interval = interval_of([0.8, 0.6, 1, 0.4, 0.8])
     # scipy.stats.t.interval(.95, 8, mean(x), sem(x)) of the scores and 0, 0, 1, 1,
     # scipy 1.17.1
@@ -66,7 +66,7 @@ def test_t_interval_with_two_scores_added_at_each_end() -> None:
     assert interval.method == "t with 2 added at 0 and 2 at 1"
 
 
-def test_two_valued_scores_get_wilson() -> None:
+def test_two_valued_scores_get_wilson():
     interval = interval_of([1, 1, 0, 1])
     # scipy.stats.binomtest(3, 4).proportion_ci(method="wilson"), scipy 1.17.1
     assert (interval.low, interval.high) == pytest.approx(
@@ -85,20 +85,20 @@ def test_two_valued_scores_get_wilson() -> None:
         ([0.0] * 30 + [1.0] * 30, [0, 0, *range(1, 59)], "t over 59 clusters"),
     ],
 )
-def test_choice_of_method(values: list[float], keys: list[int], method: str) -> None:
+def test_choice_of_method(values, keys, method):
     interval = mean_interval(values, keys)
     assert interval.method.startswith(method)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 0.5, 0.999, 1.0])
 @pytest.mark.parametrize("count", [1, 2, 299, 300, 2000])
-def test_equal_scores_never_give_zero_width(value: float, count: int) -> None:
+def test_equal_scores_never_give_zero_width(value, count):
     interval = interval_of([value] * count)
     assert interval.high > interval.low
     assert interval.low <= value <= interval.high
 
 
-def test_extreme_skewness_stays_in_range() -> None:
+def test_extreme_skewness_stays_in_range():
     for values in (
         [0.0] * 300 + [1e-6 * index for index in range(1, 11)] + [1.0],
         [1.0] * 2000 + [0.0, *[0.999] * 10],
@@ -112,13 +112,13 @@ def test_extreme_skewness_stays_in_range() -> None:
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
-def test_scores_outside_the_range_are_refused(bad: float) -> None:
+def test_scores_outside_the_range_are_refused(bad):
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         mean_interval([0.5, bad])
 
 
 @given(SCORES)
-def test_interval_holds_the_mean_and_stays_in_range(values: list[float]) -> None:
+def test_interval_holds_the_mean_and_stays_in_range(values):
     interval, centre = interval_of(values), mean(values)
     assert centre is not None
     assert 0 <= interval.low <= centre <= interval.high <= 1
@@ -126,7 +126,7 @@ def test_interval_holds_the_mean_and_stays_in_range(values: list[float]) -> None
 
 
 @given(SCORES, st.randoms())
-def test_order_does_not_matter(values: list[float], order: object) -> None:
+def test_order_does_not_matter(values, order):
     shuffled = list(values)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
     assert (mean(shuffled), sd(shuffled), mean_interval(shuffled)) == (
@@ -137,7 +137,7 @@ def test_order_does_not_matter(values: list[float], order: object) -> None:
 
 
 @given(SCORES)
-def test_a_higher_level_is_wider(values: list[float]) -> None:
+def test_a_higher_level_is_wider(values):
     narrow, middle, wide = (
         padded_t_interval(values, (), ends=(0.0, 1.0), added=2, level=own)
         for own in (0.8, 0.95, 0.9999)
@@ -155,5 +155,5 @@ def test_a_higher_level_is_wider(values: list[float]) -> None:
 
 
 @given(st.floats(0, 1), st.integers(1, 50))
-def test_the_mean_of_equal_scores_is_exact(value: float, count: int) -> None:
+def test_the_mean_of_equal_scores_is_exact(value, count):
     assert mean([value] * count) == value

@@ -10,10 +10,7 @@ from typing import Any
 
 from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data.citations import citations_of_marks
-from ragmetrics_core.metrics.citation_support import (
-    MakesClaim,
-    Supports,
-)
+from ragmetrics_core.metrics.citation_support import MakesClaim, Supports
 
 _ATOM = re.compile(r"\b[A-Z]{2}\b")
 
@@ -39,10 +36,7 @@ def claims(question: Any) -> dict[str, Any]:
     }
 
 
-ORACLE: dict[type, Any] = {
-    Supports: support,
-    MakesClaim: claims,
-}
+ORACLE: dict[type, Any] = {Supports: support, MakesClaim: claims}
 
 
 def oracle() -> ScriptedJudge:

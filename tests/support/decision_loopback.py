@@ -69,11 +69,7 @@ class DecisionServer(LoopbackServer):
         else:
             answers = self._systemone_answers(body)
         n_tokens = tokens_of(body)
-        usage = {
-            "input_tokens": n_tokens,
-            "output_tokens": 0,
-            "total_tokens": n_tokens,
-        }
+        usage = {"input_tokens": n_tokens, "output_tokens": 0, "total_tokens": n_tokens}
         return {
             "model": body["model"],
             "answers": answers,

@@ -170,7 +170,7 @@ class FrameworkModelContract:
         return outcome.reply.error, calls
 
     @pytest.mark.parametrize("told", TOLD)
-    def test_what_the_chain_of_exceptions_tells_is_typed(self, told: str) -> None:
+    def test_what_the_chain_of_exceptions_tells_is_typed(self, told):
         """A fault that may pass is asked again until the attempts are used up, any other never."""
         make, kind = TOLD[told]
         for raised in RAISED:
@@ -189,7 +189,7 @@ class FrameworkModelContract:
             assert TEXT not in str(error)
 
     @pytest.mark.parametrize("told", PASSING)
-    def test_a_fault_that_passed_is_counted(self, told: str) -> None:
+    def test_a_fault_that_passed_is_counted(self, told):
         """Asked again, the question is answered."""
         answer, calls = self.asked(lambda: _raise(TOLD[told][0]()))
         assert isinstance(answer, Answer)
@@ -197,9 +197,7 @@ class FrameworkModelContract:
         assert (calls, answer.usage.calls, answer.usage.faults) == (2, 2, 1)
 
     @pytest.mark.parametrize("untold", UNTOLD)
-    def test_an_exception_that_tells_of_no_endpoint_is_not_asked_again(
-        self, untold: type[Exception]
-    ) -> None:
+    def test_an_exception_that_tells_of_no_endpoint_is_not_asked_again(self, untold):
         """The adapter names it by its class, or hands it on as it is."""
         for raised in RAISED:
             error, calls = self.fault(
@@ -213,14 +211,12 @@ class FrameworkModelContract:
                 error, errors.RagMetricsError
             )
 
-    def test_an_error_of_ours_stays_what_it_is(self) -> None:
+    def test_an_error_of_ours_stays_what_it_is(self):
         """As a model of one's own may raise it."""
         error = errors.ContentRefused("refused", raw=TEXT)
         assert self.fault(lambda: _raise(error)) == (error, 1)
 
-    def test_calls_hold_no_more_threads_than_are_in_flight(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_calls_hold_no_more_threads_than_are_in_flight(self, monkeypatch):
         """Nor is one left behind."""
         alive, start = list[int](), threading.Thread.start
 

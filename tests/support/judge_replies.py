@@ -9,10 +9,7 @@ from ragmetrics_core.data.asking import Instructions
 from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.answer_relevance import Addresses
-from ragmetrics_core.metrics.citation_support import (
-    MakesClaim,
-    Supports,
-)
+from ragmetrics_core.metrics.citation_support import MakesClaim, Supports
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness

@@ -130,9 +130,7 @@ class Says(CustomLLM):
 
 class Nodes(LlamaRetriever):
     def __init__(
-        self,
-        texts: Sequence[str] = TEXTS,
-        scores: Sequence[float] = (0.9, 0.8, 0.3),
+        self, texts: Sequence[str] = TEXTS, scores: Sequence[float] = (0.9, 0.8, 0.3)
     ) -> None:
         self.texts = texts
         self.scores = scores

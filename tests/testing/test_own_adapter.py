@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_the_adapter_of_the_page_keeps_the_contract(name: str, folder: Path) -> None:
+def test_the_adapter_of_the_page_keeps_the_contract(name, folder):
     assert getattr(contract(folder, FRAMEWORK, ADAPTER), name)() is None
 
 
@@ -105,17 +105,12 @@ FAULTS = {
         "test_what_is_no_run_is_refused_in_words",
         None,
     ),
-    "kind misspelt": (
-        'Node("retriever"',
-        'Node("retrieve"',
-        "test_golden_turns",
-        None,
-    ),
+    "kind misspelt": ('Node("retriever"', 'Node("retrieve"', "test_golden_turns", None),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_contract_notices_a_fault(fault: str, folder: Path) -> None:
+def test_the_contract_notices_a_fault(fault, folder):
     text, wrong_text, name, words = FAULTS[fault]
     assert ADAPTER.count(text) == 1
     wrong = contract(folder, FRAMEWORK, ADAPTER.replace(text, wrong_text))
@@ -123,7 +118,7 @@ def test_the_contract_notices_a_fault(fault: str, folder: Path) -> None:
         getattr(wrong, name)()
 
 
-def test_the_contract_notices_a_hook_that_an_earlier_test_left(folder: Path) -> None:
+def test_the_contract_notices_a_hook_that_an_earlier_test_left(folder):
     text, wrong_text, name, _ = FAULTS["hook left installed"]
     wrong = contract(folder, FRAMEWORK, ADAPTER.replace(text, wrong_text))
     wrong.test_streamed()
@@ -148,14 +143,12 @@ EVENTS = sorted(set(re.findall(r"tell\(\"(\w+)\"", FRAMEWORK)))
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_the_contract_notices_one_hook_without_a_guard(
-    event: str, folder: Path
-) -> None:
+def test_the_contract_notices_one_hook_without_a_guard(event, folder):
     assert ADAPTER.count(HOOK) == 1
     assert "guard every hook" in complaint_of_faults(event, folder)
 
 
-def test_hooks_of_events_that_are_all_guarded_keep_the_contract(folder: Path) -> None:
+def test_hooks_of_events_that_are_all_guarded_keep_the_contract(folder):
     assert complaint_of_faults("none", folder) == ""
 
 
@@ -175,14 +168,14 @@ def complaint_of_faults(unguarded_event: str, folder: Path) -> str:
     return ""
 
 
-def test_the_contract_wants_a_run_that_goes_on(folder: Path) -> None:
+def test_the_contract_wants_a_run_that_goes_on(folder):
     right = contract(folder, FRAMEWORK, ADAPTER)
     right.begin = lambda turn: iter([right.play_uncaptured(turn)])
     with pytest.raises(AssertionError, match="has ended already"):
         right.test_a_run_that_goes_on_after_its_block_is_a_sample()
 
 
-def test_the_contract_notices_a_left_stream_that_is_kept_for_ever(folder: Path) -> None:
+def test_the_contract_notices_a_left_stream_that_is_kept_for_ever(folder):
     deaf = FRAMEWORK.replace("except BaseException", "except Exception")
     wrong = contract(folder, deaf, ADAPTER)
     with pytest.raises(AssertionError, match="the recorder keeps runs"):
@@ -192,16 +185,14 @@ def test_the_contract_notices_a_left_stream_that_is_kept_for_ever(folder: Path) 
 @pytest.mark.parametrize(
     "file", sorted(Path(testing.__file__).parent.glob("*contract.py"))
 )
-def test_every_assert_of_a_contract_says_what_to_do(file: Path) -> None:
+def test_every_assert_of_a_contract_says_what_to_do(file):
     tree = ast.parse(file.read_text("utf-8"))
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     assert asserts
     assert [node.lineno for node in asserts if node.msg is None] == []
 
 
-def test_a_framework_without_streams_and_async_keeps_the_contract(
-    folder: Path,
-) -> None:
+def test_a_framework_without_streams_and_async_keeps_the_contract(folder):
     right = contract(folder, FRAMEWORK, ADAPTER)
 
     async def no_async(turn: GoldenTurn) -> None:
@@ -214,7 +205,7 @@ def test_a_framework_without_streams_and_async_keeps_the_contract(
     right.test_requests_of_two_tenants_never_mix()
 
 
-def test_the_contract_says_why_an_adapter_cannot_be_imported(folder: Path) -> None:
+def test_the_contract_says_why_an_adapter_cannot_be_imported(folder):
     right = contract(folder, FRAMEWORK, ADAPTER)
     (folder / "minirag_ragmetrics.py").write_text("import nowhere\n")
     with pytest.raises(AssertionError, match="No module named 'nowhere'"):
@@ -241,7 +232,7 @@ class Reranked(AdapterContract):
         )
 
 
-def test_the_contract_notices_a_reranker_that_is_recorded_as_a_retriever() -> None:
+def test_the_contract_notices_a_reranker_that_is_recorded_as_a_retriever():
     Reranked("reranker").test_reranked()
     with pytest.raises(AssertionError, match="not retriever"):
         Reranked("retriever").test_reranked()

@@ -67,14 +67,12 @@ def _said(sample: Sample) -> tuple[str | None, str]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_recorded_agent_gives_its_two_turns(name: str) -> None:
+def test_a_recorded_agent_gives_its_two_turns(name):
     _check(name, RECORDED / f"{name}.jsonl")
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_tool_of_a_recorded_agent_is_named_where_the_user_names_none(
-    name: str,
-) -> None:
+def test_the_tool_of_a_recorded_agent_is_named_where_the_user_names_none(name):
     """Its text is evidence of the ledger, also without a recorded model, as in CrewAI."""
     read = samples_from_spans(RECORDED / f"{name}.jsonl")
     _check_unnamed(list(read))
@@ -89,7 +87,7 @@ def _check_unnamed(samples: list[Sample]) -> None:
         assert "undivided" in sample.capture.doubts
 
 
-def test_the_tool_by_which_a_model_answers_is_named_as_no_evidence() -> None:
+def test_the_tool_by_which_a_model_answers_is_named_as_no_evidence():
     """Without its calls of models a trace of smolagents tells question and answer."""
     lines = (RECORDED / "smolagents.jsonl").read_text(encoding="utf-8").splitlines()
     spans = [json.loads(line) for line in lines]
@@ -101,7 +99,7 @@ def test_the_tool_by_which_a_model_answers_is_named_as_no_evidence() -> None:
     assert read.notes.tools == {"search_knowledge": 2}
 
 
-def test_each_recording_has_its_line_in_the_tests() -> None:
+def test_each_recording_has_its_line_in_the_tests():
     assert {path.stem for path in RECORDED.iterdir()} == set(EXPECTED)
 
 

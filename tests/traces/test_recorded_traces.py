@@ -38,7 +38,7 @@ def verdicts(path: Path) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
-def test_a_recorded_run_is_right_hedged_or_told(path: Path) -> None:
+def test_a_recorded_run_is_right_hedged_or_told(path):
     found = verdicts(path)
     assert len(found) > 10
     assert {name for name, (_, now) in found.items() if now == "silent"} == set()

@@ -98,7 +98,7 @@ UNREAD_FORMS: dict[str, object] = {
     "dialect", ["openinference", "mlflow", "langfuse", "langsmith"]
 )
 @pytest.mark.parametrize("form", FORMS)
-def test_texts_in_a_form_of_their_own_are_documents(form: str, dialect: str) -> None:
+def test_texts_in_a_form_of_their_own_are_documents(form, dialect):
     sample = sample_of(retriever_of(dialect, FORMS[form](TEXTS)))
     assert [context.text for context in sample.known_contexts] == list(TEXTS)
     assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
@@ -106,7 +106,7 @@ def test_texts_in_a_form_of_their_own_are_documents(form: str, dialect: str) -> 
 
 
 @pytest.mark.parametrize("form", UNREAD_FORMS)
-def test_what_cannot_be_read_is_said(form: str) -> None:
+def test_what_cannot_be_read_is_said(form):
     """It is never taken for a search that found nothing."""
     sample = sample_of(retriever_of("mlflow", UNREAD_FORMS[form]))
     assert_nothing_is_known(sample, "in a form that is not read")
@@ -136,7 +136,7 @@ def with_ids() -> Told:
 
 
 @pytest.mark.parametrize("shown", [[WELL, MILL], [WELL]])
-def test_a_reranker_may_return_texts(shown: list[str]) -> None:
+def test_a_reranker_may_return_texts(shown):
     returned = {"output.value": json.dumps([WELL, MILL])}
     sample = sample_of(with_ids(), reranker_with(**returned), shown=shown)
     assert [context.text for context in sample.known_contexts] == shown
@@ -166,9 +166,7 @@ SCORES = {
 
 @pytest.mark.parametrize("form", SCORES)
 @pytest.mark.parametrize("shown", [[WELL, MILL], [GATE, MILL, WELL], [WELL]])
-def test_scores_alone_do_not_tell_what_a_reranker_kept(
-    form: str, shown: list[str]
-) -> None:
+def test_scores_alone_do_not_tell_what_a_reranker_kept(form, shown):
     """They may stand in the order of the input, or in that of the output.
 
     The prompt tells the contexts all the same, since scores bring no further text.
@@ -182,7 +180,7 @@ def test_scores_alone_do_not_tell_what_a_reranker_kept(
     assert [note.rank_kept for note in notes] == [None] * 3
 
 
-def test_a_reranker_whose_output_is_not_read_may_have_brought_texts() -> None:
+def test_a_reranker_whose_output_is_not_read_may_have_brought_texts():
     output = {"output.value": json.dumps([{"title": "Gates", "score": 0.9}])}
     sample = sample_of(with_ids(), reranker_with(**output), shown=[WELL])
     assert sample.capture.grade == "incomplete"
@@ -210,7 +208,7 @@ NOTHING = "holds nothing of what was found"
     "dialect", ["openinference", "mlflow", "langfuse", "langsmith"]
 )
 @pytest.mark.parametrize("empty", [[], {"documents": []}], ids=str)
-def test_a_search_that_found_nothing_is_exact(dialect: str, empty: object) -> None:
+def test_a_search_that_found_nothing_is_exact(dialect, empty):
     sample = sample_of(retriever_of(dialect, empty), shown=[])
     assert sample.capture.grade == "exact", sample.capture.warnings
     assert sample.capture.evidence_from == "flow"
@@ -228,9 +226,7 @@ def test_a_search_that_found_nothing_is_exact(dialect: str, empty: object) -> No
     ids=["no output", "hidden", "null", "gen_ai"],
 )
 @pytest.mark.parametrize("has_other", [False, True])
-def test_a_search_of_which_nothing_was_recorded_is_said(
-    search: Told, *, has_other: bool
-) -> None:
+def test_a_search_of_which_nothing_was_recorded_is_said(search, *, has_other):
     other = span(
         *("other", "chain", 4, 5),
         **{"openinference.span.kind": "RETRIEVER", "output.value": json.dumps([MILL])},
@@ -239,7 +235,7 @@ def test_a_search_of_which_nothing_was_recorded_is_said(
     assert_nothing_is_known(sample_of(*searches, shown=[MILL]), NOTHING)
 
 
-def test_documents_that_were_hidden_have_no_text() -> None:
+def test_documents_that_were_hidden_have_no_text():
     hidden = {
         f"retrieval.documents.{n}.document.{name}": value
         for n in range(2)
@@ -249,7 +245,7 @@ def test_documents_that_were_hidden_have_no_text() -> None:
     assert_nothing_is_known(sample, "of 2 documents")
 
 
-def test_a_search_may_be_recorded_in_a_span_around_or_inside_it() -> None:
+def test_a_search_may_be_recorded_in_a_span_around_or_inside_it():
     found = {"output.value": json.dumps([{"page_content": GATE, "metadata": {}}])}
     kind = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
     for around, inside in (({}, found), (found, {})):
@@ -279,7 +275,7 @@ def test_a_search_may_be_recorded_in_a_span_around_or_inside_it() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("name", ["gen_ai.retrieval.documents", "retrieval.documents"])
-def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -> None:
+def test_documents_listed_in_one_attribute_are_read(name, listed):
     mark = {"gen_ai.operation.name": "retrieval"}
     if name == "retrieval.documents":
         mark = {"openinference.span.kind": "RETRIEVER"}
@@ -314,7 +310,7 @@ def notes_of(*rerankers: Told) -> dict[str, PassageNote]:
 
 
 @pytest.mark.parametrize("begins", [4, 5])
-def test_a_reranker_that_begins_where_another_ends_is_the_last(begins: int) -> None:
+def test_a_reranker_that_begins_where_another_ends_is_the_last(begins):
     notes = notes_of(
         reranker_of("coarse", 3, 4, [WELL, MILL, GATE], [GATE, MILL]),
         reranker_of("fine", begins, 6, [GATE, MILL], [GATE]),
@@ -325,7 +321,7 @@ def test_a_reranker_that_begins_where_another_ends_is_the_last(begins: int) -> N
 
 
 @pytest.mark.parametrize("ends", [4, 5])
-def test_two_rerankers_of_one_tick_both_keep_what_they_only_order(ends: int) -> None:
+def test_two_rerankers_of_one_tick_both_keep_what_they_only_order(ends):
     notes = notes_of(
         reranker_of("coarse", 4, 4, [WELL, MILL, GATE], [MILL, WELL, GATE]),
         reranker_of("fine", 4, ends, [MILL, WELL, GATE], [GATE, MILL, WELL]),

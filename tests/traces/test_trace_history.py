@@ -45,7 +45,7 @@ def without(told: Told, *keys: str) -> Told:
     return {**told, "attributes": kept}
 
 
-def test_turns_of_the_first_prompt_are_history_in_doubt() -> None:
+def test_turns_of_the_first_prompt_are_history_in_doubt():
     """They may be examples, as no conversation is named: never exact without them."""
     spans = openinference()
     prompt_of(spans, *EARLIER)
@@ -55,7 +55,7 @@ def test_turns_of_the_first_prompt_are_history_in_doubt() -> None:
     assert "may be examples" in str(sample.capture)
 
 
-def test_steps_of_an_agent_are_no_turns() -> None:
+def test_steps_of_an_agent_are_no_turns():
     spans = openinference()
     step = ("assistant", "Calling tools: search(gate)")
     prompt_of(spans, EARLIER[0], step, EARLIER[1])
@@ -64,7 +64,7 @@ def test_steps_of_an_agent_are_no_turns() -> None:
     assert grade(sample) == "inferred"
 
 
-def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt() -> None:
+def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt():
     """That a conversation is named does not say what its first prompt holds."""
     spans = openinference()
     prompt_of(spans, *EARLIER)
@@ -75,7 +75,7 @@ def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt() -> None:
     assert "may be examples" in str(sample.capture)
 
 
-def test_a_prompt_without_earlier_turns_leaves_no_doubt() -> None:
+def test_a_prompt_without_earlier_turns_leaves_no_doubt():
     spans = openinference()
     prompt_of(spans, ("system", "Answer in one sentence."))
     (sample,) = samples_from_spans([otlp(*spans)])
@@ -94,7 +94,7 @@ def spans_as_recorded(users_words: str) -> list[Told]:
     return [without(chain, "input.value"), search, model]
 
 
-def test_a_question_that_no_span_records_is_never_exact() -> None:
+def test_a_question_that_no_span_records_is_never_exact():
     """A reader that calls such a question exact is right only by luck.
 
     One user asks "When was the gate built?". Another one asks "gate", and the
@@ -109,9 +109,7 @@ def test_a_question_that_no_span_records_is_never_exact() -> None:
 
 
 @pytest.mark.parametrize("around", ["Use only this:\n\n\nQuestion: ", ""])
-def test_words_around_what_was_searched_for_in_vain_are_no_question(
-    around: str,
-) -> None:
+def test_words_around_what_was_searched_for_in_vain_are_no_question(around):
     """Nothing was found, and the prompt is a template around the query."""
     chain, search, model = openinference()
     chain = without(chain, "input.value", "output.value")
@@ -131,7 +129,7 @@ def test_words_around_what_was_searched_for_in_vain_are_no_question(
     assert grade(sample) == "inferred"
 
 
-def test_a_tool_that_parses_the_answer_makes_no_verdict_of_it() -> None:
+def test_a_tool_that_parses_the_answer_makes_no_verdict_of_it():
     """A model answers by calling a tool that holds the answer's fields, and it ran."""
     _, search, model = openinference()
     fields = json.dumps({"answer": ANSWER, "sources": [1]})
@@ -144,9 +142,7 @@ def test_a_tool_that_parses_the_answer_makes_no_verdict_of_it() -> None:
         model["attributes"].append({"key": key, "value": {"stringValue": text}})
     search = {**search, "parentSpanId": ""}
     program = span(
-        *("chain", "", 25, 90),
-        openinference__span__kind="CHAIN",
-        output__value=fields,
+        *("chain", "", 25, 90), openinference__span__kind="CHAIN", output__value=fields
     )
     parser = span(
         *("Sourced", "chain", 82, 84),

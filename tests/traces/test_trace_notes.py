@@ -1,7 +1,6 @@
 """Each trace gives a sample or is named, and the notes say what mends what is missing."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +20,7 @@ def agent(trace: str = "a", **further: Any) -> list[dict[str, Any]]:
     asked = {"role": "user", "parts": [{"type": "text", "content": QUESTION}]}
     call = {"type": "tool_call", "id": "c1", "name": "search_knowledge"}
     result = {"type": "tool_call_response", "id": "c1", "response": FOUND}
-    answered = {
-        "role": "assistant",
-        "parts": [{"type": "text", "content": ANSWER}],
-    }
+    answered = {"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}
     prompt = [asked, {"role": "assistant", "parts": [call]}]
     prompt += [{"role": "tool", "parts": [result]}]
 
@@ -67,7 +63,7 @@ def retrieval_of_ids(trace: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_tools_result_may_be_a_message_that_names_its_call() -> None:
+def test_a_tools_result_may_be_a_message_that_names_its_call():
     """LangChain's tools return one; the ledger then knows which call it answers."""
     spans = agent()
     fields = {"content": FOUND, "tool_call_id": "call 7", "name": "search_knowledge"}
@@ -83,7 +79,7 @@ def test_a_tools_result_may_be_a_message_that_names_its_call() -> None:
     assert read.notes.without_sample == []
 
 
-def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
+def test_a_name_that_no_tool_of_the_run_has_is_said():
     read = samples_from_spans([otlp(*agent())], context_tools={"nope"})
     (sample,) = read
     assert sample.contexts is None
@@ -91,7 +87,7 @@ def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
     assert "no context: search_knowledge (1)" in " ".join(read.notes.sentences)
 
 
-def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
+def test_a_tool_that_is_named_gives_contexts_as_under_capture():
     read = samples_from_spans([otlp(*agent())], context_tools={"search_knowledge"})
     (sample,) = read
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
@@ -110,8 +106,8 @@ def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
     ids=["no tool named", "the tool named"],
 )
 def test_an_agent_whose_own_span_says_what_its_model_answered_is_a_sample(
-    context_tools: set[str] | None, contexts: list[str], kind: str
-) -> None:
+    context_tools, contexts, kind
+):
     run, tool, _ = agent()
     read = samples_from_spans([otlp(run, tool)], context_tools=context_tools)
     (sample,) = read
@@ -126,9 +122,7 @@ def test_an_agent_whose_own_span_says_what_its_model_answered_is_a_sample(
 @pytest.mark.parametrize(
     ("context_tools", "grade"), [(None, "inferred"), (set(), "exact"), ([], "exact")]
 )
-def test_an_empty_set_says_that_no_tool_searches(
-    context_tools: Any, grade: str
-) -> None:
+def test_an_empty_set_says_that_no_tool_searches(context_tools, grade):
     read = samples_from_spans([otlp(*agent())], context_tools=context_tools)
     (sample,) = read
     assert bool(read.notes.tools) == (context_tools is None)
@@ -138,7 +132,7 @@ def test_an_empty_set_says_that_no_tool_searches(
     assert [call.kind for call in sample.ledger.calls] == ["tool"]
 
 
-def test_an_agent_without_a_tool_a_model_or_an_answer_is_no_sample() -> None:
+def test_an_agent_without_a_tool_a_model_or_an_answer_is_no_sample():
     run, tool, _ = agent()
     name = "gen_ai.output.messages"
     inputs = [one for one in run["attributes"] if one["key"] != name]
@@ -148,7 +142,7 @@ def test_an_agent_without_a_tool_a_model_or_an_answer_is_no_sample() -> None:
         assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
 
 
-def test_the_processor_knows_the_tools_that_are_named() -> None:
+def test_the_processor_knows_the_tools_that_are_named():
     processor = SampleProcessor([], linger_s=0, context_tools={"search_knowledge"})
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
@@ -171,7 +165,7 @@ def _attributes(recorded: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["gen_ai.conversation.id", "session.id"])
-def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name: str) -> None:
+def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name):
     conversation = {name.replace(".", "__"): "thread 1"}
     chat = agent(**conversation)[-1]
     spans = [{**chat, "parentSpanId": ""}]
@@ -180,7 +174,7 @@ def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name: str) -> N
     assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
 
 
-def test_documents_on_a_span_of_an_unknown_kind_are_told_with_the_kind() -> None:
+def test_documents_on_a_span_of_an_unknown_kind_are_told_with_the_kind():
     told = json.dumps(otlp(*openinference()[:2]))
     read = samples_from_spans([json.loads(told.replace("RETRIEVER", "SEARCH"))])
     assert list(read) == []
@@ -189,7 +183,7 @@ def test_documents_on_a_span_of_an_unknown_kind_are_told_with_the_kind() -> None
     assert any("as a search: SEARCH (1)" in line for line in read.notes.sentences)
 
 
-def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named() -> None:
+def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named():
     read = samples_from_spans([otlp(*agent())])
     (sample,) = read
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
@@ -200,7 +194,7 @@ def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named() -> None
     assert "--context-tools search_knowledge" in sentence
 
 
-def test_what_an_agent_is_instructed_is_no_question() -> None:
+def test_what_an_agent_is_instructed_is_no_question():
     """An agent's span may record its instructions and nothing of what was asked."""
     root, *inner = agent()
     instructions = [{"type": "text", "content": "Answer from what you find."}]
@@ -216,7 +210,7 @@ def test_what_an_agent_is_instructed_is_no_question() -> None:
     assert "question_guessed" in sample.capture.doubts
 
 
-def test_of_two_events_that_tell_the_prompt_the_first_one_counts() -> None:
+def test_of_two_events_that_tell_the_prompt_the_first_one_counts():
     """Strands tells in a later event of a run what a tool returned to the model."""
     root, *inner = agent()
     by_name = {one["key"]: one for one in root["attributes"]}
@@ -233,13 +227,10 @@ def test_of_two_events_that_tell_the_prompt_the_first_one_counts() -> None:
 
 
 def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, capsys
+):
     path = tmp_path / "spans.jsonl"
-    ids_alone = [
-        retrieval_of_ids("a"),
-        retrieval_of_ids("d"),
-    ]
+    ids_alone = [retrieval_of_ids("a"), retrieval_of_ids("d")]
     silent = span("chat", trace="c", gen_ai__operation__name="chat")
     lines = [*ids_alone, agent("b"), [silent], openinference("e")]
     path.write_text(
@@ -265,7 +256,7 @@ def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
     assert "--context-tools" not in said
 
 
-def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
+def test_each_gap_of_a_sample_is_counted_with_what_mends_it():
     chain, search, model = openinference()
     broken = {"code": 2, "message": "gone"}
     cases = [
@@ -289,9 +280,7 @@ def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
 
 
 @pytest.mark.parametrize("tells_messages", [True, False])
-def test_events_that_the_sdk_dropped_count_where_events_tell_messages(
-    tells_messages: bool,
-) -> None:
+def test_events_that_the_sdk_dropped_count_where_events_tell_messages(tells_messages):
     """A span with an event for each token loses nothing that is read."""
     root, *inner = agent()
     name = "gen_ai.user.message" if tells_messages else "first token"
@@ -309,9 +298,7 @@ def test_events_that_the_sdk_dropped_count_where_events_tell_messages(
 
 
 @pytest.mark.parametrize("n_spans", [3, 5])
-def test_a_trace_of_mlflow_with_fewer_spans_than_it_says_is_incomplete(
-    n_spans: int,
-) -> None:
+def test_a_trace_of_mlflow_with_fewer_spans_than_it_says_is_incomplete(n_spans):
     spans = [
         {
             "span_id": one["spanId"],
@@ -336,7 +323,7 @@ def test_a_trace_of_mlflow_with_fewer_spans_than_it_says_is_incomplete(
     )
 
 
-def test_what_cannot_be_read_is_counted_with_what_mends_it() -> None:
+def test_what_cannot_be_read_is_counted_with_what_mends_it():
     chain, *inner = openinference()
     circle = [{**chain, "parentSpanId": inner[0]["spanId"]}, *inner]
     cut = {"traceId": "c" * 32, "name": "without an id"}
@@ -349,7 +336,7 @@ def test_what_cannot_be_read_is_counted_with_what_mends_it() -> None:
     assert "unreadable lines or spans: 1; the file may have been cut off" in text
 
 
-def test_nothing_is_said_where_all_was_read() -> None:
+def test_nothing_is_said_where_all_was_read():
     read = samples_from_spans([otlp(*openinference())])
     assert len(list(read)) == 1
     assert read.notes.sentences == Notes().sentences == []

@@ -1,7 +1,7 @@
 """Spans that hold texts in part, cut by an SDK or recorded as previews, make a sample incomplete."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -82,7 +82,7 @@ def assert_nothing_is_known_of_passages(sample: Sample) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(90, 300), st.sampled_from(["", "u", '{"a": "b"}', "[{'a': 1}]"]))
-def test_a_passage_behind_a_cut_is_not_said_to_be_lost(limit: int, longer: str) -> None:
+def test_a_passage_behind_a_cut_is_not_said_to_be_lost(limit, longer):
     """The model was shown all; behind the cut nobody knows, whatever else is longer."""
     spans = cut(spans_with(PASSAGES, numbered(PASSAGES)), limit)
     if longer:
@@ -103,9 +103,7 @@ def test_a_passage_behind_a_cut_is_not_said_to_be_lost(limit: int, longer: str) 
     ),
     st.sampled_from([json.dumps, repr]),
 )
-def test_whole_values_are_not_cut(
-    value: object, written: Callable[[object], str]
-) -> None:
+def test_whole_values_are_not_cut(value, written):
     spans = spans_with(PASSAGES, numbered(PASSAGES))
     whole = written([{"key": value}]).rjust(900)
     for name, text in {"a": whole, "b": "b" * len(whole), "c": "[1] " * 900}.items():
@@ -115,7 +113,7 @@ def test_whole_values_are_not_cut(
     assert not sentences
 
 
-def test_a_limit_of_the_sdk_is_told_live() -> None:
+def test_a_limit_of_the_sdk_is_told_live():
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     seen: list[Sample | None] = []
     processor = SampleProcessor(
@@ -148,7 +146,7 @@ def test_a_limit_of_the_sdk_is_told_live() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(70, 120), st.sampled_from(["...", "…", " [...]", ""]))
-def test_beginnings_of_documents_are_in_part(n_letters: int, dots: str) -> None:
+def test_beginnings_of_documents_are_in_part(n_letters, dots):
     """They end in dots, or at one length."""
     recorded = [text[:n_letters].rstrip(" .") + dots for text in PASSAGES]
     if not dots:
@@ -160,9 +158,7 @@ def test_beginnings_of_documents_are_in_part(n_letters: int, dots: str) -> None:
 
 
 @pytest.mark.parametrize("template", [numbered, lambda texts: json.dumps([*texts])])
-def test_chunks_of_one_length_that_a_prompt_shows_are_whole(
-    template: Callable[[Sequence[str]], str],
-) -> None:
+def test_chunks_of_one_length_that_a_prompt_shows_are_whole(template):
     """A splitter may cut each passage at the same length, in the midst of a word."""
     chunks = [passage[:90] for passage in PASSAGES]
     sample, _ = read(spans_with(chunks, template(chunks)))
@@ -170,7 +166,7 @@ def test_chunks_of_one_length_that_a_prompt_shows_are_whole(
     assert [context.text for context in sample.contexts or ()] == chunks
 
 
-def test_a_fact_behind_a_preview_is_not_known_to_be_lost() -> None:
+def test_a_fact_behind_a_preview_is_not_known_to_be_lost():
     recorded = [f"{text[:80]}..." for text in PASSAGES]
     sample, _ = read(spans_with(recorded, numbered(PASSAGES)))
     sample = sample.model_copy(update={"reference": (FACT,)})
@@ -196,14 +192,14 @@ def test_a_fact_behind_a_preview_is_not_known_to_be_lost() -> None:
         ),
     ],
 )
-def test_whole_sentences_are_whole_in_every_template(prompt: str) -> None:
+def test_whole_sentences_are_whole_in_every_template(prompt):
     sample, sentences = read(spans_with(PASSAGES, prompt))
     assert grade_of(sample) == "exact"
     assert not sentences
 
 
 @pytest.mark.parametrize("end", ["...", "…", " [...]", ""])
-def test_a_text_that_is_shown_as_recorded_is_whole(end: str) -> None:
+def test_a_text_that_is_shown_as_recorded_is_whole(end):
     """A search of the web returns such snippets, and a model is shown no more."""
     snippets = [text[: 70 + n] + end for n, text in enumerate(PASSAGES)]
     for prompt in (numbered(snippets), " ".join([*snippets, QUESTION])):
@@ -211,7 +207,7 @@ def test_a_text_that_is_shown_as_recorded_is_whole(end: str) -> None:
         assert "hold only a part" not in str(sample.capture)
 
 
-def test_chunks_that_overlap_may_be_merged() -> None:
+def test_chunks_that_overlap_may_be_merged():
     """The rest of each chunk stands in the next one."""
     whole = PASSAGES[0]
     chunks = [whole[:70], whole[40:110], whole[80:]]
@@ -219,7 +215,7 @@ def test_chunks_that_overlap_may_be_merged() -> None:
     assert grade_of(sample) == "exact"
 
 
-def test_the_spans_by_hand_are_whole() -> None:
+def test_the_spans_by_hand_are_whole():
     chain, search, model = openinference()
     chain["attributes"].append(text_attribute("metadata.prompt", PROMPT))
     sample, _ = read([chain, search, model])

@@ -93,9 +93,7 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("retrieves", [True, False], ids=["retriever", "alone"])
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_search_of_the_provider_without_texts_is_incomplete(
-    name: str, retrieves: bool
-) -> None:
+def test_a_search_of_the_provider_without_texts_is_incomplete(name, retrieves):
     samples = samples_from_spans([otlp(*trace(OUTPUTS[name], retrieves=retrieves))])
     (sample,) = samples
     assert grade_of(sample) == "incomplete"
@@ -116,13 +114,13 @@ def test_a_search_of_the_provider_without_texts_is_incomplete(
     ],
     ids=["text", "LangChain", "use counted", "words of the answer"],
 )
-def test_a_model_whose_provider_searched_nothing_stays_exact(output: str) -> None:
+def test_a_model_whose_provider_searched_nothing_stays_exact(output):
     sample = sample_of(*trace(output))
     assert grade_of(sample) == "exact"
     assert [context.text for context in sample.known_contexts] == [GATE]
 
 
-def test_an_answer_that_is_json_with_citations_is_the_models_own_text() -> None:
+def test_an_answer_that_is_json_with_citations_is_the_models_own_text():
     answer = json.dumps({"answer": ANSWER, "citations": [CITED]})
     assert grade_of(sample_of(*trace(answer, answer=answer))) == "exact"
 
@@ -137,13 +135,13 @@ def test_an_answer_that_is_json_with_citations_is_the_models_own_text() -> None:
     ids=["addresses", "an address", "results"],
 )
 def test_addresses_that_a_provider_lists_beside_its_reply_are_no_text_of_the_model(
-    told: Told,
-) -> None:
+    told,
+):
     sample = sample_of(*trace(json.dumps({"content": ANSWER, **told})))
     assert grade_of(sample) == "incomplete"
 
 
-def test_an_answer_that_quotes_a_search_tells_of_none() -> None:
+def test_an_answer_that_quotes_a_search_tells_of_none():
     answer = f'{ANSWER} The reply holds {{"type": "web_search_call"}} then.'
     sample = sample_of(*trace(answer, answer=answer))
     assert sample.answer == answer

@@ -202,8 +202,7 @@ SHAPES: dict[str, Shape] = {
         [step(None, None, *FLAT)], [OF_GATE, OF_MILL], n_exact=0, is_whole=False
     ),
     "two chains under a step with a question of its own": Shape(
-        [step(ASK_BOTH, BOTH, *CHAINS[:2])],
-        [(ASK_BOTH, (GATE, MILL), BOTH)],
+        [step(ASK_BOTH, BOTH, *CHAINS[:2])], [(ASK_BOTH, (GATE, MILL), BOTH)]
     ),
     "parts of a question, and a model that makes one answer of theirs": Shape(
         [
@@ -369,7 +368,7 @@ def _is_exact(sample: Sample) -> bool:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("is_shuffled", [False, True], ids=["in order", "shuffled"])
-def test_each_shape_gives_what_was_written_before(name: str, is_shuffled: bool) -> None:
+def test_each_shape_gives_what_was_written_before(name, is_shuffled):
     shape = SHAPES[name]
     spans = written(*shape.traces)
     if is_shuffled:
@@ -386,7 +385,7 @@ def test_each_shape_gives_what_was_written_before(name: str, is_shuffled: bool) 
         assert shape.warns in " ".join(sample.capture.warnings)
 
 
-def test_a_span_whose_kind_was_lost_asks_nothing() -> None:
+def test_a_span_whose_kind_was_lost_asks_nothing():
     """Nothing tells what it did, so what went into it is no question of a user's."""
     spans = written(around(*FLAT))
     without_first_model = [one for one in spans if one["startTimeUnixNano"] != "40"]
@@ -417,9 +416,7 @@ CHANGES = ("leave out", "repeat", "lose the parent", "odd attribute", "odd value
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_each_trace_gives_a_sample_or_is_named_whatever_its_spans_are(
-    data: st.DataObject,
-) -> None:
+def test_each_trace_gives_a_sample_or_is_named_whatever_its_spans_are(data):
     """Spans in any order, left out, repeated, without parents or with odd attributes.
 
     Nothing is raised, each trace gives a sample or is named, and what an exact sample
@@ -464,9 +461,7 @@ def test_each_trace_gives_a_sample_or_is_named_whatever_its_spans_are(
         ),
     ],
 )
-def test_a_chain_that_lost_its_calls_gives_its_question_to_no_other_answer(
-    name: str, lost: tuple[int, ...]
-) -> None:
+def test_a_chain_that_lost_its_calls_gives_its_question_to_no_other_answer(name, lost):
     """Found by the law: chains without calls looked like steps of the one with calls."""
     starts = {str(start) for start in lost}
     spans = written(*SHAPES[name].traces)
@@ -481,9 +476,7 @@ def test_a_chain_that_lost_its_calls_gives_its_question_to_no_other_answer(
 
 @pytest.mark.parametrize("lost", [("60", "80"), ("20", "40"), ("20", "60"), ("60",)])
 @pytest.mark.parametrize("name", FLAT_SHAPES)
-def test_a_search_whose_kind_was_lost_gives_its_question_to_no_other_answer(
-    name: str, lost: tuple[str, ...]
-) -> None:
+def test_a_search_whose_kind_was_lost_gives_its_question_to_no_other_answer(name, lost):
     """Found by the law: of the other calls lost one reply is left, to another question."""
     without_kind, *left_out = lost
     spans = [
@@ -499,7 +492,7 @@ def test_a_search_whose_kind_was_lost_gives_its_question_to_no_other_answer(
 
 
 @pytest.mark.parametrize("change", ["none", "one process", "other processes"], ids=str)
-def test_two_parents_that_are_not_there_say_that_spans_are_missing(change: str) -> None:
+def test_two_parents_that_are_not_there_say_that_spans_are_missing(change):
     """One missing parent may be around all; of two at least one belongs to the trace."""
     chains = written(around(*CHAINS[:2]))[:-1]
     if change == "lost":

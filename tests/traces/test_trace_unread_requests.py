@@ -119,10 +119,7 @@ Writes = Callable[[Sequence[Block], Block], Attributes]
 def sample_of(model: Attributes) -> Sample:
     """A chain that finds one document, and calls the model."""
     chain = {"input.value": QUESTION, "output.value": ANSWER}
-    search = {
-        "input.value": QUESTION,
-        "retrieval.documents.0.document.content": IRON,
-    }
+    search = {"input.value": QUESTION, "retrieval.documents.0.document.content": IRON}
     read = samples_from_spans(
         [
             otlp(
@@ -162,22 +159,22 @@ def assert_known(model: Attributes) -> None:
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_a_plain_request_leaves_a_sample_exact(writes: Writes) -> None:
+def test_a_plain_request_leaves_a_sample_exact(writes):
     assert_known(writes([], {"temperature": 0.5, "previous_response_id": None}))
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_a_file_makes_a_sample_incomplete(writes: Writes) -> None:
+def test_a_file_makes_a_sample_incomplete(writes):
     assert_unknown(writes([PDF], {}), NO_TEXT_WORDS)
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_an_image_makes_a_sample_incomplete(writes: Writes) -> None:
+def test_an_image_makes_a_sample_incomplete(writes):
     assert_unknown(writes([IMAGE], {}), NO_TEXT_WORDS)
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_what_a_provider_keeps_makes_a_sample_incomplete(writes: Writes) -> None:
+def test_what_a_provider_keeps_makes_a_sample_incomplete(writes):
     assert_unknown(writes([], KEPT), KEPT_WORDS)
 
 
@@ -217,7 +214,7 @@ MEDIA = "@@@langfuseMedia:type={}|id=1|source=bytes@@@"
         langfuse([{"type": "text", "text": "x"}, MEDIA.format("a/pdf")], {}),  # type: ignore[list-item]  # a text in place of a file
     ],
 )
-def test_other_forms_of_what_no_span_holds(model: Attributes) -> None:
+def test_other_forms_of_what_no_span_holds(model):
     assert_unknown(model, NO_TEXT_WORDS)
 
 
@@ -232,7 +229,7 @@ def test_other_forms_of_what_no_span_holds(model: Attributes) -> None:
     ],
     ids=str,
 )
-def test_fields_of_an_application_are_no_request(recorded: Block) -> None:
+def test_fields_of_an_application_are_no_request(recorded):
     """What the application names so, and what the model itself wrote."""
     assert_known({**openinference((), {}), "input.value": json.dumps(recorded)})
 
@@ -257,9 +254,7 @@ BLOCKS: list[Block] = [
     st.sampled_from([{}, KEPT, {"conversation": {"id": "c"}}, {"temperature": 1}]),
     st.sampled_from([openinference, mlflow, provider, langfuse, langsmith]),
 )
-def test_a_span_tells_what_an_adapter_sees(
-    blocks: list[Block], parameters: Block, writes: Writes
-) -> None:
+def test_a_span_tells_what_an_adapter_sees(blocks, parameters, writes):
     seen_by_adapter = unread_request(parameters, [[*blocks, TEXT]])
     sample = sample_of(writes(blocks, parameters))
     is_incomplete = sample.capture.grade == "incomplete"

@@ -140,7 +140,7 @@ WANTED = (QUESTION, [("gate", GATE), ("mill", MILL)], ANSWER, "exact")
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_each_dialect_tells_the_same_run(name: str) -> None:
+def test_each_dialect_tells_the_same_run(name):
     """What is expected is read off the run above: two documents retrieved, both shown, one answer."""
     for dialect in (None, name):
         read = samples_from_spans([otlp(*DIALECTS[name])], dialect=dialect)
@@ -170,8 +170,8 @@ SESSIONS = (
 @pytest.mark.parametrize("place", ["all", "root", "around"])
 @pytest.mark.parametrize(("dialect", "attribute"), SESSIONS)
 def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
-    dialect: str, attribute: str, place: str
-) -> None:
+    dialect, attribute, place
+):
     named = {attribute: '{"thread_id": "c7"}' if attribute == "metadata" else "c7"}
     mark = span("", **named)["attributes"]
     chain, search, model = json.loads(json.dumps(DIALECTS[dialect]))
@@ -188,7 +188,7 @@ def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
     assert sample.ledger.conversation == "c7"
 
 
-def test_scores_ranks_and_the_model_are_read() -> None:
+def test_scores_ranks_and_the_model_are_read():
     (sample,) = samples_from_spans([otlp(*openinference())])
     assert [(one.id, one.score) for one in sample.retrieved] == [
         ("gate", 0.9),
@@ -198,7 +198,7 @@ def test_scores_ranks_and_the_model_are_read() -> None:
     assert sample.capture.evidence_from == "prompt"
 
 
-def test_documents_of_which_only_ids_were_recorded_are_no_contexts() -> None:
+def test_documents_of_which_only_ids_were_recorded_are_no_contexts():
     """The conventions name documents by id: the sample says so."""
     (sample,) = samples_from_spans([otlp(*conventions(traceloop=False))])
     notes = sample.capture
@@ -214,14 +214,14 @@ def test_documents_of_which_only_ids_were_recorded_are_no_contexts() -> None:
     assert "2 documents" in notes.doubts["not_recorded"]
 
 
-def test_the_trace_that_ended_first_comes_first() -> None:
+def test_the_trace_that_ended_first_comes_first():
     """A later one may go on with it."""
     later, earlier = openinference("a", start=1000), openinference("b")
     read = samples_from_spans([otlp(span) for span in (*later, *earlier)])
     assert [sample.id for sample in read] == ["b" * 32, "a" * 32]
 
 
-def test_any_order_and_interleaved_traces_give_the_same_samples() -> None:
+def test_any_order_and_interleaved_traces_give_the_same_samples():
     """Spans of three traces, each a value of its own, one of them twice."""
     runs = [
         openinference(trace, 1000 * number, f"{number}: {QUESTION}")
@@ -240,7 +240,7 @@ def test_any_order_and_interleaved_traces_give_the_same_samples() -> None:
 @pytest.mark.parametrize(
     "form", ["one value", "pretty", "spread", "one after the other", "lines", "gzip"]
 )
-def test_files_are_told_by_content(form: str, tmp_path: Path) -> None:
+def test_files_are_told_by_content(form, tmp_path):
     path = tmp_path / "spans"
     texts = {
         "one value": json.dumps(otlp(*openinference())),
@@ -258,7 +258,7 @@ def test_files_are_told_by_content(form: str, tmp_path: Path) -> None:
     assert [seen(one) for one in read] == [WANTED]  # read anew
 
 
-def test_ids_in_base64_and_mlflows_own_json() -> None:
+def test_ids_in_base64_and_mlflows_own_json():
     spans = []
     for one in DIALECTS["mlflow"]:
         own = {item["key"]: item["value"]["stringValue"] for item in one["attributes"]}
@@ -431,7 +431,7 @@ FORMS: dict[str, list[Told]] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_each_form_of_a_file_is_told_by_its_content(name: str, tmp_path: Path) -> None:
+def test_each_form_of_a_file_is_told_by_its_content(name, tmp_path):
     path = tmp_path / "export.jsonl"
     path.write_text(
         "".join(f"{json.dumps(one)}\n" for one in FORMS[name]), encoding="utf-8"
@@ -439,9 +439,7 @@ def test_each_form_of_a_file_is_told_by_its_content(name: str, tmp_path: Path) -
     assert [seen(one) for one in samples_from_spans(path)] == [WANTED]
 
 
-def test_parquet_and_standard_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_and_standard_input(tmp_path, monkeypatch):
     pyarrow, parquet = (
         pytest.importorskip("pyarrow"),
         pytest.importorskip("pyarrow.parquet"),
@@ -461,7 +459,7 @@ def test_parquet_and_standard_input(
     assert [seen(one) for one in read] == [WANTED]
 
 
-def test_what_a_log_event_tells_belongs_to_its_span() -> None:
+def test_what_a_log_event_tells_belongs_to_its_span():
     """OpenTelemetry can write the messages of a call as an event.
 
     Then the span holds none.
@@ -478,7 +476,7 @@ def test_what_a_log_event_tells_belongs_to_its_span() -> None:
 
 
 @pytest.mark.parametrize("by", ["mapping", "function"])
-def test_texts_are_resolved_by_their_ids(by: str) -> None:
+def test_texts_are_resolved_by_their_ids(by):
     texts = {"gate": GATE, "mill": MILL}
     asked: list[list[str]] = []
 
@@ -502,14 +500,14 @@ def test_texts_are_resolved_by_their_ids(by: str) -> None:
 
 
 @pytest.mark.parametrize("returned", [None, [GATE, MILL], GATE])
-def test_what_resolve_returns_is_a_mapping(returned: Any) -> None:
+def test_what_resolve_returns_is_a_mapping(returned):
     values = [otlp(*conventions(traceloop=False))]
     problem = f"must return a mapping of ids to texts, got {type(returned).__name__}"
     with pytest.raises(InputError, match=problem):
         list(samples_from_spans(values, resolve=lambda _: returned))
 
 
-def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
+def test_a_trace_that_is_too_large_is_noted(tmp_path):
     path = tmp_path / "spans.jsonl"
     large = span(
         "big",
@@ -543,8 +541,8 @@ TOO_LARGE = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("value", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
-    value: bytes, tmp_path: Path
-) -> None:
+    value, tmp_path
+):
     path = tmp_path / "spans.jsonl.gz"
     path.write_bytes(
         gzip.compress(
@@ -569,7 +567,7 @@ def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"resourceSpans":['])
-def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
+def test_deep_nesting_is_a_bad_line(opening, tmp_path):
     path = tmp_path / "spans.jsonl"
     path.write_bytes(
         json.dumps(otlp(*openinference())).encode() + b"\n" + opening * 100_000 + b"\n"
@@ -579,9 +577,7 @@ def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
     assert len(read.notes.unreadable) == 1
 
 
-def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_packed_file_that_holds_more_than_any_traces_is_refused(tmp_path):
     path = tmp_path / "bomb.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n" * 90_000_000))
     with pytest.raises(
@@ -591,7 +587,7 @@ def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
 
 
 @pytest.mark.nightly
-def test_a_large_file_is_read_in_little_memory() -> None:
+def test_a_large_file_is_read_in_little_memory():
     """60 MB of interleaved traces, by the benchmark that also makes the file of 2 GB."""
     call = [sys.executable, str(ROOT / "benchmarks" / "trace_memory.py"), "60"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
@@ -601,7 +597,7 @@ def test_a_large_file_is_read_in_little_memory() -> None:
     assert float(figures["memory beyond the start, MB"]) < 40
 
 
-def test_a_trace_without_a_sample_is_noted_with_the_reason() -> None:
+def test_a_trace_without_a_sample_is_noted_with_the_reason():
     chat = [one for one in openinference("b") if one["name"] == "model"]
     silent = span("silent", trace="c", openinference__span__kind="CHAIN")
     read = samples_from_spans([otlp(*openinference(), *chat, silent)])
@@ -681,7 +677,7 @@ HOSTILE: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_spans_end_in_notes(name: str) -> None:
+def test_hostile_spans_end_in_notes(name):
     """The trace beside them is read as ever.
 
     Nothing is raised, and no sample is made of nonsense.
@@ -706,9 +702,7 @@ def test_hostile_spans_end_in_notes(name: str) -> None:
         {"events": [None]},
     ],
 )
-def test_a_span_that_cannot_be_read_takes_no_other_with_it(
-    odd: Told, tmp_path: Path
-) -> None:
+def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd, tmp_path):
     """A collector writes many traces into one line."""
     path = tmp_path / "spans.jsonl"
     values = otlp(
@@ -756,7 +750,7 @@ def deep(depth: int, form: str) -> Any:
         (200, "OTLP"),
     ],
 )
-def test_a_value_that_is_nested_too_deep_is_noted(depth: int, form: str) -> None:
+def test_a_value_that_is_nested_too_deep_is_noted(depth, form):
     """At the same depth on every Python, although each reads JSON of another depth."""
     spans = openinference("b")
     for item in (item for one in spans for item in one["attributes"]):
@@ -774,9 +768,7 @@ def search_of(spans: list[Told]) -> Told:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["chain", "search", "model"])
-def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(
-    place: int,
-) -> None:
+def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(place):
     spans = openinference()
     spans[place]["droppedAttributesCount"] = 3
     (sample,) = samples_from_spans([otlp(*spans)])
@@ -787,14 +779,14 @@ def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(
     )
 
 
-def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on() -> None:
+def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on():
     spans = openinference()
     search_of(spans)["status"] = {"code": 2}
     (sample,) = samples_from_spans([otlp(*spans)])
     assert seen(sample) == WANTED
 
 
-def test_equal_ids_of_unlike_spans_are_noted() -> None:
+def test_equal_ids_of_unlike_spans_are_noted():
     """Two services whose ids are drawn alike.
 
     The same span with more attributes is one span.
@@ -812,7 +804,7 @@ def test_equal_ids_of_unlike_spans_are_noted() -> None:
     assert read.notes.without_sample == [("a" * 32, "unreadable")]
 
 
-def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+def test_what_was_cut_off_is_read_up_to_there(tmp_path):
     path = tmp_path / "spans.jsonl.gz"
     lines = [
         json.dumps(otlp(*openinference(trace, 1000 * number)))
@@ -831,7 +823,7 @@ def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     ]
 
 
-def test_spans_of_another_tenant_stay_apart() -> None:
+def test_spans_of_another_tenant_stay_apart():
     """The same span ids in another trace: neither gets the other's documents."""
     other = [
         one
@@ -846,7 +838,7 @@ def test_spans_of_another_tenant_stay_apart() -> None:
 @pytest.mark.parametrize(
     "start", [12, 500, 86_400], ids=["meanwhile", "afterwards", "a day later"]
 )
-def test_separate_traces_are_not_joined(start: int) -> None:
+def test_separate_traces_are_not_joined(start):
     """A run whose prompt shows what another trace found: whose documents these are is not known, whenever it was."""
     found = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
     found |= {
@@ -863,9 +855,7 @@ def test_separate_traces_are_not_joined(start: int) -> None:
 
 
 @pytest.mark.parametrize("flags", [0, 0x300], ids=["lost", "of another process"])
-def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(
-    flags: int,
-) -> None:
+def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(flags):
     root, search, model = openinference()
     (sample,) = samples_from_spans(
         [otlp(root, search, {**model, "parentSpanId": "9" * 16, "flags": flags})]
@@ -874,7 +864,7 @@ def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(
     assert flags or sample.capture.grade == "incomplete"
 
 
-def test_spans_without_their_parents_are_roots() -> None:
+def test_spans_without_their_parents_are_roots():
     (sample,) = samples_from_spans([otlp(*openinference()[1:])])
     assert seen(sample)[:3] == (QUESTION, [("gate", GATE), ("mill", MILL)], ANSWER)
     distributed = [
@@ -884,7 +874,7 @@ def test_spans_without_their_parents_are_roots() -> None:
     assert [seen(one) for one in samples_from_spans([otlp(*distributed)])] == [WANTED]
 
 
-def test_what_is_no_trace_is_refused_in_words(tmp_path: Path) -> None:
+def test_what_is_no_trace_is_refused_in_words(tmp_path):
     with pytest.raises(InputError, match=r"attributes seen: http\.route"):
         list(samples_from_spans([otlp(span("request", **{"http.route": "/"}))]))
     with pytest.raises(InputError, match="cannot be read"):
@@ -893,9 +883,7 @@ def test_what_is_no_trace_is_refused_in_words(tmp_path: Path) -> None:
         samples_from_spans([], dialect="morse")
 
 
-def test_the_command_evaluates_traces(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_evaluates_traces(tmp_path, capsys):
     path = tmp_path / "spans.jsonl"
     chat = [one for one in openinference("b") if one["name"] == "model"]
     path.write_text(
@@ -926,9 +914,7 @@ NEVER_JUDGED = {
 
 
 @pytest.mark.parametrize("name", NEVER_JUDGED)
-def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_traces_and_lines_that_cannot_be_read_are_bad_rows(name, tmp_path, capsys):
     """A trace without retrieval is none; what nobody can read may be an answer that nobody judged."""
     path, out = tmp_path / "spans.jsonl", tmp_path / "results.jsonl"
     chat = [one for one in openinference("b") if one["name"] == "model"]
@@ -961,9 +947,7 @@ def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
     ],
     ids=["a trace that is too large", "no form of spans", "metrics of a collector"],
 )
-def test_a_gate_counts_what_stands_beside_good_traces(
-    line: str, bad_rows: int, tmp_path: Path
-) -> None:
+def test_a_gate_counts_what_stands_beside_good_traces(line, bad_rows, tmp_path):
     path = tmp_path / "spans.jsonl"
     good = [json.dumps(otlp(*openinference(trace))) for trace in ("a", "c", "d")]
     path.write_text("\n".join([*good, line]), encoding="utf-8")
@@ -985,9 +969,7 @@ OF_FRAMEWORKS = [
 
 
 @pytest.mark.parametrize(("name", "scope", "attributes"), OF_FRAMEWORKS)
-def test_a_run_of_llamaindex_or_haystack_is_never_exact(
-    name: str, scope: str, attributes: Told
-) -> None:
+def test_a_run_of_llamaindex_or_haystack_is_never_exact(name, scope, attributes):
     """Their spans do not tell whether a user or an evaluator asked; the adapters do."""
     run = openinference()
     [sample] = samples_from_spans([otlp(*run)])
@@ -1021,7 +1003,7 @@ PAIRS += ["otel:langchain", "openinference:haystack"]
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS)
-def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
+def test_real_instrumentations_give_the_adapters_samples(pair):
     """The shapes of the adapter's tests under the newest instrumentations.
 
     The rows of docs/traces.md.

@@ -89,9 +89,7 @@ def many(samples: list[Sample]) -> Report:
         store=MemoryStore(),
     )
     report = evaluate(
-        samples,
-        metrics=[RetrievalAccuracy(calls="per_context")],
-        progress=print,
+        samples, metrics=[RetrievalAccuracy(calls="per_context")], progress=print
     )
     low: float | None = report.summary()["retrieval_accuracy"].mean
     scores: list[float | None] = list(report.scores("retrieval_accuracy"))
@@ -100,10 +98,7 @@ def many(samples: list[Sample]) -> Report:
     report.to_html("out.html", cluster="user.id")
     comparison = report.compare(report, slices="language", margin=0.05)
     verdict: str = comparison["retrieval_accuracy"].verdict
-    print(
-        verdict,
-        comparison.table(),
-    )
+    print(verdict, comparison.table())
     assert_score(report, at_least=0.8, undecided="fail")
     return Report.from_jsonl("out.jsonl")
 

@@ -198,7 +198,7 @@ def run(name: str, tracer: str = "", begun: str = "") -> tuple[str, list[Sample]
 
 
 @pytest.mark.parametrize("name", TRACED)
-def test_a_stream_beside_a_tracer_is_as_alone(name: str) -> None:
+def test_a_stream_beside_a_tracer_is_as_alone(name):
     alone = run(name)
     (sample,) = alone[1]
     assert (sample.capture.grade, sample.question) == ("exact", QUESTION)
@@ -216,7 +216,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_tracer_sees_the_application_and_no_call_of_ours(name: str) -> None:
+def test_a_tracer_sees_the_application_and_no_call_of_ours(name):
     application, capture, instrumentor = TRACED[name]
     _, kept = provider_of("openinference")
     with traced(instrumentor, "openinference"):
@@ -284,7 +284,7 @@ async def _gathered(made: AdapterContract) -> list[Any]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", INSTRUMENTORS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_beside_a_tracer_is_as_alone(framework: str, shape: str) -> None:
+def test_each_shape_beside_a_tracer_is_as_alone(framework, shape):
     made, instrumentor = contract(framework), INSTRUMENTORS[framework]
     alone = SHAPES[shape](made)
     with made.adapter_module().capture() as around:

@@ -22,9 +22,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_ragmetrics import capture
-from llama_index.core.base.base_retriever import (
-    BaseRetriever as LlamaIndexRetriever,
-)
+from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
@@ -162,18 +160,14 @@ EXPECTED = [
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_blocks_of_one_conversation_may_be_read_in_any_order(
-    framework: str, order: tuple[int, ...]
-) -> None:
+def test_blocks_of_one_conversation_may_be_read_in_any_order(framework, order):
     blocks = conversation_in_blocks(framework)
     for index in order:
         assert evidence_of(blocks[index]) == EXPECTED[index]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_block_that_is_read_before_it_ends_goes_on_from_the_earlier_ones(
-    framework: str,
-) -> None:
+def test_a_block_that_is_read_before_it_ends_goes_on_from_the_earlier_ones(framework):
     open_block, ask = FRAMEWORKS[framework]
     name = f"a block that goes on, {framework}"
     with open_block(conversation=name) as first:
@@ -184,7 +178,7 @@ def test_a_block_that_is_read_before_it_ends_goes_on_from_the_earlier_ones(
     assert evidence_of(first) == EXPECTED[0]
 
 
-def test_a_block_that_nobody_holds_is_left_out() -> None:
+def test_a_block_that_nobody_holds_is_left_out():
     blocks = conversation_in_blocks("langchain")
     last = blocks.pop()
     blocks.clear()

@@ -93,10 +93,7 @@ ALL = "{% for d in documents %}{{ d.content }}\n{% endfor %}"
 
 
 def pipeline(
-    dividing: Any,
-    *connections: tuple[str, str],
-    template: str = ALL,
-    **further: Any,
+    dividing: Any, *connections: tuple[str, str], template: str = ALL, **further: Any
 ) -> Sample:
     built = Pipeline()
     template = f"{template}Asked: {{{{ query }}}}"
@@ -157,7 +154,7 @@ PIPELINES: dict[str, tuple[Callable[[], Sample], Fates]] = {
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_an_output_that_leads_nowhere_was_dropped_by_its_component(name: str) -> None:
+def test_an_output_that_leads_nowhere_was_dropped_by_its_component(name):
     run, expected = PIPELINES[name]
     assert are_right_or_unknown(fates(run()), expected)
 
@@ -237,11 +234,11 @@ def chain(*ways: Any) -> Sample:
 WRITING: Any = RunnablePassthrough.assign(context=lambda inputs: write(inputs["docs"]))
 
 
-def test_what_a_node_puts_under_another_key_was_dropped_by_it() -> None:
+def test_what_a_node_puts_under_another_key_was_dropped_by_it():
     assert are_right_or_unknown(fates(graph(generate)), dropped_by("grade"))
     assert not any(kept is False for kept, _ in fates(graph(generate_of_all)))
 
 
-def test_what_a_function_of_a_chain_puts_under_another_key_was_dropped_by_it() -> None:
+def test_what_a_function_of_a_chain_puts_under_another_key_was_dropped_by_it():
     run = chain(RunnableLambda(divide), WRITING)
     assert are_right_or_unknown(fates(run), dropped_by("divide"))

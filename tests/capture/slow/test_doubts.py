@@ -861,7 +861,7 @@ def _is_no_number(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_doing_what_a_doubt_says_ends_it(name: str) -> None:
+def test_doing_what_a_doubt_says_ends_it(name):
     case = ROWS[name]
     before = case.program(False)
     assert before.capture.grade != "exact"
@@ -874,7 +874,7 @@ def test_doing_what_a_doubt_says_ends_it(name: str) -> None:
     assert held_by(after) == case.truth
 
 
-def test_every_doubt_has_a_program() -> None:
+def test_every_doubt_has_a_program():
     assert {case.code for case in ROWS.values()} == set(doubts._TABLE)
     assert set(re.findall(r"^\| `(\w+)`", doubts.__doc__ or "", re.M)) == set(
         doubts._TABLE
@@ -884,9 +884,7 @@ def test_every_doubt_has_a_program() -> None:
 @pytest.mark.parametrize(
     ("tools", "code"), [({}, "undivided"), ({"context_tools": set()}, "missing")]
 )
-def test_a_metric_says_of_a_tools_text_what_the_doubt_says(
-    tools: dict[str, Any], code: str
-) -> None:
+def test_a_metric_says_of_a_tools_text_what_the_doubt_says(tools, code):
     sample = agent(LAMP, **tools)
     assert sample.capture is not None
     (result,) = evaluate([sample], ["utilization"], judge="lexical")
@@ -897,7 +895,7 @@ def test_a_metric_says_of_a_tools_text_what_the_doubt_says(
     assert advice in outcome.reason
 
 
-def test_a_place_of_the_question_makes_no_sample_of_a_run_without_it() -> None:
+def test_a_place_of_the_question_makes_no_sample_of_a_run_without_it():
     """A workflow that builds an index was asked nothing."""
     from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
     from llama_index.evaluation.ragmetrics import capture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -125,9 +124,7 @@ def haystack(has_image: bool) -> None:
     ],
     ids=["LangChain", "LlamaIndex", "Haystack"],
 )
-def test_an_answer_that_may_rest_on_an_image_is_no_fault(
-    application: Callable[[bool], None], capture: Any
-) -> None:
+def test_an_answer_that_may_rest_on_an_image_is_no_fault(application, capture):
     statuses: dict[bool, set[str]] = {}
     for has_image in (False, True):
         with capture() as captured:
@@ -141,7 +138,7 @@ def test_an_answer_that_may_rest_on_an_image_is_no_fault(
     assert statuses == {False: {"scored"}, True: {"undefined"}}
 
 
-def test_the_words_of_a_question_are_whole_beside_an_image() -> None:
+def test_the_words_of_a_question_are_whole_beside_an_image():
     """Answer Relevance is asked for nothing but question and answer."""
     with langchain_ragmetrics.capture() as captured:
         langchain(True)
@@ -151,7 +148,7 @@ def test_the_words_of_a_question_are_whole_beside_an_image() -> None:
     assert row.results["answer_relevance"].value == 1.0
 
 
-def test_an_answer_that_broke_off_is_not_judged() -> None:
+def test_an_answer_that_broke_off_is_not_judged():
     class Breaks(FakeListChatModel):
         """A model whose stream ends with an error."""
 
@@ -171,7 +168,7 @@ def test_an_answer_that_broke_off_is_not_judged() -> None:
     assert {each.status for each in row.results.values()} == {"undefined"}
 
 
-def test_contexts_that_the_user_named_are_whole() -> None:
+def test_contexts_that_the_user_named_are_whole():
     with langchain_ragmetrics.capture(contexts_from=lambda run: [TEXT]) as captured:
         langchain(True)
     (value,) = captured.evaluate(["adherence"], judge="lexical").scores(
@@ -181,9 +178,7 @@ def test_contexts_that_the_user_named_are_whole() -> None:
 
 
 @pytest.mark.parametrize(("fact", "status"), [(TEXT, "scored"), (ANSWER, "undefined")])
-def test_a_fact_that_was_not_found_may_stand_in_what_was_not_recorded(
-    fact: str, status: str
-) -> None:
+def test_a_fact_that_was_not_found_may_stand_in_what_was_not_recorded(fact, status):
     with langchain_ragmetrics.capture(reference=fact) as captured:
         langchain(True)
     (row,) = captured.evaluate(["accuracy"], judge="lexical")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -164,23 +163,23 @@ FILES = {
 
 
 @pytest.mark.parametrize("query", ["bridge", "other"])
-def test_a_fact_that_a_tool_may_have_brought_is_unknown(query: str) -> None:
+def test_a_fact_that_a_tool_may_have_brought_is_unknown(query):
     facts, reason = facts_and_reason(agent_with_two_tools(query))
     assert facts == UNKNOWN
     assert 'context_tools={"search_web"}' in reason
 
 
-def test_a_fact_that_an_earlier_turn_may_have_brought_is_unknown() -> None:
+def test_a_fact_that_an_earlier_turn_may_have_brought_is_unknown():
     facts, reason = facts_and_reason(second_turn("mayor"))
     assert facts == UNKNOWN
     assert "earlier turns" in reason
 
 
-def test_an_earlier_turn_that_found_the_same_text_leaves_no_doubt() -> None:
+def test_an_earlier_turn_that_found_the_same_text_leaves_no_doubt():
     assert facts_and_reason(second_turn("first")) == (NOT_RETRIEVED, "")
 
 
-def test_what_the_models_provider_searched_leaves_a_fact_unknown() -> None:
+def test_what_the_models_provider_searched_leaves_a_fact_unknown():
     facts, reason = facts_and_reason(chain_of(reply_of_openai(WEB)))
     assert facts == UNKNOWN
     assert "let a tool of the application search" in reason
@@ -189,16 +188,14 @@ def test_what_the_models_provider_searched_leaves_a_fact_unknown() -> None:
     assert "file_search_call.results" in reason
 
 
-def test_without_a_search_of_the_provider_the_fact_was_not_retrieved() -> None:
+def test_without_a_search_of_the_provider_the_fact_was_not_retrieved():
     assert facts_and_reason(chain_of(reply_of_openai())) == (NOT_RETRIEVED, "")
 
 
 @pytest.mark.parametrize(
     ("blocks", "is_whole"), [((WEB,), False), ((), True)], ids=["a search", "no search"]
 )
-def test_a_results_file_keeps_why_texts_are_unread(
-    blocks: Sequence[Any], is_whole: bool, tmp_path: Path
-) -> None:
+def test_a_results_file_keeps_why_texts_are_unread(blocks, is_whole, tmp_path):
     sample = chain_of(reply_of_openai(*blocks))
     path = tmp_path / "results.jsonl"
     report = judged(sample)
@@ -219,7 +216,7 @@ def test_a_results_file_keeps_why_texts_are_unread(
 
 
 @pytest.mark.parametrize("answer", [None, "It is old."])
-def test_a_whole_run_without_an_answer_lacks_no_text(answer: str | None) -> None:
+def test_a_whole_run_without_an_answer_lacks_no_text(answer):
     """Its capture is incomplete for want of an answer."""
     notes = CaptureNotes(grade="incomplete", complete=True, warnings=("no answer",))
     sample = Sample(question="How old?", answer=answer, capture=notes)

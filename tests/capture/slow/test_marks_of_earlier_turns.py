@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -114,9 +114,7 @@ ROWS: dict[str, tuple[str, str, str, Known]] = {
 
 @pytest.mark.parametrize("run", [in_langchain, in_haystack])
 @pytest.mark.parametrize("name", ROWS)
-def test_a_number_that_an_earlier_turn_has_too_is_unknown(
-    run: Callable[[str, str, str], Sample], name: str
-) -> None:
+def test_a_number_that_an_earlier_turn_has_too_is_unknown(run, name):
     *texts, known = ROWS[name]
     sample = run(*texts)
     if known is None:
@@ -125,7 +123,7 @@ def test_a_number_that_an_earlier_turn_has_too_is_unknown(
         assert [one.contexts for one in sample.citations or ()] == known
 
 
-def test_a_draft_of_this_turn_is_no_earlier_answer() -> None:
+def test_a_draft_of_this_turn_is_no_earlier_answer():
     answer = "The park was founded in 1911 by Count Arnim [1]."
     draft = ChatPromptTemplate.from_template(
         "Cite by number.\n\n{context}\n\n{question}"

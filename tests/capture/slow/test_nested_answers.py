@@ -83,14 +83,14 @@ RUNS: dict[str, Callable[[], Sample]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_an_answer_of_nested_lists_is_whole(name: str) -> None:
+def test_an_answer_of_nested_lists_is_whole(name):
     answer = RUNS[name]().answer or ""
     assert [word in answer for word in ("in 1874", "in the hills", "It rises.")] == [
         True
     ] * 3
 
 
-def test_an_object_that_holds_itself_is_read_once() -> None:
+def test_an_object_that_holds_itself_is_read_once():
     def around_itself(reply: str) -> Report:
         report = Report.model_validate_json(reply)
         report.above = {"report": report}

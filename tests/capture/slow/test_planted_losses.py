@@ -227,12 +227,12 @@ PIPELINES: dict[str, Run] = {
 }
 
 
-def test_every_fault_is_expected_of_every_pipeline() -> None:
+def test_every_fault_is_expected_of_every_pipeline():
     assert set(EXPECTED) == {(name, fault) for name in PIPELINES for fault in FAULTS}
 
 
 @pytest.mark.parametrize(("name", "fault"), EXPECTED)
-def test_a_planted_loss_is_named_at_its_stage(name: str, fault: str) -> None:
+def test_a_planted_loss_is_named_at_its_stage(name, fault):
     expected = EXPECTED[name, fault]
     (sample,) = PIPELINES[name](fault)
     check(sample, expected)
@@ -252,9 +252,7 @@ ALIKE = {
 
 @pytest.mark.parametrize("run", [chain, graph, query_engine, hybrid])
 @pytest.mark.parametrize("name", ALIKE)
-def test_a_dropped_text_with_which_a_shown_one_begins_or_ends_is_lost(
-    name: str, run: Run
-) -> None:
+def test_a_dropped_text_with_which_a_shown_one_begins_or_ends_is_lost(name, run):
     dropped, kept = ALIKE[name]
     school = "line: 7\nstop: School\nfare: 30"
     (sample,) = run("filtered", (school, kept, dropped))
@@ -274,7 +272,7 @@ class FoundNothing(BaseRetriever):
         return []
 
 
-def test_a_search_that_finds_nothing_missed_each_fact() -> None:
+def test_a_search_that_finds_nothing_missed_each_fact():
     (sample,) = langchain(FoundNothing(), "none")
     assert sample.retrieved == ()
     judged, unjudged = journeys(sample)

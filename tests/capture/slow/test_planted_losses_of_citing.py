@@ -375,13 +375,13 @@ PIPELINES: dict[str, Callable[[Plan], list[Sample]]] = {
 }
 
 
-def test_every_pipeline_is_expected_to_do_something() -> None:
+def test_every_pipeline_is_expected_to_do_something():
     assert EXPECTED.keys() == PIPELINES.keys()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_planted_loss_is_named_at_its_stage(name: str, fault: str) -> None:
+def test_a_planted_loss_is_named_at_its_stage(name, fault):
     expected = EXPECTED[name][fault]
     (sample,) = PIPELINES[name](Plan(fault))
     assert sample.citations is not None, sample.citations_unknown

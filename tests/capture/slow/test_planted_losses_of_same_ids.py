@@ -238,7 +238,7 @@ ROWS = [(name, fault) for name in EXPECTED for fault in EXPECTED[name]]
 
 
 @pytest.mark.parametrize(("name", "fault"), ROWS)
-def test_a_loss_is_named_although_two_stores_give_one_id(name: str, fault: str) -> None:
+def test_a_loss_is_named_although_two_stores_give_one_id(name, fault):
     expected = EXPECTED[name][fault]
     (sample,) = PIPELINES[name](fault)
     judged = check(sample, expected)
@@ -248,7 +248,7 @@ def test_a_loss_is_named_although_two_stores_give_one_id(name: str, fault: str) 
 
 
 @pytest.mark.parametrize("name", ["chain", "graph", "query engine", "two sockets"])
-def test_what_both_stores_found_is_retrieved_and_shown(name: str) -> None:
+def test_what_both_stores_found_is_retrieved_and_shown(name):
     (sample,) = PIPELINES[name]("none")
     found = [("d0", TEXTS[0]), ("d1", TEXTS[1]), ("d0", TEXTS[2])]
     assert [(one.id, one.text) for one in sample.retrieved or ()] == found

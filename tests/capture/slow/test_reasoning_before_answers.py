@@ -78,9 +78,7 @@ def cited_in(sample: Sample) -> list[tuple[str, tuple[int, ...], tuple[str, ...]
     thoughts=st.sampled_from(THOUGHTS),
     answer=st.sampled_from(ANSWERS),
 )
-def test_reasoning_before_an_answer_changes_nothing_but_places(
-    block: str, thoughts: str, answer: str
-) -> None:
+def test_reasoning_before_an_answer_changes_nothing_but_places(block, thoughts, answer):
     before = block.format(thoughts)
     alone = read_citations(answer, NUMBERING)
     behind = read_citations(before + answer, NUMBERING)
@@ -98,28 +96,26 @@ def test_reasoning_before_an_answer_changes_nothing_but_places(
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_marks_of_the_reasoning_are_no_citations_of_a_run(name: str) -> None:
+def test_marks_of_the_reasoning_are_no_citations_of_a_run(name):
     sample = RUNS[name](REPLY)
     assert cited_in(sample) == CITED
     assert sample.answer == REPLY
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_an_answer_that_cites_only_in_its_reasoning_cites_nothing(name: str) -> None:
+def test_an_answer_that_cites_only_in_its_reasoning_cites_nothing(name):
     sample = RUNS[name]("<think>Only [1], not [2].</think>The Velm rises in the hills.")
     assert not sample.citations
 
 
-def test_reasoning_that_is_never_closed_leaves_its_marks_unread() -> None:
+def test_reasoning_that_is_never_closed_leaves_its_marks_unread():
     for answer in ("<think>Maybe [2]", "It is old [1]. <think>Maybe [2]"):
         assert read_citations(answer, NUMBERING).citations is None
         assert chain("[{}] ", answer).citations is None
 
 
 @pytest.mark.parametrize("answer", SAID_OF_TAGS)
-def test_a_tag_that_the_answer_speaks_of_is_no_reasoning_or_a_doubt(
-    answer: str,
-) -> None:
+def test_a_tag_that_the_answer_speaks_of_is_no_reasoning_or_a_doubt(answer):
     read = read_citations(answer, NUMBERING)
     if read.citations is not None:
         assert [one.contexts for one in read.citations] == [(0,)]
@@ -128,7 +124,7 @@ def test_a_tag_that_the_answer_speaks_of_is_no_reasoning_or_a_doubt(
 @pytest.mark.parametrize(
     "block", [block for block in BLOCKS if not block.startswith("{}")]
 )
-def test_reasoning_between_sentences_cites_nothing(block: str) -> None:
+def test_reasoning_between_sentences_cites_nothing(block):
     """Of each block only its own words are reasoning, and no sentence before it."""
     reasoning = block.format(THOUGHTS[0])
     answer = f"It fell [1].\n{reasoning}\nIt rose [3].\n{reasoning}\nIt burnt [1]."
@@ -136,7 +132,7 @@ def test_reasoning_between_sentences_cites_nothing(block: str) -> None:
     assert [one.contexts for one in read.citations or ()] == [(0,), (2,), (0,)]
 
 
-def test_sentences_of_the_reasoning_are_no_statements() -> None:
+def test_sentences_of_the_reasoning_are_no_statements():
     answer = "<think>It is red. Maybe [2]?</think>It is old [1]."
     cited = citations_of_marks(answer, NUMBERING)
     assert cited_statements(answer, cited) == (CitedStatement("It is old.", (0,)),)
@@ -156,9 +152,7 @@ TOLD = "the answer held a model's reasoning"
     thoughts=st.sampled_from([*THOUGHTS, "Perhaps 70 km?\nNo.", "```\n7 km\n"]),
     again=st.booleans(),
 )
-def test_an_answer_is_judged_without_its_reasoning(
-    block: str, thoughts: str, again: bool
-) -> None:
+def test_an_answer_is_judged_without_its_reasoning(block, thoughts, again):
     plain, row = (
         {**ROW, "answer": IS_90},
         {**ROW, "answer": block.format(thoughts) + IS_90},
@@ -182,9 +176,7 @@ def test_an_answer_is_judged_without_its_reasoning(
     )
 
 
-def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(caplog):
     rows = [{**ROW, "answer": f"<think>Zanzibar {n}?</think>{IS_90}"} for n in range(3)]
     judge = ScriptedJudge({Useful: {"useful": True, "reason": "It says so."}})
     evaluate(rows, [ContextUtilization()], judge=judge)
@@ -213,9 +205,7 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(
     ],
 )
 @pytest.mark.parametrize("field", ["answer", "reference"])
-def test_other_forms_of_reasoning_and_references_of_models(
-    field: str, reasoning: str
-) -> None:
+def test_other_forms_of_reasoning_and_references_of_models(field, reasoning):
     row = {**ROW, "answer": IS_90, "reference": IS_90}
     plain = evaluate([row], judge="lexical").results[0]
     result = evaluate([{**row, field: reasoning + IS_90}], judge="lexical").results[0]
@@ -226,13 +216,13 @@ def test_other_forms_of_reasoning_and_references_of_models(
     assert f"the {field} held" in result.sample.capture.doubts["reasoning"]
 
 
-def test_reasoning_goes_on_behind_a_part_of_the_answer() -> None:
+def test_reasoning_goes_on_behind_a_part_of_the_answer():
     answer = f"<think>70 km?</think>{IS_90}<think>Or 80 km?</think> It is long."
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
     assert result.sample.answer == f"{IS_90} It is long."
 
 
-def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
+def test_an_answer_that_was_cut_off_within_its_reasoning_is_none():
     for answer in (
         "<think>It may be 90 km",
         "\n<thinking>\nIs it?",
@@ -258,7 +248,7 @@ def test_an_answer_that_was_cut_off_within_its_reasoning_is_none() -> None:
         f"<details>\n<summary>More</summary>\n{IS_90}\n</details>\n{IS_90}",
     ],
 )
-def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
+def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer):
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
     assert result.sample.answer == answer
 
@@ -270,14 +260,14 @@ def test_a_tag_that_an_answer_speaks_of_stays_in_it(answer: str) -> None:
         f"In XML, <thinking> marks thought and </thinking> ends it. {IS_90}",
     ],
 )
-def test_tags_that_an_answer_speaks_of_behind_its_reasoning_stay(answer: str) -> None:
+def test_tags_that_an_answer_speaks_of_behind_its_reasoning_stay(answer):
     row = {**ROW, "answer": f"<think>x</think>{answer}"}
     result = evaluate([row], judge="lexical").results[0]
     assert result.sample.answer == answer
 
 
 @pytest.mark.parametrize("block", BLOCKS[:-1])
-def test_what_the_answer_cites_moves_with_it(block: str) -> None:
+def test_what_the_answer_cites_moves_with_it(block):
     answer = f"It rose [2].\n{block.format('Or [3]?')}It fell [1]. {IS_90} [9]"
     for before in ("", block.format(THOUGHTS[0])):
         row = {"contexts": ["[1] a", "[2] b", "[3] c"], "answer": before + answer}
@@ -294,9 +284,7 @@ def test_what_the_answer_cites_moves_with_it(block: str) -> None:
             assert (result.sample.answer or "")[start:end] in ("[2]", "[1]", "[9]")
 
 
-def test_what_watches_an_application_leaves_reasoning_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_watches_an_application_leaves_reasoning_out(caplog):
     judge = ScriptedJudge({Useful: {"useful": True, "reason": "It says so."}})
     sample = Sample(**ROW, answer=f"<think>Zanzibar?</think>{IS_90}")
     watching = BackgroundEvaluator(lambda _: [sample], [ContextUtilization()], judge)

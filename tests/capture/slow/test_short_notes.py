@@ -69,9 +69,7 @@ def grade(sample: Sample) -> str | None:
 @pytest.mark.parametrize("form", LABELS)
 @pytest.mark.parametrize("between", ["\n", "; ", " "])
 @pytest.mark.parametrize("notes", [LONG_NOTES, SHORT_NOTES, ONE_NOTE])
-def test_passages_with_short_notes_are_contexts_or_in_doubt(
-    notes: tuple[str, ...], between: str, form: str
-) -> None:
+def test_passages_with_short_notes_are_contexts_or_in_doubt(notes, between, form):
     """The words of a note may stand there by chance: nothing is said to be lost."""
     sample, journey = asked(notes, form, between)
     noted = [TEXTS[1]] if notes is ONE_NOTE else list(TEXTS)
@@ -80,7 +78,7 @@ def test_passages_with_short_notes_are_contexts_or_in_doubt(
     assert not losses(journey)
 
 
-def test_a_grader_whose_words_do_not_stand_in_the_prompt_leaves_no_doubt() -> None:
+def test_a_grader_whose_words_do_not_stand_in_the_prompt_leaves_no_doubt():
     """Of three passages the model approves of two; the application leaves one out."""
     shelf = Shelf()
     verdicts = ["yes", "no", "yes"]

@@ -137,7 +137,7 @@ def play(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return played
 
 
-def test_what_was_said_before_any_search_is_no_sample(play: Callable[..., Any]) -> None:
+def test_what_was_said_before_any_search_is_no_sample(play):
     captured = play("Hi", "Who lit the lamp?", context_tools=None)
     (sample,) = captured.samples
     assert sample.question == "Who lit the lamp?"
@@ -146,9 +146,7 @@ def test_what_was_said_before_any_search_is_no_sample(play: Callable[..., Any]) 
     assert not play("Hi").samples
 
 
-def test_thanks_behind_a_search_are_a_turn_that_no_metric_scores(
-    play: Callable[..., Any],
-) -> None:
+def test_thanks_behind_a_search_are_a_turn_that_no_metric_scores(play):
     captured = play("Hi", "Who lit the lamp?", "Thanks!")
     report = captured.evaluate(["adherence", "utilization"], judge="lexical")
     asked, thanked = captured.samples
@@ -161,9 +159,7 @@ def test_thanks_behind_a_search_are_a_turn_that_no_metric_scores(
     assert report.scores("context_adherence")[0] > 0.5
 
 
-def test_a_turn_that_was_offered_a_named_tool_is_a_sample(
-    play: Callable[..., Any],
-) -> None:
+def test_a_turn_that_was_offered_a_named_tool_is_a_sample(play):
     (sample,) = play("Hi", context_tools={"find", "look_up"}).samples
     assert sample.question == "Hi"
     assert "no_search" in sample.capture.doubts

@@ -214,7 +214,7 @@ def _told(sample: Sample) -> list[object]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shape", CHAINS)
-def test_every_way_to_run_a_chain_tells_the_same_journey(shape: str, way: str) -> None:
+def test_every_way_to_run_a_chain_tells_the_same_journey(shape, way):
     make_chain, step = CHAINS[shape]
     invoked = _sample_of(make_chain(), lambda chain: chain.invoke(QUESTION))
     dropped_by = {note.dropped_by for note in invoked.capture.passages or ()}
@@ -222,7 +222,7 @@ def test_every_way_to_run_a_chain_tells_the_same_journey(shape: str, way: str) -
     assert _told(_sample_of(make_chain(), WAYS[way])) == _told(invoked)
 
 
-def test_a_stream_that_is_left_early_names_the_step_as_well() -> None:
+def test_a_stream_that_is_left_early_names_the_step_as_well():
     """The application takes the first piece, and closes the stream."""
 
     def take_one(chain: Chain) -> None:

@@ -103,7 +103,7 @@ def assert_fact_is_unknown(journey: Journey, words: str) -> None:
 
 
 @pytest.mark.parametrize("block", [*FILES, *IMAGES, *SOUNDS], ids=str)
-def test_what_is_no_text_makes_a_sample_incomplete(block: Block) -> None:
+def test_what_is_no_text_makes_a_sample_incomplete(block):
     sample, journey = asked(block)
     assert sample.capture.grade == "incomplete"
     assert_fact_is_unknown(journey, "such as an image or a PDF")
@@ -111,9 +111,7 @@ def test_what_is_no_text_makes_a_sample_incomplete(block: Block) -> None:
 
 
 @pytest.mark.parametrize("parameters", KEPT, ids=str)
-def test_what_a_provider_keeps_makes_a_sample_incomplete(
-    parameters: Mapping[str, Any],
-) -> None:
+def test_what_a_provider_keeps_makes_a_sample_incomplete(parameters):
     sample, journey = asked(**parameters)
     assert sample.capture.grade == "incomplete"
     assert_fact_is_unknown(journey, "names what the model's provider keeps")
@@ -121,16 +119,10 @@ def test_what_a_provider_keeps_makes_a_sample_incomplete(
 
 @pytest.mark.parametrize(
     "tool",
-    [
-        tool_of_gemini("url_context", {}),
-        {"url_context": {}},
-        {"urlContext": {}},
-    ],
+    [tool_of_gemini("url_context", {}), {"url_context": {}}, {"urlContext": {}}],
     ids=str,
 )
-def test_pages_that_gemini_may_have_read_make_a_sample_incomplete(
-    tool: Mapping[str, Any],
-) -> None:
+def test_pages_that_gemini_may_have_read_make_a_sample_incomplete(tool):
     sample, journey = asked(tools=[{"type": "function"}, tool])
     assert sample.capture.grade == "incomplete"
     assert_fact_is_unknown(journey, "keeps or reads (url")
@@ -148,9 +140,7 @@ def test_pages_that_gemini_may_have_read_make_a_sample_incomplete(
     ],
     ids=str,
 )
-def test_a_request_without_the_tool_that_reads_pages_says_nothing_of_pages(
-    tools: object,
-) -> None:
+def test_a_request_without_the_tool_that_reads_pages_says_nothing_of_pages(tools):
     assert unread_request({"tools": tools}, []).evidence == ()
 
 
@@ -158,8 +148,8 @@ def test_a_request_without_the_tool_that_reads_pages_says_nothing_of_pages(
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("response_id", ["resp_1", "run-1", None])
 def test_a_model_that_goes_on_from_its_last_response_names_it(
-    response_id: str | None, *, goes_on: bool, is_earlier_turn: bool
-) -> None:
+    response_id, *, goes_on, is_earlier_turn
+):
     """Whatever the provider kept: which response it goes on from is not read."""
 
     class GoesOn(GenericFakeChatModel):
@@ -193,16 +183,14 @@ def test_a_model_that_goes_on_from_its_last_response_names_it(
 @pytest.mark.parametrize(
     "parameters", [{}, {"prompt": {"text": "p"}}, {"temperature": 0.5}], ids=str
 )
-def test_texts_and_usual_parameters_leave_a_sample_exact(
-    block: Block, parameters: Mapping[str, Any]
-) -> None:
+def test_texts_and_usual_parameters_leave_a_sample_exact(block, parameters):
     sample, journey = asked(block, **parameters)
     assert sample.capture.grade == "exact", sample.capture.warnings
     assert sample.capture.unread_texts == ()
     assert losses(journey) == {"not_retrieved"}
 
 
-def test_an_image_that_a_model_drew_is_no_evidence() -> None:
+def test_an_image_that_a_model_drew_is_no_evidence():
     sample, _ = asked(reply_before=IMAGES[0])
     assert sample.capture.unread_texts == ()
 
@@ -220,7 +208,7 @@ def handed_in(text: str) -> list[Block]:
 
 
 @pytest.mark.parametrize("block", handed_in(f"{FACT} It was raining."), ids=str)
-def test_a_document_in_a_block_of_its_own_leaves_facts_unknown(block: Block) -> None:
+def test_a_document_in_a_block_of_its_own_leaves_facts_unknown(block):
     sample, journey = asked(block)
     assert sample.capture.grade == "inferred", sample.capture.warnings
     assert_fact_is_unknown(journey, "hands documents in")
@@ -239,7 +227,7 @@ UNTYPED: list[Block] = [
 
 
 @pytest.mark.parametrize("block", UNTYPED, ids=str)
-def test_a_block_without_a_type_is_told_by_its_field(block: Block) -> None:
+def test_a_block_without_a_type_is_told_by_its_field(block):
     (words,) = unread_request({}, [block]).evidence
     assert "no text" in words
 
@@ -261,13 +249,13 @@ json = st.recursive(
 
 
 @given(json, json)
-def test_any_request_can_be_read(parameters: object, contents: object) -> None:
+def test_any_request_can_be_read(parameters, contents):
     unread = unread_request(parameters, contents)
     assert all(isinstance(words, str) for words in unread.evidence)
 
 
 @given(st.lists(st.sampled_from([*FILES, *IMAGES, *SOUNDS, *TEXTS])))
-def test_blocks_are_read_wherever_they_stand(blocks: list[Block]) -> None:
+def test_blocks_are_read_wherever_they_stand(blocks):
     """In one message or several, and beside any other blocks."""
     unread = unread_request({}, [blocks])
     assert unread == unread_request({}, [[block] for block in blocks])

@@ -157,7 +157,7 @@ def write_answers(folder: Path, *, answer: str = "Anna lit the lamp.") -> str:
     return "answers.jsonl"
 
 
-def test_a_passed_gate_passes_and_its_verdict_is_the_comment(tmp_path: Path) -> None:
+def test_a_passed_gate_passes_and_its_verdict_is_the_comment(tmp_path):
     gates = {"fail-under": "adherence=0.7\nutilization=0.5\n"}
     runner = Runner(tmp_path, {"answers": write_answers(tmp_path), **gates})
     assert runner.run_all() == 0, runner.log
@@ -170,7 +170,7 @@ def test_a_passed_gate_passes_and_its_verdict_is_the_comment(tmp_path: Path) -> 
     assert (tmp_path / "report.html").exists()
 
 
-def test_a_failed_gate_fails_the_job_after_the_comment(tmp_path: Path) -> None:
+def test_a_failed_gate_fails_the_job_after_the_comment(tmp_path):
     answers = write_answers(tmp_path, answer="Carl Voss bought the mill in 1830.")
     runner = Runner(tmp_path, {"answers": answers, "fail-under": "adherence=0.7"})
     assert runner.run_all() == 1, runner.log
@@ -182,7 +182,7 @@ def test_a_failed_gate_fails_the_job_after_the_comment(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_comment_of_the_run_before_is_replaced(tmp_path: Path) -> None:
+def test_the_comment_of_the_run_before_is_replaced(tmp_path):
     answers = write_answers(tmp_path)
     runner = Runner(tmp_path, {"answers": answers}, ids="11\n12\n")
     assert runner.run_all() == 0, runner.log
@@ -190,7 +190,7 @@ def test_the_comment_of_the_run_before_is_replaced(tmp_path: Path) -> None:
     assert "--method POST" not in runner.calls
 
 
-def test_the_earlier_run_is_compared_with(tmp_path: Path) -> None:
+def test_the_earlier_run_is_compared_with(tmp_path):
     answers = write_answers(tmp_path)
     (tmp_path / "before").mkdir()
     before = Runner(tmp_path / "before", {"answers": f"../{answers}"})
@@ -211,9 +211,7 @@ def test_the_earlier_run_is_compared_with(tmp_path: Path) -> None:
         ({"fail-on-regression": "true", "margin": "0.99"}, 0),
     ],
 )
-def test_a_regression_fails_the_job_where_that_is_wanted(
-    tmp_path: Path, inputs: dict[str, str], status: int
-) -> None:
+def test_a_regression_fails_the_job_where_that_is_wanted(tmp_path, inputs, status):
     options = {"options": "--metrics\nadherence\n"}
     before = Runner(tmp_path, {"answers": write_answers(tmp_path), **options})
     assert before.run("Evaluate") == 0, before.log
@@ -228,9 +226,7 @@ def test_a_regression_fails_the_job_where_that_is_wanted(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("earlier", ["", "nowhere.jsonl"])
-def test_without_an_earlier_run_there_is_no_comparison(
-    tmp_path: Path, earlier: str
-) -> None:
+def test_without_an_earlier_run_there_is_no_comparison(tmp_path, earlier):
     inputs = {"answers": write_answers(tmp_path), "earlier-results": earlier}
     runner = Runner(tmp_path, inputs)
     assert runner.run_all() == 0, runner.log
@@ -238,7 +234,7 @@ def test_without_an_earlier_run_there_is_no_comparison(
 
 
 @pytest.mark.nightly
-def test_a_broken_earlier_file_is_a_warning(tmp_path: Path) -> None:
+def test_a_broken_earlier_file_is_a_warning(tmp_path):
     (tmp_path / "before.jsonl").write_text("no results\n")
     inputs = {"answers": write_answers(tmp_path), "earlier-results": "before.jsonl"}
     runner = Runner(tmp_path, inputs)
@@ -247,13 +243,13 @@ def test_a_broken_earlier_file_is_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_token_that_may_not_write_is_a_warning(tmp_path: Path) -> None:
+def test_a_token_that_may_not_write_is_a_warning(tmp_path):
     runner = Runner(tmp_path, {"answers": write_answers(tmp_path)}, gh_status=1)
     assert runner.run_all() == 0
     assert "::warning::The comment was not written" in runner.log
 
 
-def test_bad_input_ends_with_its_code_and_no_comment_is_empty(tmp_path: Path) -> None:
+def test_bad_input_ends_with_its_code_and_no_comment_is_empty(tmp_path):
     runner = Runner(tmp_path, {"answers": "nowhere.jsonl"})
     assert runner.run_all() == 2
     assert "exit code 2 and no verdict" in runner.comment
@@ -264,9 +260,7 @@ def test_bad_input_ends_with_its_code_and_no_comment_is_empty(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("inputs", "pull_request"), [({}, ""), ({"comment": "false"}, "7")]
 )
-def test_nothing_is_written_where_nobody_asked(
-    tmp_path: Path, inputs: dict[str, str], pull_request: str
-) -> None:
+def test_nothing_is_written_where_nobody_asked(tmp_path, inputs, pull_request):
     answers = write_answers(tmp_path)
     runner = Runner(tmp_path, {"answers": answers, **inputs}, pull_request)
     assert runner.run_all() == 0, runner.log
@@ -274,7 +268,7 @@ def test_nothing_is_written_where_nobody_asked(
 
 
 @pytest.mark.nightly
-def test_no_input_is_run(tmp_path: Path) -> None:
+def test_no_input_is_run(tmp_path):
     """What stands in an input is an argument, however it is written."""
     hostile = "$(touch taken); touch taken `touch taken` '\""
     for name in ("answers", "fail-under", "judge", "earlier-results"):
@@ -291,9 +285,7 @@ def test_no_input_is_run(tmp_path: Path) -> None:
     ("inputs", "installed"),
     [({}, "/the/action"), ({"requirement": "ragmetrics-core==0.1"}, None)],
 )
-def test_what_is_installed(
-    tmp_path: Path, inputs: dict[str, str], installed: str | None
-) -> None:
+def test_what_is_installed(tmp_path, inputs, installed):
     runner = Runner(tmp_path, inputs)
     assert runner.run("Install") == 0, runner.log
     arguments = (runner.fake / "python").read_text().splitlines()
@@ -302,7 +294,7 @@ def test_what_is_installed(
 
 
 @pytest.mark.nightly
-def test_options_are_those_of_the_command(tmp_path: Path) -> None:
+def test_options_are_those_of_the_command(tmp_path):
     inputs = {"answers": write_answers(tmp_path), "options": "--metrics\nadherence\n"}
     runner = Runner(tmp_path, inputs)
     assert runner.run_all() == 0, runner.log

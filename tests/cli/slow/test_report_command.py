@@ -49,7 +49,7 @@ def watched(count: int, path: str = "scores.jsonl", *, first: int = 0) -> None:
     assert background.stop(timeout=30)
 
 
-def test_the_file_of_a_sink_is_a_report() -> None:
+def test_the_file_of_a_sink_is_a_report():
     watched(3)
     watched(2, first=3)  # another process goes on in the same file, numbers from 0
     report = Report.from_jsonl("scores.jsonl")
@@ -69,7 +69,7 @@ def test_the_file_of_a_sink_is_a_report() -> None:
     assert not report.run.interrupted
 
 
-def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
+def test_a_line_that_a_crash_cut_off_is_left_out_and_named():
     watched(3)
     whole = Path("scores.jsonl").read_text()
     Path("scores.jsonl").write_text(whole[:-40])
@@ -99,9 +99,7 @@ def in_two_ways(n_rows: int = 20, **changes: str) -> None:
     ids=["another judge", "another version", "another prompt"],
 )
 @pytest.mark.parametrize("files", [["both.jsonl"], ["one.jsonl", "two.jsonl"]])
-def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(
-    files: list[str], changes: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(files, changes, capsys):
     in_two_ways(**changes)
     told = " ".join(
         ("v" if name == "version" else f"{name}:") + value
@@ -123,9 +121,7 @@ def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(
     assert "no result has the signature 'judge:nobody'" in capsys.readouterr().err
 
 
-def test_no_gate_holds_over_a_judge_at_two_addresses(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_no_gate_holds_over_a_judge_at_two_addresses(capsys):
     in_two_ways()
     for name in ("one", "two"):
         report = Report.from_jsonl(f"{name}.jsonl")
@@ -141,9 +137,7 @@ def test_no_gate_holds_over_a_judge_at_two_addresses(
     assert main([*arguments, "--signature", "address:http://one.example"]) == 0
 
 
-def test_no_gate_holds_over_two_models_that_replied_under_one_name(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_no_gate_holds_over_two_models_that_replied_under_one_name(capsys):
     in_two_ways()
     for name in ("one", "two"):
         report = Report.from_jsonl(f"{name}.jsonl")
@@ -164,9 +158,7 @@ def test_no_gate_holds_over_two_models_that_replied_under_one_name(
     assert main([*arguments, "--signature", "model:weights-one"]) == 0
 
 
-def test_a_file_of_two_judges_is_compared_with_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_of_two_judges_is_compared_with_none(capsys):
     in_two_ways(judge="gpt-4o-mini")
     assert main(["compare", "both.jsonl", "both.jsonl"]) == 2
     assert "judge gpt-4o-mini and lexical against" in capsys.readouterr().err
@@ -176,9 +168,7 @@ def test_a_file_of_two_judges_is_compared_with_none(
     assert report.compare(report)["context_adherence"].verdict == "identical"
 
 
-def test_every_command_reads_the_file_of_a_sink(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_command_reads_the_file_of_a_sink(capsys):
     watched(6)
     again = ["evaluate", "scores.jsonl", "--metrics", "adherence,utilization"]
     assert main([*again, "--out", "again.jsonl"]) == 0
@@ -196,9 +186,7 @@ def test_every_command_reads_the_file_of_a_sink(
     ("gate", "code"),
     [("adherence=0.1", 0), ("adherence=0.99", 1), ("utilization=0.7", 1)],
 )
-def test_a_gate_is_held_without_judging_again(
-    gate: str, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_is_held_without_judging_again(gate, code, capsys):
     watched(30)
     assert main(["report", "scores.jsonl", "--fail-under", gate]) == code
     told = capsys.readouterr()
@@ -207,16 +195,14 @@ def test_a_gate_is_held_without_judging_again(
     assert "No judge named" not in told.err
 
 
-def test_gates_of_the_settings_file_are_held() -> None:
+def test_gates_of_the_settings_file_are_held():
     watched(30)
     Path("ragmetrics.toml").write_text("gates = ['adherence=0.99']\n")
     assert main(["report", "scores.jsonl"]) == 1
     assert main(["report", "scores.jsonl", "--fail-under", "adherence=0.1"]) == 0
 
 
-def test_a_run_that_ended_early_decides_no_gate(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_that_ended_early_decides_no_gate(capsys):
     evaluate([{"contexts": ["Anna."], "answer": "Anna."}], judge="lexical").to_jsonl(
         "a.jsonl"
     )
@@ -227,13 +213,13 @@ def test_a_run_that_ended_early_decides_no_gate(
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_results_of_every_number_become_a_page(number: int) -> None:
+def test_results_of_every_number_become_a_page(number):
     results = GOLDEN / f"results_{number}.jsonl"
     main(["report", str(results), "--report", "page.html"])
     assert "</html>" in Path("page.html").read_text()
 
 
-def test_what_a_scorer_wrote_becomes_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_scorer_wrote_becomes_a_page(capsys):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -254,9 +240,7 @@ def test_what_a_scorer_wrote_becomes_a_page(capsys: pytest.CaptureFixture[str]) 
     assert "2 rows" in capsys.readouterr().out
 
 
-def test_a_folder_that_no_scorer_wrote_is_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_folder_that_no_scorer_wrote_is_refused(capsys):
     Path("empty").mkdir()
     Path("notes").mkdir()
     Path("notes/a.txt").write_text("a")
@@ -267,7 +251,7 @@ def test_a_folder_that_no_scorer_wrote_is_refused(
     assert "has no name for the page to take; give --report" in capsys.readouterr().err
 
 
-def test_several_files_are_one_report() -> None:
+def test_several_files_are_one_report():
     watched(2, "one.jsonl")
     watched(3, "two.jsonl", first=2)
     assert main(["report", "one.jsonl", "two.jsonl", "--report", "page.html"]) == 0
@@ -277,9 +261,7 @@ def test_several_files_are_one_report() -> None:
     assert [own.name for own in joined.run.inputs] == list(paths)
 
 
-def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(capsys):
     watched(2, "one.jsonl")
     watched(3, "two.jsonl")
     text = Path("two.jsonl").read_text()  # judged once more, with other reasons
@@ -314,9 +296,7 @@ def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("gate", ["adherence=", "share(adherence>0.5)=", "answered="])
 @pytest.mark.parametrize("ids", ["none", "own", "same", "conversations"])
-def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
-    gate: str, ids: str
-) -> None:
+def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(gate, ids):
     """The same rows again are no new evidence, whatever they name."""
     rows = lamps()
     for row in rows[::10]:
@@ -357,7 +337,7 @@ def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(
     assert main(["evaluate", "many.jsonl", *alone, "--out", "alone"]) == 0
 
 
-def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies() -> None:
+def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies():
     def made_up(question: Any) -> Any:
         return {"claims": 1, "unsupported": ["Bo"] * ("Bo" in question["answer"])}
 
@@ -373,8 +353,8 @@ def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies() -> Non
 
 
 def test_the_first_screen_is_no_surer_than_the_clusters_that_were_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     """Two of six users have all of the faults, ten each."""
     monkeypatch.chdir(tmp_path)
     rows = [
@@ -394,7 +374,7 @@ def test_the_first_screen_is_no_surer_than_the_clusters_that_were_named(
             assert f"Among new ones expect {expected}" in capsys.readouterr().out
 
 
-def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> None:
+def test_one_question_is_one_cluster_only_with_the_same_expected_answer():
     texts = lamps()
     for row, number in zip(texts, range(30), strict=True):
         row |= {"question": "Sum it up.", "reference": f"Anna lit lamp {number}."}
@@ -412,7 +392,7 @@ def test_one_question_is_one_cluster_only_with_the_same_expected_answer() -> Non
         assert interval.clusters == n_clusters
 
 
-def test_copies_of_a_file_decide_no_strict_gate() -> None:
+def test_copies_of_a_file_decide_no_strict_gate():
     """The same rows again are no new evidence: the interval stays as it is."""
     rows = lamps()
     report = evaluate(rows, ["adherence"], judge="lexical")
@@ -425,9 +405,7 @@ def test_copies_of_a_file_decide_no_strict_gate() -> None:
     assert main(["report", *files, *gate, "--report", "page.html"]) == 3
 
 
-def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(capsys):
     turned = "Who lit\u202e it?\x1b[2J"
     row = {"question": turned, "contexts": ["Bo."], "answer": turned}
     evaluate([row], ["adherence"], judge="lexical").to_jsonl("results.jsonl")
@@ -441,9 +419,7 @@ def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
     assert "results\\u202e.jsonl" in capsys.readouterr().err
 
 
-def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(capsys):
     watched(1)
     Path("scores.html").write_text("<h1>mine</h1>")
     assert main(["report", "scores.jsonl"]) == 2
@@ -457,9 +433,7 @@ def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
 PRODUCTION = Path(__file__).parents[3] / "docs" / "production.md"
 
 
-def test_the_loop_of_the_page_from_watching_to_a_page_and_a_gate(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_loop_of_the_page_from_watching_to_a_page_and_a_gate(capsys):
     """In the page's own words: its code writes the file that its command reads."""
     page = PRODUCTION.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -482,9 +456,7 @@ def test_the_loop_of_the_page_from_watching_to_a_page_and_a_gate(
     assert "page   scores.html" in capsys.readouterr().out
 
 
-def test_results_without_a_name_are_titled_by_their_file(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_results_without_a_name_are_titled_by_their_file(capsys):
     row = {"question": "q", "contexts": ["Anna."], "answer": "Anna."}
     evaluate([row], judge="lexical").to_jsonl("monday.jsonl")
     assert main(["report", "monday.jsonl"]) == 0
@@ -496,13 +468,13 @@ def test_results_without_a_name_are_titled_by_their_file(
     assert capsys.readouterr().out.startswith("new   1 row · judge: words only")
 
 
-def test_a_table_is_no_file_of_results() -> None:
+def test_a_table_is_no_file_of_results():
     Path("rows.jsonl").write_text(json.dumps({"index": 1, "sample": "x"}) + "\n")
     with pytest.raises(InputError, match="no results of ragmetrics begin here"):
         Report.from_jsonl("rows.jsonl")
 
 
-def test_a_run_that_is_named_by_its_number_keeps_one_page() -> None:
+def test_a_run_that_is_named_by_its_number_keeps_one_page():
     row = {"contexts": ["Anna lit it."], "answer": "Anna did."}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     assert main(["evaluate", "rows.jsonl", "--no-store", "--quiet"]) == 0

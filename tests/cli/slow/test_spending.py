@@ -66,10 +66,8 @@ def command(server: LoopbackServer, tmp_path: Path) -> Evaluate:
 
 
 def test_a_second_run_pays_nothing_and_the_first_names_the_file(
-    command: Evaluate,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    command, capsys, caplog
+):
     assert command() == 6
     assert str(default_path()) in caplog.text
     caplog.clear()
@@ -78,9 +76,7 @@ def test_a_second_run_pays_nothing_and_the_first_names_the_file(
     assert str(default_path()) not in caplog.text
 
 
-def test_fresh_asks_anew_and_no_store_keeps_nothing(
-    command: Evaluate, tmp_path: Path
-) -> None:
+def test_fresh_asks_anew_and_no_store_keeps_nothing(command, tmp_path):
     assert command("--no-store") == 6
     assert not default_path().exists()
     assert command("--no-store") == 6
@@ -92,8 +88,8 @@ def test_fresh_asks_anew_and_no_store_keeps_nothing(
 
 
 def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
-    server: LoopbackServer, command: Evaluate, tmp_path: Path
-) -> None:
+    server, command, tmp_path
+):
     store, out = (
         ["--store", str(tmp_path / "s.sqlite"), "--concurrency", "1"],
         tmp_path / "out.jsonl",
@@ -117,9 +113,7 @@ def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
     assert reasons() == ["newest"] * 6
 
 
-def test_the_variable_names_the_file(
-    command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_names_the_file(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "variable.sqlite"))
     assert command() == 6
     assert (tmp_path / "variable.sqlite").exists()
@@ -127,9 +121,7 @@ def test_the_variable_names_the_file(
     assert command("--no-store") == 6
 
 
-def test_the_library_keeps_nothing_unless_told(
-    server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_library_keeps_nothing_unless_told(server, tmp_path, monkeypatch):
     rows = [{"question": "q", "contexts": ["a", "b"], "answer": "a"}]
     monkeypatch.setenv("RAGMETRICS_JUDGE", "openai-compatible/test")
     monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
@@ -150,9 +142,7 @@ def test_the_library_keeps_nothing_unless_told(
     assert len(server.requests) == 10
 
 
-def test_a_cap_ends_the_run_and_says_so(
-    command: Evaluate, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cap_ends_the_run_and_says_so(command, capsys):
     """Rows are missing: that is not all well, also where no gate is held."""
     assert command("--max-calls", "4", "--concurrency", "1", code=3) == 4
     said = " ".join(capsys.readouterr().out.split())
@@ -160,19 +150,12 @@ def test_a_cap_ends_the_run_and_says_so(
     assert command() == 2  # what was answered is kept
 
 
-def test_a_cap_that_makes_no_sense_is_explained(
-    command: Evaluate, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cap_that_makes_no_sense_is_explained(command, capsys):
     assert command("--max-cost", "0", code=2) == 0
     assert "max_cost: Input should be greater than 0, got 0" in capsys.readouterr().err
 
 
-def test_no_key_enters_the_store(
-    server: LoopbackServer,
-    command: Evaluate,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_no_key_enters_the_store(server, command, monkeypatch, tmp_path):
     monkeypatch.setenv("RAGMETRICS_API_KEY", "sk-very-secret")
     assert (
         command(
@@ -198,9 +181,7 @@ if find_spec("litellm") is None:
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_no_secret_enters_the_store_however_it_is_given(
-    kind: str, server: LoopbackServer, tmp_path: Path
-) -> None:
+def test_no_secret_enters_the_store_however_it_is_given(kind, server, tmp_path):
     """Neither with a usable reply, nor with one that is forgotten again."""
     server.reply = lambda body: (
         "what?" if "odd" in str(body) else '{"useful": 1, "reason": "kept"}'
@@ -237,7 +218,7 @@ def cost() -> Iterator[ModuleType]:
         yield module
 
 
-def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
+def test_prompts_keep_their_budgets(cost):
     """Five chunks of 300 characters, at four characters a token."""
     assert {len(context.text) for context in cost.SAMPLE.contexts} == {300}
     pointwise, listwise = ContextUtilization(), ContextUtilization(judging="listwise")
@@ -245,7 +226,7 @@ def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
     assert cost.recorded(listwise)[0].prompt_tokens <= 900
 
 
-def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
+def test_prompts_of_a_sample_begin_alike(cost):
     assert cost.common(["abcd", "abce", "xy"]) == 6 / 10
     assert cost.cached(["abcd", "abce", "xy"]) == 3 / 10
     _, polls = cost.recorded(ContextAdherence(), together=False)
@@ -254,9 +235,7 @@ def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
     assert cost.common(cost.recorded(RetrievalAccuracy(), logprobs=True)[1]) >= 0.8
 
 
-def test_a_goal_that_is_missed_is_said_and_ends_with_1(
-    cost: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost, capsys):
     shown = cost.Rows()
     shown.add(
         "a: 1.0 × the ideal", cost.at_most(1.0, 1.05), cost.at_least(80, 80, " %")
@@ -272,14 +251,12 @@ def test_a_goal_that_is_missed_is_said_and_ends_with_1(
     ]
 
 
-def test_the_benchmark_of_costs_meets_its_goals(
-    cost: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_benchmark_of_costs_meets_its_goals(cost, capsys):
     assert cost.main() == 0
     printed = capsys.readouterr().out
     assert printed.count(": met") >= 4
 
 
-def test_environment_is_safe() -> None:
+def test_environment_is_safe():
     assert "XDG_CACHE_HOME" in os.environ
     assert Path(os.environ["XDG_CACHE_HOME"]) in default_path().parents

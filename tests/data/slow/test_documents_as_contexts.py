@@ -1,6 +1,5 @@
 """Documents of LangChain, Haystack and LlamaIndex are contexts, in rows, samples and ``score``."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ DOCUMENTS = [of_langchain, of_haystack, of_llamaindex, node_of_llamaindex]
 
 @pytest.mark.parametrize("make", DOCUMENTS)
 @pytest.mark.parametrize("form", ["list", "one", "beside a text"])
-def test_a_document_is_a_context(make: Callable[[], Any], form: str) -> None:
+def test_a_document_is_a_context(make, form):
     document = make()
     contexts = {"list": [document], "one": document, "beside a text": [document, "b"]}
     row = {"question": "Who lit it?", "contexts": contexts[form], "answer": "Anna."}
@@ -55,13 +54,13 @@ def test_a_document_is_a_context(make: Callable[[], Any], form: str) -> None:
 
 
 @pytest.mark.parametrize("make", DOCUMENTS)
-def test_a_document_is_what_was_retrieved(make: Callable[[], Any]) -> None:
+def test_a_document_is_what_was_retrieved(make):
     sample = Sample.from_row({"retrieved": [make()]})
     assert sample.retrieved[0].text == TEXT
     assert Sample(retrieved=[make()]).retrieved == sample.retrieved
 
 
-def test_a_document_without_a_text_is_refused() -> None:
+def test_a_document_without_a_text_is_refused():
     haystack = pytest.importorskip("haystack")
     with pytest.raises(RowError, match="number 1 is an object without a text"):
         Sample.from_row({"contexts": [haystack.Document(content=None)]})

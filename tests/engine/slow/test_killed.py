@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).parents[3] / "benchmarks" / "killed.py"
 
 
 @pytest.mark.nightly
-def test_a_killed_run_goes_on_where_it_ended() -> None:
+def test_a_killed_run_goes_on_where_it_ended():
     arguments = [
         "--samples",
         "60",

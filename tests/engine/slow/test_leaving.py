@@ -126,9 +126,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProces
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", BODIES)
-def test_whoever_leaves_leaves_no_call_behind(
-    how: str, said: subprocess.CompletedProcess[str]
-) -> None:
+def test_whoever_leaves_leaves_no_call_behind(how, said):
     assert (said.returncode, said.stderr) == (0, "")
     calls = dict(zip(BODIES, said.stdout.splitlines(), strict=True))
     soon_after, at_the_end = calls[how].split()

@@ -127,7 +127,7 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         opened.close()
 
 
-def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
+def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path):
     made, path = discrete(3), tmp_path / "set.jsonl"
     write_set(path, made)
     before = path.read_bytes()
@@ -225,7 +225,7 @@ def asked(
     )
 
 
-def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
+def test_thirty_points_become_twenty_eight(tmp_path):
     """As published: two ambiguous, 16 negative and 12 positive, which the ranks alone cannot give."""
     made = discrete()
     reviews = Reviews(tmp_path / "set.jsonl", made)
@@ -242,7 +242,7 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_taken_out_of_the_file_is_asked_again(tmp_path: Path) -> None:
+def test_what_is_taken_out_of_the_file_is_asked_again(tmp_path):
     made = discrete(2)
     reviews = Reviews(tmp_path / "set.jsonl", made)
     items = items_to_review(made, reviews, second=False)
@@ -255,7 +255,7 @@ def test_what_is_taken_out_of_the_file_is_asked_again(tmp_path: Path) -> None:
     assert again.first[items[1].id].reason == "sure"
 
 
-def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
+def test_a_second_reviewer_gives_kappa(tmp_path):
     made, path = discrete(4), tmp_path / "set.jsonl"
     reviews = Reviews(path, made)
     with pytest.raises(SettingError, match="there is nothing yet"):
@@ -281,9 +281,7 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
     assert labels_of(made, again).count(1) == 4  # the first reviewer decides
 
 
-def test_the_second_reviewer_is_someone_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_second_reviewer_is_someone_else(tmp_path, capsys):
     from ragmetrics_core.cli.main import main
 
     made, path = discrete(2), tmp_path / "set.jsonl"
@@ -298,7 +296,7 @@ def test_the_second_reviewer_is_someone_else(
     assert "'Ada' is the first reviewer" in capsys.readouterr().err
 
 
-def test_cells_are_reviewed_and_change_the_labels(tmp_path: Path) -> None:
+def test_cells_are_reviewed_and_change_the_labels(tmp_path):
     made = continuous()
     (document,) = made.documents
     reviews = Reviews(tmp_path / "set.jsonl", made)
@@ -338,7 +336,7 @@ def test_cells_are_reviewed_and_change_the_labels(tmp_path: Path) -> None:
     )
 
 
-def test_a_document_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_a_document_cannot_steer_the_terminal(tmp_path):
     pair = Pair(question="\x1b[2Jq", answer="\x9b31m\x07a")
     made = build_discrete(
         [], [pair], retriever=lambda question, count: [f"\x1b]0;{n}" for n in range(5)]
@@ -356,7 +354,7 @@ def test_a_document_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(shown))
 
 
-def test_reviews_that_were_cut_off_or_belong_elsewhere(tmp_path: Path) -> None:
+def test_reviews_that_were_cut_off_or_belong_elsewhere(tmp_path):
     made, path = discrete(2), tmp_path / "set.jsonl"
     reviews = Reviews(path, made)
     items = review_items(made)

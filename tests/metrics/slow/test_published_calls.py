@@ -1,11 +1,9 @@
 """Each published metric is called as its users write it, and gives the score."""
 
 import asyncio
-from collections.abc import Callable
 
 import pandas as pd
 import pytest
-from loopback import LoopbackServer
 
 from ragmetrics_core import Scored, ScriptedJudge, evaluate
 from ragmetrics_core.metrics import (
@@ -43,18 +41,16 @@ rated = ScriptedJudge(
 
 
 @pytest.mark.parametrize(
-    "table",
-    [TABLE, pd.DataFrame(TABLE)],
-    ids=["dict of lists", "pandas"],
+    "table", [TABLE, pd.DataFrame(TABLE)], ids=["dict of lists", "pandas"]
 )
-def test_ragas_context_utilization(table: object) -> None:
+def test_ragas_context_utilization(table):
     report = evaluate(table, metrics=[ContextUtilization], judge=useful)
     frame = report.to_pandas()
     assert list(frame["context_utilization"]) == [0.5, 1.0]
     assert report[0].results["context_utilization"].value == 0.5
 
 
-def test_ragas_scores_one_row_by_its_own_names() -> None:
+def test_ragas_scores_one_row_by_its_own_names():
     row = {"user_input": "Who lit it?", "response": "Anna.", "reference": "Anna."}
     scoring = ContextUtilization().ascore(
         **row, retrieved_contexts=["Anna lit it.", "Rain."], judge=useful
@@ -67,7 +63,7 @@ def test_ragas_scores_one_row_by_its_own_names() -> None:
     ["found.texts", lambda row: row["found"]["texts"]],
     ids=["a path", "a function"],
 )
-def test_validmind_context_utilization(column: str | Callable[..., object]) -> None:
+def test_validmind_context_utilization(column):
     """With columns of one's own, a histogram, a box plot and signs of high risk."""
     rows = [
         {"q": question, "found": {"texts": contexts}, "out": answer}
@@ -88,7 +84,7 @@ def test_validmind_context_utilization(column: str | Callable[..., object]) -> N
     assert (numbers.risk, report.summary().risks) == ("", ())
 
 
-def test_opik_context_recall() -> None:
+def test_opik_context_recall():
     metric = ContextRecall(name="context_recall_metric")
     result = metric.score(**OPIK, judge=rated)
     assert isinstance(result, Scored)
@@ -100,11 +96,7 @@ def test_opik_context_recall() -> None:
 
 # our own client asks the first, LiteLLM the second
 @pytest.mark.parametrize("model", ["openai/gpt-4o", "deepinfra/meta-llama/Llama-3"])
-def test_opik_names_the_model_in_the_metric(
-    model: str,
-    loopback_server: Callable[..., LoopbackServer],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_opik_names_the_model_in_the_metric(model, loopback_server, monkeypatch):
     server = loopback_server()
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
@@ -115,7 +107,7 @@ def test_opik_names_the_model_in_the_metric(
     assert server.requests[-1].body["model"] == model.partition("/")[2]
 
 
-def test_galileo_context_adherence_plus() -> None:
+def test_galileo_context_adherence_plus():
     """The share of yes of several judgements, with one explanation of the majority."""
     row = {"context": ["Anna lit it."], "output": "Anna did.", "input": "Who lit it?"}
     result = ContextAdherence(polls=5).score(**row, judge="lexical")
@@ -123,7 +115,7 @@ def test_galileo_context_adherence_plus() -> None:
     assert result.reason
 
 
-def test_query_loop_retrieval_accuracy() -> None:
+def test_query_loop_retrieval_accuracy():
     """A golden answer against the retrieved contexts, without an answer or a question."""
     by_word = ScriptedJudge(
         {

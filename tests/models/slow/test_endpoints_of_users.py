@@ -83,9 +83,7 @@ def refusal(status: int, message: str) -> Fault:
         (403, "Your plan does not include this endpoint"),
     ],
 )
-def test_the_endpoint_says_itself_why_it_refused(
-    loopback_server: Serve, status: int, sentence: str
-) -> None:
+def test_the_endpoint_says_itself_why_it_refused(loopback_server, status, sentence):
     server = loopback_server(faults=lambda _: refusal(status, sentence))
     if status == 400:  # the fault of this row
         error = judged(server).results[0].results["context_recall"].error
@@ -98,7 +96,7 @@ def test_the_endpoint_says_itself_why_it_refused(
     assert f'"{sentence}"' in said
 
 
-def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -> None:
+def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server):
     sentence = f"Key {KEY} may not send 'Ida Voss' or: Ida Voss keeps it, 0. Sorry"
     server = loopback_server(faults=lambda _: refusal(400, sentence))
     error = judged(server).results[0].results["context_recall"].error
@@ -131,9 +129,7 @@ def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server: Serve) -
         lambda _: f"{KEY[:6]}*****{KEY[-6:]}",
     ],
 )
-def test_no_word_of_the_sample_is_repeated_in_whatever_spelling(
-    loopback_server: Serve, spelt: Callable[[str], str]
-) -> None:
+def test_no_word_of_the_sample_is_repeated_in_whatever_spelling(loopback_server, spelt):
     words = "Quillfeather Zandrosky had 512 grams at Hollowmere"
     sentence = f"This model does not support the input: {spelt(words)}"
     server = loopback_server(faults=lambda _: refusal(400, sentence))
@@ -149,9 +145,7 @@ def test_no_word_of_the_sample_is_repeated_in_whatever_spelling(
     assert error.raw in error.message
 
 
-def test_a_repetition_of_a_refused_reply_repeats_no_word_of_the_sample(
-    loopback_server: Serve,
-) -> None:
+def test_a_repetition_of_a_refused_reply_repeats_no_word_of_the_sample(loopback_server):
     sentence = "Ida is blocked"
     server = loopback_server(
         lambda _: "no verdict",
@@ -173,8 +167,8 @@ def test_a_repetition_of_a_refused_reply_repeats_no_word_of_the_sample(
     ],
 )
 def test_a_model_without_a_system_role_gets_the_instructions_with_the_texts(
-    loopback_server: Serve, status: int, sentence: str
-) -> None:
+    loopback_server, status, sentence
+):
     def faults(number: int) -> Fault | None:
         messages = server.requests[number].body["messages"]
         has_system = any(message["role"] == "system" for message in messages)
@@ -199,8 +193,8 @@ def test_a_model_without_a_system_role_gets_the_instructions_with_the_texts(
     ],
 )
 def test_several_replies_are_asked_for_one_by_one_in_whatever_words_n_is_refused(
-    loopback_server: Serve, status: int, sentence: str
-) -> None:
+    loopback_server, status, sentence
+):
     def faults(number: int) -> Fault | None:
         several = server.requests[number].body.get("n", 1) > 1
         return refusal(status, sentence) if several else None
@@ -228,8 +222,8 @@ def test_several_replies_are_asked_for_one_by_one_in_whatever_words_n_is_refused
     ids=str,
 )
 def test_the_endpoints_sentence_is_told_in_whatever_form_it_comes(
-    loopback_server: Serve, status: int, body: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, status, body, monkeypatch
+):
     monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
     text = body if isinstance(body, str) else json.dumps(body)
     if status == 200 and body == text:
@@ -253,8 +247,8 @@ def test_the_endpoints_sentence_is_told_in_whatever_form_it_comes(
     ids=["login", "null", "broken", "header"],
 )
 def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
-    loopback_server: Serve, fault: Fault, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, fault, monkeypatch
+):
     monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
     server = loopback_server(faults=lambda _: fault)
     with pytest.raises(JudgeUnavailable, match=r"check|again"):
@@ -263,8 +257,8 @@ def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
 
 
 def test_a_broken_reply_among_good_ones_is_asked_for_again(
-    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, monkeypatch
+):
     monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
     long_header = Fault(200, {"X-Long": "x" * 9000}, body="{}")
     server = loopback_server(
@@ -286,9 +280,7 @@ def _quota(period: str, **details: str) -> Fault:
     "fault",
     [_quota("Minute"), refusal(403, "Rate limit exceeded, quota per minute 10")],
 )
-def test_a_quota_of_a_minute_is_waited_for(
-    loopback_server: Serve, fault: Fault
-) -> None:
+def test_a_quota_of_a_minute_is_waited_for(loopback_server, fault):
     server = loopback_server(
         lambda _: GOOD, faults=lambda number: fault if number == 3 else None
     )
@@ -297,9 +289,7 @@ def test_a_quota_of_a_minute_is_waited_for(
     assert report.usage.faults == 1
 
 
-def test_a_wait_of_many_minutes_is_told_and_not_waited_for(
-    loopback_server: Serve,
-) -> None:
+def test_a_wait_of_many_minutes_is_told_and_not_waited_for(loopback_server):
     sentence = "Rate limit reached: tokens per day. Please try again in 14m24.5s."
     server = loopback_server(lambda _: GOOD, faults=lambda _: refusal(429, sentence))
     (outcome,) = judged(server).results[0].results.values()
@@ -310,18 +300,14 @@ def test_a_wait_of_many_minutes_is_told_and_not_waited_for(
 @pytest.mark.parametrize(
     "fault", [_quota("Day"), _quota("Month", status="insufficient_quota")]
 )
-def test_a_quota_that_is_used_up_for_long_ends_the_run(
-    loopback_server: Serve, fault: Fault
-) -> None:
+def test_a_quota_that_is_used_up_for_long_ends_the_run(loopback_server, fault):
     server = loopback_server(lambda _: GOOD, faults=lambda _: fault)
     with pytest.raises(JudgeUnavailable, match="quota or budget"):
         judged(server, 8)
     assert len(server.requests) == 1
 
 
-def test_the_variable_of_langchain_and_llamaindex_names_the_address(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_variable_of_langchain_and_llamaindex_names_the_address(monkeypatch):
     for name in ("OPENAI_BASE_URL", "RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_BASE", "https://gateway.example/v1")
@@ -338,8 +324,8 @@ def test_the_variable_of_langchain_and_llamaindex_names_the_address(
 
 
 def test_a_server_on_this_machine_is_reached_without_a_proxy(
-    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, monkeypatch
+):
     """Nobody listens at the proxy's address."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -366,11 +352,8 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ],
 )
 def test_a_proxy_that_is_used_stands_beside_the_address(
-    loopback_server: Serve,
-    without_proxies: pytest.MonkeyPatch,
-    variable: str,
-    form: str,
-) -> None:
+    loopback_server, without_proxies, variable, form
+):
     server = loopback_server(lambda _: GOOD)
     host = server.base_url.removeprefix("http://").removesuffix("/v1")
     without_proxies.setenv(variable, form.format(host))
@@ -383,8 +366,8 @@ def test_a_proxy_that_is_used_stands_beside_the_address(
 
 
 def test_litellm_sends_nothing_for_this_machine_to_a_proxy(
-    loopback_server: Serve, without_proxies: pytest.MonkeyPatch
-) -> None:
+    loopback_server, without_proxies
+):
     proxy, server = loopback_server(lambda _: GOOD), loopback_server(lambda _: GOOD)
     without_proxies.setenv("HTTP_PROXY", proxy.base_url.removesuffix("/v1"))
     model = LiteLLMModel("openai/m", api_base=server.base_url, api_key=KEY)
@@ -415,12 +398,8 @@ def refusing_proxy() -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize("is_reachable", [True, False])
 @pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "anthropic/claude-haiku-4-5"])
 def test_a_proxy_that_opens_no_way_is_named_and_ends_the_run(
-    without_proxies: pytest.MonkeyPatch,
-    refusing_proxy: tuple[str, list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    is_reachable: bool,
-) -> None:
+    without_proxies, refusing_proxy, monkeypatch, name, is_reachable
+):
     proxy, hosts = refusing_proxy
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -445,7 +424,7 @@ def test_a_proxy_that_opens_no_way_is_named_and_ends_the_run(
     assert len(hosts) <= 3  # one for each row at most
 
 
-def test_a_proxy_that_wants_a_password_ends_the_run(loopback_server: Serve) -> None:
+def test_a_proxy_that_wants_a_password_ends_the_run(loopback_server):
     server = loopback_server(
         faults=lambda _: Fault(407, body="Authentication Required")
     )
@@ -455,9 +434,7 @@ def test_a_proxy_that_wants_a_password_ends_the_run(loopback_server: Serve) -> N
 
 
 @pytest.mark.parametrize("listed", ["judge.example", "judge.example:8000", "*"])
-def test_what_no_proxy_lists_goes_through_none(
-    without_proxies: pytest.MonkeyPatch, listed: str
-) -> None:
+def test_what_no_proxy_lists_goes_through_none(without_proxies, listed):
     without_proxies.setenv("ALL_PROXY", "http://proxy.example:3128")
     without_proxies.setenv("NO_PROXY", listed)
     assert proxy_for("http://judge.example:8000/v1") is None
@@ -465,16 +442,14 @@ def test_what_no_proxy_lists_goes_through_none(
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1080", "http://", "a b::c"])
 def test_a_proxy_that_speaks_no_http_is_refused_before_anything_is_sent(
-    without_proxies: pytest.MonkeyPatch, proxy: str
-) -> None:
+    without_proxies, proxy
+):
     without_proxies.setenv("ALL_PROXY", proxy)
     with pytest.raises(SettingError, match=r"NO_PROXY=judge\.example"):
         OpenAICompatibleModel("https://judge.example/v1", "local")
 
 
-def test_a_proxy_is_no_other_address_for_a_comparison(
-    loopback_server: Serve, without_proxies: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_is_no_other_address_for_a_comparison(loopback_server, without_proxies):
     before = judged(loopback_server(lambda _: GOOD))
     (address,) = before.run.addresses["openai-compatible/local"]
     through = {"openai-compatible/local": (f"{address} through http://p.example:1",)}
@@ -490,9 +465,7 @@ def test_a_proxy_is_no_other_address_for_a_comparison(
         ("gone.pem", r"SSL_CERT_FILE names no file: gone\.pem"),
     ],
 )
-def test_a_certificate_that_is_not_trusted_is_called_so(
-    trusted: str, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_that_is_not_trusted_is_called_so(trusted, sentence, monkeypatch):
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", trusted)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -506,10 +479,7 @@ def test_a_certificate_that_is_not_trusted_is_called_so(
 
     threading.Thread(target=shake_hands, daemon=True).start()
     url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
-    with (
-        listener,
-        pytest.raises(JudgeUnavailable, match=sentence),
-    ):
+    with listener, pytest.raises(JudgeUnavailable, match=sentence):
         evaluate(
             [row()],
             [ContextRecall()],
@@ -517,14 +487,14 @@ def test_a_certificate_that_is_not_trusted_is_called_so(
         )
 
 
-def test_a_server_without_tls_is_called_so(loopback_server: Serve) -> None:
+def test_a_server_without_tls_is_called_so(loopback_server):
     url = loopback_server(lambda _: GOOD).base_url.replace("http:", "https:")
     model = OpenAICompatibleModel(url, "local")
     with pytest.raises(JudgeUnavailable, match=r"begins with http:// or https://"):
         evaluate([row()], [ContextRecall()], judge=LLMJudge(model, attempts=1))
 
 
-def test_a_server_of_tls_that_is_asked_without_is_called_so() -> None:
+def test_a_server_of_tls_that_is_asked_without_is_called_so():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
     listener = socket.create_server(("127.0.0.1", 0))
@@ -558,8 +528,8 @@ def patient(server: LoopbackServer, attempts: int) -> LLMJudge:
     ids=["one reply", "two of three polls"],
 )
 def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
-    loopback_server: Serve, metric: Metric, n_answered: int
-) -> None:
+    loopback_server, metric, n_answered
+):
     released = threading.Event()
     asked_about_the_third = count()
 
@@ -591,11 +561,8 @@ def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_a_run_says_from_where_no_reply_comes(
-    loopback_server: Serve,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    shown: bool,
-) -> None:
+    loopback_server, monkeypatch, capsys, shown
+):
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.2)
     server = loopback_server(lambda _: GOOD, latency=0.6)
     model = OpenAICompatibleModel(server.base_url, "local")
@@ -606,11 +573,7 @@ def test_a_run_says_from_where_no_reply_comes(
     assert (words in screen) is shown
 
 
-def test_a_run_says_what_it_asks_again_and_why(
-    loopback_server: Serve,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_says_what_it_asks_again_and_why(loopback_server, monkeypatch, capsys):
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.6)
     server = loopback_server(
         lambda _: GOOD,
@@ -627,9 +590,7 @@ def test_a_run_says_what_it_asks_again_and_why(
 
 
 @pytest.mark.parametrize("metric", [ContextRecall(), ContextAdherence(polls=3)])
-def test_tokens_of_replies_that_an_error_broke_off_are_counted(
-    loopback_server: Serve, metric: Metric
-) -> None:
+def test_tokens_of_replies_that_an_error_broke_off_are_counted(loopback_server, metric):
     text = GOOD if metric == ContextRecall() else '{"claims": 1, "unsupported": []}'
 
     def usage(n_broken: int) -> Usage:
@@ -650,9 +611,7 @@ def test_tokens_of_replies_that_an_error_broke_off_are_counted(
 
 
 @pytest.mark.parametrize("word", ["error", "ERROR"])
-def test_a_reply_that_an_error_broke_off_is_asked_for_again(
-    loopback_server: Serve, word: str
-) -> None:
+def test_a_reply_that_an_error_broke_off_is_asked_for_again(loopback_server, word):
     broken = count()
 
     def reply(_: dict[str, Any]) -> dict[str, Any]:
@@ -666,8 +625,8 @@ def test_a_reply_that_an_error_broke_off_is_asked_for_again(
 
 
 def test_of_several_replies_the_one_that_an_error_broke_off_alone_is_asked_for_again(
-    loopback_server: Serve,
-) -> None:
+    loopback_server,
+):
     text = '{"claims": 1, "unsupported": []}'
     good = {"message": {"role": "assistant", "content": text}}
 
@@ -683,11 +642,8 @@ def test_of_several_replies_the_one_that_an_error_broke_off_alone_is_asked_for_a
 
 @pytest.mark.parametrize("is_paired", [True, False])
 def test_a_key_that_goes_nowhere_is_told(
-    loopback_server: Serve,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    is_paired: bool,
-) -> None:
+    loopback_server, monkeypatch, caplog, is_paired
+):
     server = loopback_server(lambda _: GOOD)
     monkeypatch.setenv("RAGMETRICS_API_KEY", KEY)
     if is_paired:
@@ -704,8 +660,8 @@ def test_a_key_that_goes_nowhere_is_told(
     [("gpt-4o", False), ("gpt-4o-mini", True), ("tiny-other-model", True)],
 )
 def test_another_name_of_the_model_at_the_endpoint_stands_on_the_screen(
-    loopback_server: Serve, answered: str, is_another: bool
-) -> None:
+    loopback_server, answered, is_another
+):
     server = loopback_server(
         lambda _: GOOD, from_openai=lambda body: {**body, "model": answered}
     )
@@ -733,8 +689,8 @@ def with_count(n_tokens: int | None) -> Callable[[dict[str, Any]], dict[str, Any
     [(OpenAICompatibleModel, 2050), (OpenAICompatibleModel, 0), (LiteLLMModel, 2050)],
 )
 def test_a_prompt_that_the_server_cut_silently_gives_no_score(
-    loopback_server: Serve, model_class: Any, counted_again: int
-) -> None:
+    loopback_server, model_class, counted_again
+):
     heads: list[str] = []
 
     def reply(body: dict[str, Any]) -> str:
@@ -767,8 +723,8 @@ def test_a_prompt_that_the_server_cut_silently_gives_no_score(
 
 
 def test_a_server_that_leaves_its_cache_out_of_its_count_has_cut_no_prompt(
-    loopback_server: Serve,
-) -> None:
+    loopback_server,
+):
     """It counts what it has not read before, as Ollama 0.30 does."""
     read: list[list[str]] = [[]]
     counts: list[int] = []
@@ -797,9 +753,7 @@ def test_a_server_that_leaves_its_cache_out_of_its_count_has_cut_no_prompt(
     assert first + second == len(server.requests)
 
 
-def test_a_long_text_is_judged_in_windows_that_the_server_reads_whole(
-    loopback_server: Serve,
-) -> None:
+def test_a_long_text_is_judged_in_windows_that_the_server_reads_whole(loopback_server):
     def reply(body: dict[str, Any]) -> str:
         """Answer by the end of the prompt, which is all that the server reads."""
         read = str(body["messages"][-1]["content"])[-8_000:]
@@ -839,8 +793,8 @@ def test_a_long_text_is_judged_in_windows_that_the_server_reads_whole(
     ],
 )
 def test_a_count_that_an_honest_server_may_give_is_believed(
-    loopback_server: Serve, text: str, n_tokens: int | None
-) -> None:
+    loopback_server, text, n_tokens
+):
     server = loopback_server(
         lambda _: '{"missing": [], "sufficient": 1}', from_openai=with_count(n_tokens)
     )
@@ -853,9 +807,7 @@ def test_a_count_that_an_honest_server_may_give_is_believed(
     assert outcome.status == "scored"
 
 
-def test_an_endpoint_that_never_says_a_word_ends_the_run(
-    loopback_server: Serve,
-) -> None:
+def test_an_endpoint_that_never_says_a_word_ends_the_run(loopback_server):
     server = loopback_server(faults=lambda _: Fault(hang=True))
     with pytest.raises(JudgeUnavailable, match=r"no reply within .* raise --timeout"):
         evaluate(
@@ -866,14 +818,12 @@ def test_an_endpoint_that_never_says_a_word_ends_the_run(
     assert len(server.requests) < 20
 
 
-def test_a_provider_that_nobody_knows_is_refused_in_words() -> None:
+def test_a_provider_that_nobody_knows_is_refused_in_words():
     with pytest.raises(SettingError, match="give base_url and model"):
         OpenAICompatibleModel.named("openai-compatible/x")
 
 
-def test_the_time_of_a_call_is_an_option(
-    loopback_server: Serve, tmp_path: Path
-) -> None:
+def test_the_time_of_a_call_is_an_option(loopback_server, tmp_path):
     server = loopback_server(lambda _: GOOD, faults=lambda _: Fault(hang=True))
     table = tmp_path / "rows.jsonl"
     table.write_text(json.dumps(row()))
@@ -904,13 +854,9 @@ def test_the_time_of_a_call_is_an_option(
         {"function_call": {"name": "reply", "arguments": GOOD}},
     ],
 )
-def test_a_verdict_is_read_where_the_server_puts_it(
-    loopback_server: Serve, message: dict[str, object]
-) -> None:
+def test_a_verdict_is_read_where_the_server_puts_it(loopback_server, message):
     message = {"role": "assistant", "content": None, **message}
-    server = loopback_server(
-        lambda _: {"message": message, "finish_reason": "stop"},
-    )
+    server = loopback_server(lambda _: {"message": message, "finish_reason": "stop"})
     summary = judged(server).summary()["context_recall"]
     assert (summary.count, summary.mean) == (1, 1.0)
 
@@ -926,8 +872,8 @@ def test_a_verdict_is_read_where_the_server_puts_it(
     ids=["", "escaped", "both"],
 )
 def test_a_reply_that_repeats_the_key_is_kept_without_it(
-    key: str, loopback_server: Serve, tmp_path: Path
-) -> None:
+    key, loopback_server, tmp_path
+):
     server = loopback_server(lambda _: f'{{"reason": "Key {key}.", "score": 1.0}}')
     report = evaluate(
         [row()],
@@ -943,9 +889,7 @@ def test_a_reply_that_repeats_the_key_is_kept_without_it(
 
 
 @pytest.mark.parametrize("key", ["Bearer sk-abc123456789", '"sk-abc123456789"'])
-def test_a_key_with_more_around_it_is_not_sent(
-    loopback_server: Serve, key: str
-) -> None:
+def test_a_key_with_more_around_it_is_not_sent(loopback_server, key):
     server = loopback_server(lambda _: GOOD)
     model = OpenAICompatibleModel(server.base_url, "m", api_key=key)
     with pytest.raises(JudgeUnavailable, match=r"a quotation mark or .*alone"):
@@ -953,9 +897,7 @@ def test_a_key_with_more_around_it_is_not_sent(
     assert not server.requests
 
 
-def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(
-    loopback_server: Serve,
-) -> None:
+def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(loopback_server):
     fault = refusal(400, "Guardrail intervened. " + "'a1' sk-" * 120_000)
     server = loopback_server(lambda _: GOOD, faults=lambda _: fault)
     began_at = time.process_time()
@@ -978,13 +920,13 @@ def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(
         ("no address", False),
     ],
 )
-def test_which_addresses_are_of_this_machine(address: str, is_local: bool) -> None:
+def test_which_addresses_are_of_this_machine(address, is_local):
     assert is_on_this_machine(address) is is_local
 
 
 def test_a_file_of_a_batch_that_never_comes_is_a_fault_that_passes(
-    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loopback_server, monkeypatch
+):
     monkeypatch.setattr(compatible_model, "_SECONDS_OF_FILES", 0.2)
     server = loopback_server(faults=lambda _: Fault(hang=True))
     model = OpenAICompatibleModel(server.base_url, "m")

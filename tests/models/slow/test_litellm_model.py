@@ -84,7 +84,7 @@ class TestLiteLLM(ChatModelContract):
         return RUNNER.run(work)
 
 
-def test_a_request_and_its_reply() -> None:
+def test_a_request_and_its_reply():
     with LoopbackServer(lambda body: ['{"useful": 1}', '{"useful": 0}']) as server:
         reply = RUNNER.run(model_of(server, extra={"seed": 3}).complete(REQUEST))
     (recorded,) = server.requests
@@ -125,7 +125,7 @@ def test_a_request_and_its_reply() -> None:
     assert reply.usage.models == ("test",)
 
 
-def test_a_known_model_has_a_price() -> None:
+def test_a_known_model_has_a_price():
     with LoopbackServer() as server:
         model = LiteLLMModel(
             "openai/gpt-4o-mini", api_base=server.base_url, api_key=KEY
@@ -144,9 +144,7 @@ def test_a_known_model_has_a_price() -> None:
         ("Input should be a list: messages", "TransientJudgeError"),
     ],
 )
-def test_a_server_that_sends_500_for_a_parameter_is_understood(
-    text: str, kind: str
-) -> None:
+def test_a_server_that_sends_500_for_a_parameter_is_understood(text, kind):
     """Servers built on pydantic do.
 
     The first text is that of llama.cpp's Python server, shortened.
@@ -159,7 +157,7 @@ def test_a_server_that_sends_500_for_a_parameter_is_understood(
 @pytest.mark.parametrize(
     "body", ["[]", '{"choices": [{"message": "x"}]}', '{"choices": [', "<html>"]
 )
-def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> None:
+def test_a_reply_that_cannot_be_read_is_called_that(model, body):
     """LiteLLM calls some of them connection errors."""
     with LoopbackServer(faults=lambda number: Fault(200, body=body)) as server:
         found = LiteLLMModel(model, api_base=server.base_url, api_key="none")
@@ -169,7 +167,7 @@ def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> No
             RUNNER.run(found.complete(ChatRequest(REQUEST.messages)))
 
 
-def test_retry_after_as_seconds_or_date() -> None:
+def test_retry_after_as_seconds_or_date():
     now = datetime(2030, 1, 1, tzinfo=UTC)
     assert seconds_of_retry_after("1.5") == 1.5
     assert seconds_of_retry_after("-3") == 0.0
@@ -188,7 +186,7 @@ def test_retry_after_as_seconds_or_date() -> None:
         ("gemini/gemini-2.5-flash", "GEMINI_API_KEY"),
     ],
 )
-def test_a_missing_key_names_its_variable(model: str, variable: str) -> None:
+def test_a_missing_key_names_its_variable(model, variable):
     with pytest.raises(errors.AuthenticationFailed) as caught:
         RUNNER.run(LiteLLMModel(model).complete(ChatRequest(REQUEST.messages)))
     error = caught.value
@@ -196,25 +194,22 @@ def test_a_missing_key_names_its_variable(model: str, variable: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["foo", "foo/bar"])
-def test_an_unknown_provider_is_explained(model: str) -> None:
+def test_an_unknown_provider_is_explained(model):
     error = raised(LiteLLMModel(model))
     assert type(error) is errors.JudgeUnavailable
     assert "openai/" in str(error)
     assert "ollama/" in str(error)
 
 
-def test_the_repr_hides_the_key() -> None:
+def test_the_repr_hides_the_key():
     model = LiteLLMModel(
-        "openai/x",
-        api_base="http://host/v1",
-        api_key=KEY,
-        extra={"a": KEY},
+        "openai/x", api_base="http://host/v1", api_key=KEY, extra={"a": KEY}
     )
     assert repr(model) == "LiteLLMModel('openai/x', api_base='http://host/v1')"
     assert KEY not in model.cache_key
 
 
-def test_extra_arguments_keep_stored_replies_apart() -> None:
+def test_extra_arguments_keep_stored_replies_apart():
     plain, seeded = (
         LiteLLMModel("openai/x"),
         LiteLLMModel("openai/x", extra={"seed": 1}),
@@ -224,8 +219,8 @@ def test_extra_arguments_keep_stored_replies_apart() -> None:
 
 
 def test_the_address_that_litellm_takes_from_the_environment_keeps_stored_replies_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """Those of all providers count, and only where none was given."""
 
     def keys() -> list[str | None]:
@@ -246,7 +241,7 @@ def test_the_address_that_litellm_takes_from_the_environment_keeps_stored_replie
     ]
 
 
-def test_keys_users_and_headers_do_not_keep_stored_replies_apart() -> None:
+def test_keys_users_and_headers_do_not_keep_stored_replies_apart():
     plain = LiteLLMModel("azure/x", api_base="http://host/v1")
     same = LiteLLMModel(
         "azure/x",
@@ -289,9 +284,7 @@ NEW = {  # of LiteLLM 1.109, with their bases
 }
 
 
-def test_every_exception_of_litellm_has_a_counterpart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_exception_of_litellm_has_a_counterpart(monkeypatch):
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
@@ -326,9 +319,7 @@ def test_every_exception_of_litellm_has_a_counterpart(
         assert type(caught.value).__name__ == wanted, name
 
 
-def test_litellm_may_change_the_schema_that_it_is_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_litellm_may_change_the_schema_that_it_is_given(monkeypatch):
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
@@ -404,7 +395,7 @@ assert {(host, int(to)) for host, to in asked} == {("127.0.0.1", port)}, asked
 
 
 @pytest.mark.nightly
-def test_nothing_is_printed_and_no_other_host_is_asked() -> None:
+def test_nothing_is_printed_and_no_other_host_is_asked():
     done = subprocess.run(
         [sys.executable, "-c", SILENT],
         capture_output=True,
@@ -419,7 +410,7 @@ def test_nothing_is_printed_and_no_other_host_is_asked() -> None:
 # Which judge
 
 
-def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_in_which_a_judge_is_chosen(monkeypatch):
     monkeypatch.setenv("RAGMETRICS_JUDGE", "openai/from-env")
     monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
     chosen = resolve.resolve_judge("openai/argument", metric_model="openai/metric")
@@ -436,9 +427,7 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     assert resolve.resolve_judge("lexical").name == "lexical"
 
 
-def test_without_a_choice_the_embedded_judge_says_so_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_without_a_choice_the_embedded_judge_says_so_once(caplog):
     resolve.announce_embedded_judge.cache_clear()
     with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
         assert resolve.resolve_judge(None).name == "lexical"
@@ -450,7 +439,7 @@ def test_without_a_choice_the_embedded_judge_says_so_once(
 
 
 @pytest.mark.parametrize("judge", [7, " ", object(), LLMJudge])
-def test_what_is_no_judge_is_explained(judge: Any) -> None:
+def test_what_is_no_judge_is_explained(judge):
     with pytest.raises(errors.SettingError, match="openai/gpt-4o-mini"):
         resolve.resolve_judge(judge)
 
@@ -465,7 +454,7 @@ def test_what_is_no_judge_is_explained(judge: Any) -> None:
         ("systemon/a/b", "'systemone/a/b'"),
     ],
 )
-def test_a_misspelt_judge_is_asked_about(name: str, meant: str) -> None:
+def test_a_misspelt_judge_is_asked_about(name, meant):
     """Only where LiteLLM knows no such name either, which it has to be loaded for."""
     with pytest.raises(errors.SettingError, match=f"did you mean {meant}"):
         resolve.resolve_judge(name)

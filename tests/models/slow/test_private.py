@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ import pytest
 import yarl
 from hypothesis import example, given
 from hypothesis import strategies as st
-from loopback import Fault, LoopbackServer
+from loopback import Fault
 from one_loop import OneLoop
 
 from ragmetrics_core import (
@@ -79,8 +78,8 @@ MODELS: dict[str, Make] = {"own client": own, **(THROUGH_LITELLM if LITELLM else
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
-    name: str, status: int, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    name, status, loopback_server
+):
     other = loopback_server()
     location = (
         f"{other.base_url.replace('127.0.0.1', 'localhost')}/chat/completions?{KEY}"
@@ -97,8 +96,8 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 @pytest.mark.parametrize("name", ["openai/test", "mistral/test", "anthropic/test"])
 def test_litellm_follows_redirects_in_calls_of_others_and_never_in_ours(
-    name: str, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    name, loopback_server
+):
     """Whether the client that LiteLLM keeps was made in a call of others or in ours."""
     import httpx
     import litellm
@@ -141,11 +140,8 @@ def test_litellm_follows_redirects_in_calls_of_others_and_never_in_ours(
     ("called_host", "is_sent"), [("127.0.0.1", True), ("localhost", False)]
 )
 def test_litellm_sends_a_given_key_to_the_given_host_alone(
-    called_host: str,
-    is_sent: bool,
-    loopback_server: Callable[..., LoopbackServer],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    called_host, is_sent, loopback_server, monkeypatch
+):
     """Some providers take no address: then LiteLLM calls their own."""
     import httpx
     import litellm
@@ -176,9 +172,7 @@ def test_litellm_sends_a_given_key_to_the_given_host_alone(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_traceback_holds_neither_key_nor_text(
-    name: str, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_a_traceback_holds_neither_key_nor_text(name, loopback_server):
     said = {
         "error": {
             "message": f"Incorrect API key provided: {KEY}. {TEXT}",
@@ -224,8 +218,8 @@ ECHOES: dict[str, Fault] = {
 
 @pytest.mark.parametrize("echo", ECHOES)
 def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
-    echo: str, loopback_server: Callable[..., LoopbackServer], tmp_path: Path
-) -> None:
+    echo, loopback_server, tmp_path
+):
     server, out = (
         loopback_server(faults=lambda _: ECHOES[echo]),
         tmp_path / "results.jsonl",
@@ -247,9 +241,7 @@ def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
     "symbol",
     ["invalid_api_key", "unsupported_value", "max_tokens", "RESOURCE_EXHAUSTED"],
 )
-def test_the_codes_that_services_document_are_told(
-    symbol: str, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_the_codes_that_services_document_are_told(symbol, loopback_server):
     server = loopback_server(
         faults=lambda _: Fault(400, body=json.dumps({"error": {"code": symbol}}))
     )
@@ -275,10 +267,8 @@ NAMED: dict[str, bool] = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_reply_tells_its_model_where_that_is_a_name_and_no_key(
-    name: str,
-    loopback_server: Callable[..., LoopbackServer],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    name, loopback_server, monkeypatch
+):
     monkeypatch.setenv("SOME_SERVICE_KEY", OF_THE_ENVIRONMENT)
     server = loopback_server(from_openai=lambda body: {**body, "model": name})
 
@@ -295,9 +285,7 @@ def test_a_reply_tells_its_model_where_that_is_a_name_and_no_key(
 @pytest.mark.parametrize(
     "name", [name for name in MODELS if name != "LiteLLM, another protocol"]
 )
-def test_an_endless_reply_is_not_read(
-    name: str, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+def test_an_endless_reply_is_not_read(name, loopback_server):
     server = loopback_server(faults=lambda _: Fault(200, body=" " * (17 * 2**20)))
     error = raised(MODELS[name](server.base_url))
     assert type(error) is errors.UnusableReply
@@ -322,7 +310,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_an_address_is_shown_without_what_it_may_hide(address: str) -> None:
+def test_an_address_is_shown_without_what_it_may_hide(address):
     shown = ADDRESSES[address]
     assert public_address(address) == shown or (
         shown is None and "qzhush" not in public_address(address)
@@ -333,9 +321,7 @@ def test_an_address_is_shown_without_what_it_may_hide(address: str) -> None:
 @pytest.mark.parametrize(
     "make", [own, *([litellm_of("openai/test")] if LITELLM else [])]
 )
-def test_what_an_address_hides_reaches_no_file(
-    address: str, make: Make, tmp_path: Path
-) -> None:
+def test_what_an_address_hides_reaches_no_file(address, make, tmp_path):
     """Reprs, names, errors with their tracebacks, results as JSONL."""
     shown, out = [], tmp_path / "results.jsonl"
     try:
@@ -383,8 +369,8 @@ FOR_ANOTHER_HOST = (
     "make", [own, *([litellm_of("openai/test")] if LITELLM else [])]
 )
 def test_an_address_that_can_be_read_in_two_ways_is_refused_and_nothing_is_sent(
-    address: str, make: Make, loopback_server: Callable[..., LoopbackServer]
-) -> None:
+    address, make, loopback_server
+):
     server = loopback_server()
     address = address.format(port=urlsplit(server.base_url).port)
     with pytest.raises(
@@ -435,9 +421,7 @@ def addresses(draw: st.DrawFn) -> str:
 @given(addresses())
 @example("http://h/a@b/v1")
 @example("http://user:1/sesame@h2/v1")
-def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(
-    address: str,
-) -> None:
+def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(address):
     try:
         model = OpenAICompatibleModel(address, "test")
     except errors.SettingError as error:
@@ -476,13 +460,13 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("address", ORDINARY)
-def test_an_ordinary_address_is_taken(address: str) -> None:
+def test_an_ordinary_address_is_taken(address):
     assert public_address(address) == OpenAICompatibleModel(
         address.rstrip("/"), "test"
     ).address + "/" * address.endswith("/")
 
 
-def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown() -> None:
+def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown():
     assert (
         public_address("https://api.example/run/@cf/model?key=word")
         == "https://api.example"
@@ -490,7 +474,7 @@ def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown() -> No
 
 
 @pytest.mark.parametrize("more", ["//me:p%40ss@", "?version=2", "#part"])
-def test_an_address_that_holds_more_than_a_path_is_refused(more: str) -> None:
+def test_an_address_that_holds_more_than_a_path_is_refused(more):
     address = "http://127.0.0.1:9/v1"
     address = address.replace("//", more) if "//" in more else address + more
     with pytest.raises(errors.SettingError, match="give the key by api_key="):

@@ -69,7 +69,7 @@ run(sys.argv[1])
 
 
 @pytest.mark.nightly
-def test_a_full_disk_costs_a_warning_and_no_result(tmp_path: Path) -> None:
+def test_a_full_disk_costs_a_warning_and_no_result(tmp_path):
     path = tmp_path / "s.sqlite"
     first = ended(FULL_DISK, str(path))
     assert first.runs == [(100, 100, 0)]
@@ -106,7 +106,7 @@ run(sys.argv[1])
 """
 
 
-def test_a_read_only_folder_costs_a_warning_and_no_result(place: Path) -> None:
+def test_a_read_only_folder_costs_a_warning_and_no_result(place):
     folder = place / "sealed"
     folder.mkdir()
     folder.chmod(0o555)
@@ -133,7 +133,7 @@ run(store, 110)
 """
 
 
-def test_a_read_only_store_is_read(place: Path) -> None:
+def test_a_read_only_store_is_read(place):
     (place / "sealed").mkdir()
     found = ended(SEALED, str(place / "sealed"))
     assert found.runs == [(100, 100, 0), (100, 0, 100), (110, 10, 100)]

@@ -60,20 +60,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "replies.sqlite"
 
 
-def test_several_processes_use_one_file(path: Path) -> None:
+def test_several_processes_use_one_file(path):
     processes = [start(SEVERAL + "store.close()", path, number) for number in range(4)]
     assert [process.communicate(timeout=100) for process in processes] == [("", "")] * 4
     assert rows(path) == 1201
 
 
-def test_a_process_that_ends_without_closing_keeps_its_replies(path: Path) -> None:
+def test_a_process_that_ends_without_closing_keeps_its_replies(path):
     run(SEVERAL, path, 0)
     assert rows(path) == 301
     # all of it is in the file itself
     assert [place.name for place in path.parent.iterdir()] == [path.name]
 
 
-def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path: Path) -> None:
+def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path):
     """POSIX takes a process's locks on a file back when it closes any descriptor of it."""
     code = """
 import subprocess
@@ -86,7 +86,7 @@ print(os.path.exists(sys.argv[1] + "-wal"))  # the last to close a file removes 
     assert run(code, path) == "True\n"
 
 
-def test_a_process_ends_although_a_thread_never_stops_writing(path: Path) -> None:
+def test_a_process_ends_although_a_thread_never_stops_writing(path):
     code = """
 import atexit
 atexit.register(lambda: (store.put({KEY: Choice("late")}), print(store.get(KEY).text)))
@@ -104,7 +104,7 @@ started.wait()
     assert run("print(store.get(KEY).text)", path) == "late\n"
 
 
-def test_a_process_that_is_killed_keeps_what_was_committed(path: Path) -> None:
+def test_a_process_that_is_killed_keeps_what_was_committed(path):
     process = start(SEVERAL + "os.kill(os.getpid(), 9)", path, 0)
     process.communicate(timeout=100)
     assert process.returncode == -9
@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_keeps_what_was_committed(path: Path) -> None:
 class TestFork:
     """A process with an open store forks."""
 
-    def test_a_forked_process_opens_the_file_anew(self, path: Path) -> None:
+    def test_a_forked_process_opens_the_file_anew(self, path):
         code = """
 store.put({KEY: Choice("parent")})
 def child():
@@ -128,7 +128,7 @@ print(store.get(KEY).text)
 """
         assert run(code, path) == "child\nlater\n"
 
-    def test_a_child_that_uses_nothing_ends_in_its_own_way(self, path: Path) -> None:
+    def test_a_child_that_uses_nothing_ends_in_its_own_way(self, path):
         """The usual end runs what was registered for it, the parent's cleaning up included."""
         code = """
 for number in range(100):
@@ -143,7 +143,7 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM replies").fetch
 """
         assert run(code, path) == "101\n"
 
-    def test_a_child_inherits_no_open_file(self, path: Path) -> None:
+    def test_a_child_inherits_no_open_file(self, path):
         if not Path("/proc/self/fd").exists():
             pytest.skip("needs /proc")
         code = """
@@ -158,8 +158,8 @@ print(store.get(KEY).text)
         assert run(code, path) == "0\nparent\n"
 
     def test_a_process_that_is_killed_while_it_makes_the_file_leaves_one_that_can_be_used(
-        self, path: Path
-    ) -> None:
+        self, path
+    ):
         """Killed before each of the statements that make a file, in turn."""
         code = """
 class Killed(sqlite3.Connection):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -156,12 +155,7 @@ OUR_CLIENT = (
     *("mistral/test", "ollama/test", "openrouter/a/test", "together_ai/a/test"),
 )
 THROUGH_LITELLM = (
-    *(
-        "anthropic/test",
-        "ollama_chat/test",
-        "xai/test",
-        "azure_ai/test",
-    ),
+    *("anthropic/test", "ollama_chat/test", "xai/test", "azure_ai/test"),
     *("cohere_chat/test", "litellm_proxy/test", "bedrock/anthropic.claude-v2"),
 )
 NAMES = [*OUR_CLIENT, *(THROUGH_LITELLM if LITELLM else ())]
@@ -182,13 +176,8 @@ TABLE: tuple[Case, ...] = (
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("address", "key", "follows"), TABLE)
 def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
-    name: str,
-    address: str,
-    key: str,
-    follows: str,
-    server: LoopbackServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    name, address, key, follows, server, monkeypatch
+):
     if address == "environment":
         monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
     if key == "environment":
@@ -216,9 +205,7 @@ def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
     "name",
     [name for name in NAMES if not name.startswith(("bedrock/", "openai-compatible/"))],
 )
-def test_without_an_address_a_named_key_goes_to_the_provider(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_address_a_named_key_goes_to_the_provider(name, monkeypatch):
     given: list[str] = []
 
     def not_sent(
@@ -257,8 +244,8 @@ def test_without_an_address_a_named_key_goes_to_the_provider(
 )
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_an_address_that_litellm_finds_in_the_environment_gets_no_usual_key(
-    name: str, variable: str, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, variable, server, monkeypatch
+):
     monkeypatch.setenv(variable, server.base_url)
     error = asked(LiteLLMModel(name))
     assert MARK not in sent(server)
@@ -267,8 +254,8 @@ def test_an_address_that_litellm_finds_in_the_environment_gets_no_usual_key(
 
 
 def test_the_address_of_openai_base_url_gets_our_key_and_never_the_usual_one(
-    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    server, monkeypatch
+):
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
     assert "--api-key-env" in str(asked(OpenAICompatibleModel.named("gpt-4o-mini")))
     assert MARK not in sent(server)
@@ -309,7 +296,7 @@ NOT_OWN = (
 
 
 @pytest.mark.parametrize("address", [*OWN, *NOT_OWN])
-def test_only_openai_is_openai(address: str) -> None:
+def test_only_openai_is_openai(address):
     assert provider_endpoint(OPENAI, address, has_key=False).key_variable == (
         "OPENAI_API_KEY" if address in OWN else None
     )
@@ -319,9 +306,7 @@ SIGNS = st.sampled_from(["", "@", ".", "/", "\\", "#", "?", ":", "%2e", "\t"])
 
 
 @given(st.text(max_size=20), SIGNS, st.text(max_size=20))
-def test_the_host_that_is_asked_decides_whose_address_it_is(
-    before: str, sign: str, after: str
-) -> None:
+def test_the_host_that_is_asked_decides_whose_address_it_is(before, sign, after):
     """Whatever is written around OpenAI's host: its key goes there only if the request does."""
     address = f"https://{before}{sign}api.openai.com{sign}{after}"
     try:
@@ -334,9 +319,7 @@ def test_the_host_that_is_asked_decides_whose_address_it_is(
     )
 
 
-def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy() -> (
-    None
-):
+def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy():
     assert (
         variable_naming(
             "https://gw.example/v1/chat", [("A_URL", "https://gw.example/other")]
@@ -372,7 +355,7 @@ def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_prox
 @pytest.mark.parametrize(
     "name", ["sk-proj-abc/def", "not set!", "", "A_NAME_THAT_IS_NOT_SET"]
 )
-def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(name: str) -> None:
+def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(name):
     with pytest.raises(SettingError) as caught:
         resolve_judge("gpt-4o-mini", api_base="http://127.0.0.1:9/v1", api_key_env=name)
     assert not name or name not in str(caught.value)
@@ -381,8 +364,8 @@ def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(name: str) -
 @pytest.mark.parametrize("variable", ["RAGMETRICS_API_BASE", "RAGMETRICS_JUDGE"])
 @pytest.mark.parametrize("empty", ["", " "])
 def test_a_variable_that_is_empty_stands_for_no_provider_and_no_other_judge(
-    variable: str, empty: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    variable, empty, monkeypatch
+):
     monkeypatch.setenv(variable, empty)
     judge = "gpt-4o-mini" if variable == "RAGMETRICS_API_BASE" else None
     with pytest.raises(
@@ -398,9 +381,7 @@ def test_a_variable_that_is_empty_stands_for_no_provider_and_no_other_judge(
     "settings",
     [{"judge": ""}, {"judge": "gpt-4o-mini", "api_base": ""}, {"metric_model": ""}],
 )
-def test_an_empty_name_or_address_never_counts_as_one_that_is_left_out(
-    settings: dict[str, str],
-) -> None:
+def test_an_empty_name_or_address_never_counts_as_one_that_is_left_out(settings):
     with pytest.raises(SettingError, match=r"is blank|is empty"):
         resolve_judge(
             settings.get("judge"),
@@ -412,13 +393,13 @@ def test_an_empty_name_or_address_never_counts_as_one_that_is_left_out(
 @pytest.mark.parametrize(
     "name", ["huggingface/https://evil.example/x", "openai/http://evil.example"]
 )
-def test_a_model_name_holds_no_address(name: str) -> None:
+def test_a_model_name_holds_no_address(name):
     with pytest.raises(SettingError, match="holds no address"):
         resolve_judge(name)
 
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
-def test_headers_that_the_caller_gives_are_sent(server: LoopbackServer) -> None:
+def test_headers_that_the_caller_gives_are_sent(server):
     asked(
         LiteLLMModel(
             "openai/test",
@@ -440,7 +421,7 @@ print(os.environ.get("OPENAI_API_BASE"), os.environ.get("LITELLM_MODE"))
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
-def test_a_dotenv_file_of_the_folder_is_not_read(tmp_path: Path) -> None:
+def test_a_dotenv_file_of_the_folder_is_not_read(tmp_path):
     (tmp_path / ".env").write_text("OPENAI_API_BASE=http://evil.example/v1\n")
     environment = {
         name: value for name, value in os.environ.items() if name != "LITELLM_MODE"
@@ -457,6 +438,6 @@ def test_a_dotenv_file_of_the_folder_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
-def test_a_client_that_cannot_be_guarded_is_refused() -> None:
+def test_a_client_that_cannot_be_guarded_is_refused():
     with pytest.raises(SettingError, match="name it openai/x"):
         LiteLLMModel("aiohttp_openai/x")

@@ -177,7 +177,7 @@ def page_of(report: Report, folder: Path) -> str:
 # --------------------------------------------------------------------------------------
 
 
-def test_texts_are_cut_with_a_note() -> None:
+def test_texts_are_cut_with_a_note():
     assert cut("a" * LONGEST) == "a" * LONGEST
     assert (
         cut("ä" * LONGEST)
@@ -187,7 +187,7 @@ def test_texts_are_cut_with_a_note() -> None:
     )
 
 
-def test_nothing_can_leave_a_script_element() -> None:
+def test_nothing_can_leave_a_script_element():
     rows = [row(0, 0.5, "</script><!--<script>&\u2028")]
     found = [
         entry_of(row, ["context_utilization", "other"], diagnose(row)) for row in rows
@@ -209,7 +209,7 @@ def test_nothing_can_leave_a_script_element() -> None:
     assert json.loads(line)["sample"]["question"] == "</script><!--<script>&\u2028"
 
 
-def test_metadata_that_people_filter_by() -> None:
+def test_metadata_that_people_filter_by():
     """Few short values, some of them shared.
 
     What is missing stays missing, and no more fields than a page can hold.
@@ -245,12 +245,9 @@ def test_metadata_that_people_filter_by() -> None:
     assert len(found) == 30  # the page says how many more there are
 
 
-def test_what_stands_on_the_page(tmp_path: Path) -> None:
+def test_what_stands_on_the_page(tmp_path):
     run = RUN.model_copy(
-        update={
-            "notes": ("a <note>",),
-            "stopped": "the key was refused",
-        }
+        update={"notes": ("a <note>",), "stopped": "the key was refused"}
     )
     page = page_of(Report([row(0, 0.25, "q"), row(1, 0.75, "q")], run), tmp_path)
     # the policy itself is no text of a sample
@@ -272,7 +269,7 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
     assert "https://" not in page
 
 
-def test_a_field_has_another_name_than_each_stage(tmp_path: Path) -> None:
+def test_a_field_has_another_name_than_each_stage(tmp_path):
     """The stage "search" and a field "Search" would be two things of one name."""
     rows = [row(0, 0.5, "q", retrieval_accuracy=accuracy(0.2, "a fact"))]
     page = page_of(Report(rows, RUN), tmp_path)
@@ -283,7 +280,7 @@ def test_a_field_has_another_name_than_each_stage(tmp_path: Path) -> None:
     assert not {name.casefold() for name in fields} & set(stages)
 
 
-def test_a_metric_names_judge_version_prompts_and_formula(tmp_path: Path) -> None:
+def test_a_metric_names_judge_version_prompts_and_formula(tmp_path):
     @metric(name="short", version="7")
     def short(sample: Sample) -> bool:
         return len(sample.answer or "") < 99
@@ -304,13 +301,11 @@ def test_a_metric_names_judge_version_prompts_and_formula(tmp_path: Path) -> Non
     assert ">Judge: none. Version 7.<" in by_metric["short"]
 
 
-def test_every_metric_that_ships_has_its_sentence_and_its_formula() -> None:
+def test_every_metric_that_ships_has_its_sentence_and_its_formula():
     assert set(FORMULAS) == set(EXPLANATIONS) == set(NAMED_METRICS)
 
 
-def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(
-    tmp_path: Path,
-) -> None:
+def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(tmp_path):
     found = evaluate(
         [{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical"
     )
@@ -321,7 +316,7 @@ def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(
     assert "wrong, rejects" not in page_of(other, tmp_path)
 
 
-def test_a_link_has_the_name_of_the_section_that_it_opens(tmp_path: Path) -> None:
+def test_a_link_has_the_name_of_the_section_that_it_opens(tmp_path):
     page = page_of(Report([row(0, 0.25, "q")], RUN), tmp_path)
     links = re.findall(r'<a href="#(\w+)">([^<]*)</a>', page)
     assert len(links) == 3
@@ -329,7 +324,7 @@ def test_a_link_has_the_name_of_the_section_that_it_opens(tmp_path: Path) -> Non
         assert f'<h2 id="{section}-title">{name}</h2>' in page
 
 
-def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
+def test_an_empty_report_and_failures_alone(tmp_path):
     assert "0 rows" in page_of(Report([]), tmp_path)
     failed = Failed(
         metric="m", reason="r", error=ErrorInfo(type="RateLimited", message="slow")
@@ -349,9 +344,7 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
     assert "1 unreadable" in page
 
 
-def test_details_are_carried_of_unscored_rows_first_then_of_the_lowest_scores(
-    tmp_path: Path,
-) -> None:
+def test_details_are_carried_of_unscored_rows_first_then_of_the_lowest_scores(tmp_path):
     """A page that cannot carry the details of all rows leaves out those of the best."""
     unscored = SampleResult(index=3, sample=Sample(question="Who?"), results={})
     rows = [row(0, 0.9, "a"), row(1, 0.2, "b"), row(2, 0.6, "c"), unscored]
@@ -376,13 +369,13 @@ def rows_carried(page: str) -> list[int]:
     return [json.loads(line)["index"] for line in lines]
 
 
-def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         Report([]).to_html(tmp_path / "none" / "r.html")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files")
-def test_of_a_page_that_fits_on_no_disk_nothing_is_left(tmp_path: Path) -> None:
+def test_of_a_page_that_fits_on_no_disk_nothing_is_left(tmp_path):
     """It can be made again; the page of an earlier run stays."""
     page = tmp_path / "r.html"
     page.write_text("an earlier page", "utf-8")
@@ -516,7 +509,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     driver.quit()
 
 
-def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None:
+def test_sorting_searching_and_opening(browser, tmp_path):
     claim = "Rivers run uphill."
     rows = [
         row(
@@ -562,9 +555,7 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
 
 
-def test_stages_and_the_worst_rows_stand_above_the_fold(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_stages_and_the_worst_rows_stand_above_the_fold(browser, tmp_path):
     """Each stage has its faults and metrics; a row has the words that show its fault."""
     claim = "Rivers run uphill."
     rows = [row(i, 0.9, f"q{i}") for i in range(8)]
@@ -594,7 +585,7 @@ def test_stages_and_the_worst_rows_stand_above_the_fold(
     assert browser.console() == []
 
 
-def test_figures(browser: Browser, tmp_path: Path) -> None:
+def test_figures(browser, tmp_path):
     """Bins are closed below."""
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
     rows = [row(i, value, f"q{i}") for i, value in enumerate(scores)]
@@ -644,9 +635,7 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     assert browser.console() == []
 
 
-def test_the_slider_shows_what_a_cut_would_leave(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_slider_shows_what_a_cut_would_leave(browser, tmp_path):
     rows = [
         {
             "question": "Who?",
@@ -673,7 +662,7 @@ def test_the_slider_shows_what_a_cut_would_leave(
     )
 
 
-def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
+def test_keys_and_filters(browser, tmp_path):
     sample = Sample(question="without", answer="An answer.", contexts=())
     rows = [
         row(0, 0.5, "with"),
@@ -707,9 +696,7 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     assert browser.console() == []
 
 
-def test_an_address_opens_its_row_and_says_the_filter(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_an_address_opens_its_row_and_says_the_filter(browser, tmp_path):
     rows = [row(i, i / 100, f"q{i}") for i in range(100)]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
@@ -734,9 +721,7 @@ def test_an_address_opens_its_row_and_says_the_filter(
     assert browser.console() == []
 
 
-def test_grades_are_counted_and_filter_the_table(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_grades_are_counted_and_filter_the_table(browser, tmp_path):
     rows = [
         SampleResult(
             index=place,
@@ -759,9 +744,7 @@ def test_grades_are_counted_and_filter_the_table(
     assert sorted(browser.titles()) == ["exact 0", "exact 2", "inferred 1"]
 
 
-def test_everything_filters_and_stands_in_the_address(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_everything_filters_and_stands_in_the_address(browser, tmp_path):
     """Bars, ranges and metadata: alternatives within a field, all of several fields; back from the address."""
     rows = [
         row(i, value, f"q{i}") for i, value in enumerate((0.1, 0.2, 0.25, 0.3, 1.0))
@@ -824,9 +807,7 @@ def test_everything_filters_and_stands_in_the_address(
     assert browser.console() == []
 
 
-def test_what_is_shown_is_downloaded_as_the_report_writes_it(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_what_is_shown_is_downloaded_as_the_report_writes_it(browser, tmp_path):
     formulas = (
         "=1+1",
         " \t@x",
@@ -858,9 +839,7 @@ def test_what_is_shown_is_downloaded_as_the_report_writes_it(
         assert line == [line_of_report[column] for column in columns]
 
 
-def test_a_sentence_shows_the_passage_that_the_judge_names(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_sentence_shows_the_passage_that_the_judge_names(browser, tmp_path):
     """The text that it stands in is unfolded; what a judge does not name is plain text."""
     answer = "🏆 Anna lit the lamp. The tower stands in Hook. Nobody flew there."
     lit = "In the year 1871 a lamp was lit by Anna Brandt."
@@ -927,9 +906,7 @@ SCREENS = [
 
 @pytest.mark.skipif(not AXE, reason="RAGMETRICS_AXE names no axe.min.js")
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
-def test_axe_finds_nothing(
-    browser: Browser, tmp_path: Path, width: int, dark: bool
-) -> None:
+def test_axe_finds_nothing(browser, tmp_path, width, dark):
     claim = "Rivers run uphill."
     rows = [
         row(
@@ -1031,7 +1008,7 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
     return rows
 
 
-def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
+def test_a_conversation_is_shown_as_one(browser, tmp_path):
     page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     # of turn 2
@@ -1136,7 +1113,7 @@ def hostile_talk(index: int, text: str) -> list[SampleResult]:
     ]
 
 
-def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_texts_run_nothing(browser, tmp_path):
     rows = [hostile(index, text) for index, text in enumerate(HOSTILE)]
     rows += [
         row
@@ -1179,8 +1156,8 @@ def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
-    browser: Browser, tmp_path: Path
-) -> None:
+    browser, tmp_path
+):
     answer = "AA [1][2]. BB [1]. CC. Bye. DD [9]."
     sample = citing_sample(answer, ["AA", "BB"], question="Which?")
     result = CitationQuality().score(sample, judge=oracle())
@@ -1204,9 +1181,7 @@ def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
     assert "Precision 0.25: 1 of 4 citations precise." in shown
 
 
-def test_an_opened_row_tells_what_became_of_passages_and_facts(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_an_opened_row_tells_what_became_of_passages_and_facts(browser, tmp_path):
     noise, fact = "Bread is baked twice a week.", "Anna Brandt lit the lamp in 1871."
     kept = PassageNote(
         retriever="store", rank=1, kept=True, rank_kept=1, context=0, share=0.4
@@ -1261,9 +1236,7 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
     assert browser.console() == []
 
 
-def test_an_opened_row_tells_what_was_measured_of_each_passage(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_an_opened_row_tells_what_was_measured_of_each_passage(browser, tmp_path):
     lit, red = "Anna Brandt lit it in 1871.", "It is red."
     texts = [lit, "Bread is baked twice a week.", red, "The roof is made of tiles."]
     whole = f"{lit} It has ten windows. {red}"
@@ -1323,7 +1296,7 @@ def test_an_opened_row_tells_what_was_measured_of_each_passage(
 
 
 @pytest.mark.nightly
-def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
+def test_thousands_of_samples(browser, tmp_path):
     """10,000 rows: at most 20 MB, and there within 2 s at the best of three times."""
     rows = [
         row(i, i % 101 / 100, f"question number {i}", "word " * 40)
@@ -1349,9 +1322,7 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     assert browser.titles() == ["question number 2321"]
 
 
-def test_a_page_too_large_keeps_the_worst_rows_whole(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_too_large_keeps_the_worst_rows_whole(browser, tmp_path, monkeypatch):
     monkeypatch.setattr("ragmetrics_core.page.sample_rows.LARGEST_ROWS", 50_000)
     rows = [
         row(
@@ -1372,7 +1343,7 @@ def test_a_page_too_large_keeps_the_worst_rows_whole(
     assert browser.console() == []
 
 
-def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
+def test_people_correct_the_judge(browser, tmp_path):
     """What is said of a verdict outlives the page, and is downloaded as labels that ``card`` reads."""
     run = RUN.model_copy(update={"started": "people"})
     page_of(
@@ -1412,8 +1383,8 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    browser, tmp_path, monkeypatch
+):
     """The judge says yes to all of 200; people say no to every fifth."""
     metric = "context_utilization"
     run = RUN.model_copy(update={"started": "fifty"})
@@ -1455,9 +1426,7 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     assert browser.console() == []
 
 
-def test_labels_belong_to_one_row_of_one_report(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_labels_belong_to_one_row_of_one_report(browser, tmp_path):
     """Another report, though as old as the first, knows nothing of them.
 
     Rows that share an id take none.
@@ -1487,9 +1456,7 @@ def test_labels_belong_to_one_row_of_one_report(
     assert browser.console() == []
 
 
-def test_a_download_holds_what_the_sample_holds(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
     """Texts without notes, what was cut in a field of its own.
 
     Metadata as it is, its filters with words for none.
@@ -1553,9 +1520,7 @@ def test_a_download_holds_what_the_sample_holds(
     assert browser.console() == []
 
 
-def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(browser, tmp_path):
     more = {"retrieval_accuracy": accuracy(0.5, "fact " * 400)}
     page_of(
         Report(
@@ -1586,7 +1551,7 @@ def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(
     assert browser.console() == []
 
 
-def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
+def test_a_comparison_tells_how_many_samples_lost(tmp_path):
     first, second = (
         Report([row(i, at, f"q{i}") for i in range(20)], RUN) for at in (0.5, 0.4)
     )
@@ -1600,7 +1565,7 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
     assert "+0.00)" not in (tmp_path / "c.html").read_text("utf-8")
 
 
-def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
+def test_narrow_and_dark(browser, tmp_path):
     page_of(
         Report(
             [
@@ -1627,7 +1592,7 @@ def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
         assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours
 
 
-def test_a_comparison_fits_a_telephone(browser: Browser, tmp_path: Path) -> None:
+def test_a_comparison_fits_a_telephone(browser, tmp_path):
     name = "a_metric_with_a_name_that_is_long"
     result = Scored(metric=name, value=0.2, reason="no " * 40)
     rows = [

@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 os.environ["DO_NOT_TRACK"] = "1"  # before it is imported
 
@@ -20,7 +18,6 @@ from engine_rows import (
     table_of,
     without_costs,
 )
-from loopback import LoopbackServer
 from pyarrow import parquet
 
 from ragmetrics_core.scale import Scorer
@@ -35,19 +32,15 @@ def recipe(scorer: str) -> str:
     return RECIPE.replace(line, f"scorer = {scorer}")
 
 
-def test_it_gives_what_one_machine_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_gives_what_one_machine_gives(tmp_path, monkeypatch):
     assert ran(recipe("Scorer()"), tmp_path, monkeypatch) == alone(
         Scorer(), table_of(100)
     )
 
 
 def test_it_gives_what_one_machine_gives_with_a_model(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+    tmp_path, monkeypatch, loopback_server
+):
     server = loopback_server()
     named = f"Scorer(judge='openai-compatible/m', store='{tmp_path}/replies/')"
     monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
@@ -60,10 +53,8 @@ def test_it_gives_what_one_machine_gives_with_a_model(
 
 
 def test_a_job_that_is_killed_goes_on_where_it_ended(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+    tmp_path, monkeypatch, loopback_server
+):
     server = loopback_server(latency=0.02)
     monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
     named = (
@@ -100,7 +91,5 @@ def test_a_job_that_is_killed_goes_on_where_it_ended(
 @pytest.mark.parametrize(
     ("page", "snippet"), snippets("daft"), ids=lambda it: it if "\n" not in it else ""
 )
-def test_examples_run(
-    page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_run(page, snippet, tmp_path, monkeypatch):
     assert_it_runs(snippet, tmp_path, monkeypatch)

@@ -20,9 +20,7 @@ def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
     return runpy.run_path(str(EXAMPLE))
 
 
-def test_the_numbers_of_a_report_are_metrics_of_a_run(
-    namespace: dict[str, Any],
-) -> None:
+def test_the_numbers_of_a_report_are_metrics_of_a_run(namespace):
     runs = mlflow.search_runs(output_format="list")
     logged = next(
         run.data.metrics for run in runs if "context_utilization" in run.data.metrics
@@ -32,7 +30,7 @@ def test_the_numbers_of_a_report_are_metrics_of_a_run(
     }
 
 
-def test_metrics_are_scorers(namespace: dict[str, Any]) -> None:
+def test_metrics_are_scorers(namespace):
     result = mlflow.genai.evaluate(data=namespace["data"], scorers=namespace["scorers"])
     means = {own.metric: own.mean for own in namespace["report"].summary().metrics}
     assert {
@@ -40,9 +38,7 @@ def test_metrics_are_scorers(namespace: dict[str, Any]) -> None:
     } == pytest.approx(means)
 
 
-def test_contexts_are_those_of_the_trace_and_nothing_found_is_zero(
-    namespace: dict[str, Any],
-) -> None:
+def test_contexts_are_those_of_the_trace_and_nothing_found_is_zero(namespace):
     @mlflow.trace
     def application(question: str) -> str:
         with mlflow.start_span("search", span_type="RETRIEVER") as span:

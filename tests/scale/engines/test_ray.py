@@ -1,8 +1,7 @@
 """Ray Data on this machine: what one machine gives, limits of the whole job, a worker that is killed."""
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,7 +22,6 @@ from engine_rows import (
     table_of,
     without_costs,
 )
-from loopback import LoopbackServer
 
 from ragmetrics_core import Limits
 from ragmetrics_core.scale import Scorer, score_dataset
@@ -52,22 +50,18 @@ def scored(table: pa.Table, scorer: Scorer, **settings: Any) -> list[dict[str, A
     return compared(pa.concat_tables(ray.get(done.to_arrow_refs())))
 
 
-def test_it_gives_what_one_machine_gives() -> None:
+def test_it_gives_what_one_machine_gives():
     assert scored(table_of(400), Scorer()) == alone(Scorer(), table_of(400))
 
 
-def test_it_gives_what_one_machine_gives_with_a_model(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_it_gives_what_one_machine_gives_with_a_model(loopback_server):
     scorer = Scorer(judge=model(loopback_server()))
     assert without_costs(scored(table_of(60), scorer)) == without_costs(
         alone(scorer, table_of(60))
     )
 
 
-def test_limits_hold_for_the_job(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_limits_hold_for_the_job(loopback_server):
     server = loopback_server()
     scorer = Scorer(
         "utilization",
@@ -92,9 +86,7 @@ def test_limits_hold_for_the_job(
     assert len(server.requests) == 20
 
 
-def test_a_worker_that_is_killed_loses_nothing(
-    loopback_server: Callable[..., LoopbackServer], tmp_path: Path
-) -> None:
+def test_a_worker_that_is_killed_loses_nothing(loopback_server, tmp_path):
     assert_nothing_is_lost(
         scored, loopback_server(latency=0.02), tmp_path, "MapBatches"
     )
@@ -103,7 +95,5 @@ def test_a_worker_that_is_killed_loses_nothing(
 @pytest.mark.parametrize(
     ("page", "snippet"), snippets("ray"), ids=lambda it: it if "\n" not in it else ""
 )
-def test_examples_run(
-    page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_run(page, snippet, tmp_path, monkeypatch):
     assert_it_runs(snippet, tmp_path, monkeypatch)

@@ -18,7 +18,6 @@ from engine_rows import (
     table_of,
     without_costs,
 )
-from loopback import LoopbackServer
 from pyarrow import dataset, parquet
 from pyspark.sql import SparkSession
 
@@ -65,26 +64,18 @@ def scored(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     return done
 
 
-def test_it_gives_what_one_machine_gives(
-    scored: Callable[..., list[dict[str, Any]]],
-) -> None:
+def test_it_gives_what_one_machine_gives(scored):
     assert scored(table_of(400), Scorer()) == alone(Scorer(), table_of(400))
 
 
-def test_it_gives_what_one_machine_gives_with_a_model(
-    scored: Callable[..., list[dict[str, Any]]],
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_it_gives_what_one_machine_gives_with_a_model(scored, loopback_server):
     scorer = Scorer(judge=model(loopback_server()))
     assert without_costs(scored(table_of(60), scorer, None)) == without_costs(
         alone(scorer, table_of(60))
     )
 
 
-def test_every_partition_has_its_share_of_the_limits(
-    scored: Callable[..., list[dict[str, Any]]],
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
+def test_every_partition_has_its_share_of_the_limits(scored, loopback_server):
     server = loopback_server()
     scorer = Scorer("utilization", model(server), limits=Limits(max_calls=20))
     rows = scored(table_of(100), scorer, 4)
@@ -94,11 +85,7 @@ def test_every_partition_has_its_share_of_the_limits(
         scored(table_of(10), scorer, None)
 
 
-def test_a_worker_that_is_killed_loses_nothing(
-    scored: Callable[..., list[dict[str, Any]]],
-    loopback_server: Callable[..., LoopbackServer],
-    tmp_path: Path,
-) -> None:
+def test_a_worker_that_is_killed_loses_nothing(scored, loopback_server, tmp_path):
     assert_nothing_is_lost(
         scored, loopback_server(latency=0.02), tmp_path, "pyspark.daemon", last=True
     )
@@ -107,7 +94,5 @@ def test_a_worker_that_is_killed_loses_nothing(
 @pytest.mark.parametrize(
     ("page", "snippet"), snippets("spark"), ids=lambda it: it if "\n" not in it else ""
 )
-def test_examples_run(
-    page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_run(page, snippet, tmp_path, monkeypatch):
     assert_it_runs(snippet, tmp_path, monkeypatch)

@@ -81,9 +81,7 @@ def run(project: Path, *options: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_gates_decide_and_the_terminal_says_what_was_measured(
-    project: Path, workers: str
-) -> None:
+def test_gates_decide_and_the_terminal_says_what_was_measured(project, workers):
     code, told = run(project, "-n", workers)
     assert (code, "2 failed, 4 passed" in told) == (1, True), told
     summary = told.partition("= ragmetrics =")[2]
@@ -101,7 +99,7 @@ def test_gates_decide_and_the_terminal_says_what_was_measured(
     assert "Bert" not in summary.partition("short test summary")[0]
 
 
-def test_without_gates_the_table_is_shown(project: Path) -> None:
+def test_without_gates_the_table_is_shown(project):
     code, told = run(project, "-k", "of_the_file", "-n", "0")
     assert code == 0
     assert "context_adherence 0.9" in told.partition("= ragmetrics =")[2]
@@ -164,7 +162,7 @@ def test_passes_without_the_fixture(): ...
 """
 
 
-def test_the_nearest_settings_file_above_a_test_is_read(project: Path) -> None:
+def test_the_nearest_settings_file_above_a_test_is_read(project):
     """As in a repository of several projects, where pytest's root folder is above them all."""
     service = project / "service" / "tests"
     service.mkdir(parents=True)
@@ -177,7 +175,7 @@ def test_the_nearest_settings_file_above_a_test_is_read(project: Path) -> None:
     assert "context_adherence misses 0.99" in told
 
 
-def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project: Path) -> None:
+def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project):
     (project / "ragmetrics.toml").write_text(
         'judge = "lexical"\nmetrics = ["adherence"]\ngates = ["adherence=0.5"]\n'
     )
@@ -191,7 +189,7 @@ def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project: Path) 
     )
 
 
-def test_no_gate_of_a_marker_is_lost(project: Path) -> None:
+def test_no_gate_of_a_marker_is_lost(project):
     (project / "test_answers.py").write_text(GATES_THAT_MAY_BE_LOST)
     _, told = run(project, "-n", "0", "-rA")
     outcomes = [
@@ -210,16 +208,14 @@ def test_no_gate_of_a_marker_is_lost(project: Path) -> None:
     assert "no gate was named: nothing is held" in told
 
 
-def test_a_wrong_file_is_told(project: Path) -> None:
+def test_a_wrong_file_is_told(project):
     (project / "ragmetrics.toml").write_text('gate = "adherence=0.8"\n')
     code, told = run(project, "-k", "of_the_file", "-n", "0")
     assert code == 1
     assert "gate: no such setting (did you mean 'gates'?)" in told
 
 
-def test_the_plugin_loads_nothing_heavy(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plugin_loads_nothing_heavy(project, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (project / "test_answers.py").write_text(
         "import sys\ndef test_modules():\n    heavy = {'pydantic', 'aiohttp',"
@@ -231,16 +227,14 @@ def test_the_plugin_loads_nothing_heavy(
     assert code == 0, told
 
 
-def test_the_marker_is_listed(project: Path) -> None:
+def test_the_marker_is_listed(project):
     assert (
         "@pytest.mark.ragmetrics(*gates, **how): "
         in run(project, "--markers", "-n", "0")[1]
     )
 
 
-def test_a_missing_key_and_a_wrong_gate_are_a_line_each(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_key_and_a_wrong_gate_are_a_line_each(project, monkeypatch):
     for name in ("OPENAI_API_KEY", "RAGMETRICS_API_BASE", "RAGMETRICS_JUDGE"):
         monkeypatch.delenv(name, raising=False)
     (project / "ragmetrics.toml").write_text('judge = "lexical"')

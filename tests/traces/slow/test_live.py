@@ -129,7 +129,7 @@ def plain(sample: Sample) -> Any:
 
 # OpenInference copies messages so
 @pytest.mark.filterwarnings("ignore:Calling .text.. as a method is deprecated")
-def test_a_chain_gives_the_sample_of_its_adapter_and_of_its_exported_spans() -> None:
+def test_a_chain_gives_the_sample_of_its_adapter_and_of_its_exported_spans():
     live, exporter = processor(), InMemorySpanExporter()
     with instrumented(SimpleSpanProcessor(exporter), live), capture() as captured:
         chain().invoke("Who kept the lamp?")
@@ -149,7 +149,7 @@ def test_a_chain_gives_the_sample_of_its_adapter_and_of_its_exported_spans() -> 
 # Spans by hand
 
 
-def test_spans_are_waited_for_that_end_after_their_root() -> None:
+def test_spans_are_waited_for_that_end_after_their_root():
     """Without a flush: the result comes by itself, once the spans have lingered."""
     arrived, results = threading.Event(), []
 
@@ -170,7 +170,7 @@ def test_spans_are_waited_for_that_end_after_their_root() -> None:
     assert live.stop()
 
 
-def test_a_retrieval_that_lost_its_trace_is_joined_to_no_run() -> None:
+def test_a_retrieval_that_lost_its_trace_is_joined_to_no_run():
     """As in a thread that does not carry the context: its span is a trace of its own."""
     live = processor()
     application = Application(live)
@@ -187,7 +187,7 @@ def test_a_retrieval_that_lost_its_trace_is_joined_to_no_run() -> None:
     assert live.stop()
 
 
-def test_two_requests_of_one_trace_are_read_apart() -> None:
+def test_two_requests_of_one_trace_are_read_apart():
     """Of a trace that other processes began the root that has ended is read, and what goes on beside it is left."""
     live = processor()
     application = Application(live)
@@ -208,9 +208,7 @@ def test_two_requests_of_one_trace_are_read_apart() -> None:
     assert not live.problems
 
 
-def test_what_does_not_fit_is_let_go_and_counted_and_nothing_is_read_of_a_part() -> (
-    None
-):
+def test_what_does_not_fit_is_let_go_and_counted_and_nothing_is_read_of_a_part():
     live = processor(max_open=4)
     application = Application(live)
     with application.span("CHAIN", input__value="Long?", output__value=ANSWER):
@@ -229,7 +227,7 @@ def test_what_does_not_fit_is_let_go_and_counted_and_nothing_is_read_of_a_part()
     assert live.stop()
 
 
-def test_traces_beyond_the_queue_are_counted_and_forgotten() -> None:
+def test_traces_beyond_the_queue_are_counted_and_forgotten():
     live = processor(max_queue=3)
     application = Application(live)
     for number in range(10):
@@ -240,7 +238,7 @@ def test_traces_beyond_the_queue_are_counted_and_forgotten() -> None:
     assert live.dropped == 7
 
 
-def test_what_goes_on_at_the_end_is_counted_and_later_spans_are_ignored() -> None:
+def test_what_goes_on_at_the_end_is_counted_and_later_spans_are_ignored():
     live = processor()
     application = Application(live)
     with application.span("CHAIN", input__value="Who?", output__value=ANSWER):
@@ -253,7 +251,7 @@ def test_what_goes_on_at_the_end_is_counted_and_later_spans_are_ignored() -> Non
     assert live.stop(1)
 
 
-def test_sampling_takes_whole_sessions_and_the_same_in_each_process() -> None:
+def test_sampling_takes_whole_sessions_and_the_same_in_each_process():
     taken = []
     for _ in range(2):
         live = processor(sample_rate=0.5)
@@ -270,7 +268,7 @@ def test_sampling_takes_whole_sessions_and_the_same_in_each_process() -> None:
     assert 30 <= len(taken[0]) <= 90
 
 
-def test_nothing_of_a_judge_is_judged() -> None:
+def test_nothing_of_a_judge_is_judged():
     live = processor()
     application = Application(live)
     with as_judge_work():
@@ -299,9 +297,7 @@ HARM: dict[str, Callable[[SampleProcessor], None]] = {
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_the_application_never_meets_an_exception(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_application_never_meets_an_exception(name, monkeypatch):
     live = processor()
     with monkeypatch.context() as patched:
         patched.setattr(
@@ -315,7 +311,7 @@ def test_the_application_never_meets_an_exception(
     assert live.stop()
 
 
-def test_a_store_that_is_gone_is_a_problem_and_no_exception() -> None:
+def test_a_store_that_is_gone_is_a_problem_and_no_exception():
     live = processor(resolve=unresolved)
     application = Application(live)
     found = {"retrieval.documents.0.document.id": "a"}
@@ -336,7 +332,7 @@ def leaving(sample: Sample) -> Any:
     yield
 
 
-def test_a_metric_that_would_end_the_process_is_failed() -> None:
+def test_a_metric_that_would_end_the_process_is_failed():
     live = SampleProcessor([leaving, "adherence"], "lexical", linger_s=LONG)
     application = Application(live)
     for question in ("Who kept it?", "Who else?"):
@@ -352,7 +348,7 @@ def test_a_metric_that_would_end_the_process_is_failed() -> None:
     ) == (2, 2)
 
 
-def test_no_span_is_held_once_its_trace_is_judged() -> None:
+def test_no_span_is_held_once_its_trace_is_judged():
     held: list[weakref.ref[Any]] = []
 
     class Watch:
@@ -373,7 +369,7 @@ def test_no_span_is_held_once_its_trace_is_judged() -> None:
     assert live.stop()
 
 
-def test_settings_are_checked_at_once() -> None:
+def test_settings_are_checked_at_once():
     with pytest.raises(SettingError, match="at least 0 and max_open 1"):
         SampleProcessor(judge="lexical", max_open=0)
     with pytest.raises(InputError, match="there are: langfuse"):

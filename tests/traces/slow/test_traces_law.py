@@ -24,9 +24,7 @@ LEAST = {"langchain": 0.89, "llamaindex": 0.4, "haystack": 0.45}
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", ["langchain", "llamaindex", "haystack"])
-def test_the_reader_makes_the_samples_of_the_adapter(
-    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reader_makes_the_samples_of_the_adapter(framework, tmp_path, monkeypatch):
     """All shapes of the adapter's tests, each run once, under capture and the instrumentation of OpenInference.
 
     Where a sample is another one it says so, and its spans lack a text or its kind of
