@@ -182,6 +182,7 @@ class Attempts:
                     seconds_tried=time.monotonic() - sent_at[0],
                     most_attempts=self.most_attempts,
                 )
+                self.budget.fault = "" if wait is None else str(error)
                 if wait is None:
                     last_error = error
                     break
@@ -232,8 +233,6 @@ class Attempts:
                 finally:
                     usage = outcome.usage if isinstance(outcome, ChatReply) else None
                     self.budget.observe(number, usage)
-                    is_error = isinstance(outcome, errors.JudgeError)
-                    self.budget.fault = str(outcome) if is_error else ""
                     self.endpoint.observe(outcome)
             except errors.JudgeError as error:  # also one that let no call leave
                 outcome = error

@@ -113,7 +113,7 @@ class Budget:
         self._n_in_flight = 0
         # When the run began to wait for a reply; None where it waits for none.
         self._silent_since: float | None = None
-        # What became of the last call; "" if it was answered.
+        # Why a call is sent again; "" once one was answered, or was the last attempt.
         self.fault = ""
         # Set when any call ends; then a new event takes its place.
         self._next_end = asyncio.Event()
@@ -237,6 +237,7 @@ class Budget:
         del number  # the limits of a job on several machines need it
         self._n_in_flight -= 1
         if usage is not None:
+            self.fault = ""
             self._silent_since = self.clock() if self._n_in_flight else None
         if usage is not None and usage.cost is not None:
             self.spent += usage.cost

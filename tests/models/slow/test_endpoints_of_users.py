@@ -573,20 +573,28 @@ def test_a_run_says_from_where_no_reply_comes(
     assert (words in screen) is shown
 
 
-def test_a_run_says_what_it_asks_again_and_why(loopback_server, monkeypatch, capsys):
+@pytest.mark.parametrize("status", [500, 400])
+def test_a_run_says_what_it_asks_again_and_why(
+    loopback_server, monkeypatch, capsys, status
+):
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.6)
+    fault = Fault(status, {"Retry-After": "1"})
     server = loopback_server(
         lambda _: GOOD,
-        faults=lambda number: None if number else Fault(500, {"Retry-After": "1"}),
+        latency=0.0 if status == 500 else 0.5,
+        faults=lambda number: None if number else fault,
     )
-    model = OpenAICompatibleModel(server.base_url, "local")
-    report = evaluate([row()], [ContextRecall()], judge=model, progress=True)
-    assert report.scores("context_recall") == [1.0]
+    evaluate(
+        [row(), row(1)],
+        [ContextRecall()],
+        judge=OpenAICompatibleModel(server.base_url, "local"),
+        progress=True,
+        concurrency=1,
+    )
     screen = capsys.readouterr().err
-    assert (
-        f"asking again for 1 s: openai-compatible/local at {server.base_url}" in screen
-    )
-    assert "--timeout" not in screen  # it is not slow
+    words = f"asking again for 1 s: openai-compatible/local at {server.base_url}"
+    assert (words in screen) is (status == 500)  # a refusal is not asked again
+    assert ("asking again" in screen) is (status == 500)
 
 
 @pytest.mark.parametrize("metric", [ContextRecall(), ContextAdherence(polls=3)])
