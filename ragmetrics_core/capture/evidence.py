@@ -10,7 +10,8 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -57,6 +58,10 @@ _CHANGED = (
     "the step {} returned new documents in the place of some that it was given, and may"
     " have found or written them"
 )
+_HANDED = (
+    "the call {} was handed documents that repeat lines of what was found, and may have"
+    " been made of that, or found elsewhere"
+)
 _NONE_NAMED = (
     "contexts_from= led to a place without any text, which is right only where nothing"
     " was found"
@@ -68,6 +73,12 @@ _LAST_WORDS = Doubt(
     " to ask next",
 )
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
+# what a citing engine writes before a piece: "Source 1:", "[2]", "3."
+_LABEL = re.compile(
+    r"\W{0,4}(?:(?:source|document|doc|passage|chunk|context|node)\W{0,2})?"
+    r"\d{1,3}[\])>.:]+\s",
+    re.IGNORECASE,
+)
 
 
 def evidence(turn: Turn, origins: Origins, found_answer: FoundAnswer) -> Evidence:
@@ -104,6 +115,8 @@ class _Passages:
 
     Attributes:
         by_identity: All passages, in the order in which they were brought.
+        made_of: The passage that a document was cut out of, perhaps with a label before
+            it: no call brought that document.
         of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
         brought: What each call brought.
         lists: All lists of documents, without those that a model wrote, the earliest
@@ -114,6 +127,7 @@ class _Passages:
     def __init__(self, calls: Calls, origins: Origins) -> None:
         self._calls = calls
         self.by_identity: dict[DocumentKey, _Passage] = {}
+        self.made_of: dict[DocumentKey, DocumentKey] = {}
         self.of_earlier_turns: set[DocumentKey] = set()
         self.brought: list[Brought] = []
         self.lists = origins.lists
@@ -147,7 +161,7 @@ class _Passages:
         """Whether prompts may show passages as documents that were made of them.
 
         A call made documents of others, or was handed some that no call is known to have
-        brought, such as the numbered pieces of a citing engine.
+        brought.
         """
         return any(
             each.is_made_of_others or each.is_of_unknown_origin for each in self.brought
@@ -178,6 +192,11 @@ class _Passages:
             self._read_step(call, documents)
         elif self._is_outermost(call):
             self._bring(call, self._new(documents), "given")
+        elif len(self._new(documents)) == len(documents):
+            # in the place of all that was found, as by a citing engine
+            others = self._leave_out_pieces(documents, self._identity_by_letters)
+            if any(map(self._repeats_a_line, others)):
+                self.doubts.append(Doubt("by_data_flow", _HANDED.format(call.name)))
         for document in documents:
             self._note(document, call)
 
@@ -216,37 +235,81 @@ class _Passages:
     def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
         """Read what a step returned: passages, and documents that it found or made.
 
-        It made what stands in passages, or holds some: pieces, windows, summaries. And
-        where it left out some of what it had at hand, it made all of it. A reranker
-        that kept all widened it: what it added, such as the next passage, was retrieved
-        by no search.
+        It made what stands in passages, or holds some: windows, summaries. And where it
+        left out some of what it had at hand, it made all of it, and what it cut out
+        belongs to those who found it. A reranker that kept all widened it: what it
+        added, such as the next passage, was retrieved by no search.
         """
         new_documents = self._new(documents)
-        at_hand = {letters_of(each.text) for each in self._documents_at_hand(call)}
+        at_hand = {
+            letters_of(each.text): self.identity(each)
+            for each in self._documents_at_hand(call)
+        }
         is_reranker = call.kind == "reranker" and bool(at_hand)
-        if at_hand <= {letters_of(each.text) for each in documents}:
+        if at_hand.keys() <= {letters_of(each.text) for each in documents}:
             made = [
                 each for each in new_documents if is_reranker or self._is_made(each)
             ]
+            texts_made = {each.text for each in made}
+            others = [each for each in new_documents if each.text not in texts_made]
+            self._bring(call, others, "retrieval")
         else:
-            made = new_documents
-            if not all(self._is_made(each, is_cut=not is_reranker) for each in made):
+            made = self._leave_out_pieces(new_documents, at_hand)
+            if not all(is_reranker and self._is_made(each) for each in made):
                 self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
-        texts_made = {each.text for each in made}
-        others = [each for each in new_documents if each.text not in texts_made]
-        self._bring(call, others, "retrieval")
         self._bring(call, made, "retrieval", is_made_of_others=True)
 
-    def _is_made(self, document: Document, *, is_cut: bool = False) -> bool:
+    def _is_made(self, document: Document) -> bool:
         """Whether a document is cut out of a passage, or holds one, by their letters."""
         letters = letters_of(document.text)
-        if len(letters) < SHORTEST:
-            return False
-        return any(
-            letters in known
-            or (not is_cut and len(known) >= SHORTEST and known in letters)
+        return len(letters) >= SHORTEST and any(
+            letters in known or (len(known) >= SHORTEST and known in letters)
             for known in self._identity_by_letters
         )
+
+    def _repeats_a_line(self, document: Document) -> bool:
+        """Whether a line of a document stands in a passage, so that it may be made of it."""
+        lines = map(letters_of, document.text_without_metadata.splitlines())
+        known = "\n".join(self._identity_by_letters)
+        return any(len(line) >= SHORTEST and line in known for line in lines)
+
+    def _leave_out_pieces(
+        self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]
+    ) -> list[Document]:
+        """Note the documents that were cut out of passages, and return the others.
+
+        A piece stands in a passage but for a label before it: "[1] It opened in 1874.".
+        One of a word or two stands there behind the piece before it.
+
+        Args:
+            documents: New documents.
+            passages: The identity of each passage that they may be cut out of, by its
+                letters.
+        """
+        others = []
+        before = ""  # the pieces of the same passage, by their letters
+        for document in documents:
+            text = document.text_without_metadata
+            letters = letters_of(
+                _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
+            )
+            holders = [known for known in passages if before + letters in known]
+            if not (before and holders) and len(letters) >= SHORTEST:
+                before = ""
+                holders = [known for known in passages if letters in known]
+            if not (letters and holders) or len(before + letters) < SHORTEST:
+                before = ""
+                others.append(document)
+                continue
+            before += letters
+            found = [
+                self.made_of.get(passages[known], passages[known]) for known in holders
+            ]
+            identity, *further = dict.fromkeys(found)
+            if further:
+                self.doubts.append(Doubt("in_part"))
+            self.made_of[self.identity(document)] = identity
+        return others
 
     def _bring(
         self,
@@ -281,7 +344,7 @@ class _Passages:
                 self.by_identity[identity] = _Passage(document, call, 1)
                 if letters in self._letters_of_earlier_turns:
                     self.of_earlier_turns.add(identity)
-                else:
+                elif identity not in self.made_of:
                     self._of_unknown_origin.setdefault(call, []).append(document)
             elif document.id is None:
                 self._identity_of_other[identity] = known
@@ -801,13 +864,19 @@ class _Reading:
 
     @cached_property
     def _places(self) -> dict[DocumentKey | str, int]:
-        """Return the place of each context, by its identity and by its letters."""
+        """Return the place of each context, by its identity and by its letters.
+
+        A passage that pieces were cut out of has the place of the first one shown.
+        """
         places: dict[DocumentKey | str, int] = {}
         pairs = zip(self.contexts or (), self.identities, strict=True)
         for place, (context, identity) in enumerate(pairs):
             places.setdefault(letters_of(context.text), place)
             if identity is not None:
                 places.setdefault(identity, place)
+        for piece, passage in self._passages.made_of.items():
+            if piece in places:
+                places.setdefault(passage, places[piece])
         return places
 
     def _context_of(self, document: Document) -> int | None:

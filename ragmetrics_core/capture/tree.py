@@ -77,7 +77,7 @@ class Document:
 
         Example: "file_name: a.md\n\nIt is old." has the form "It is old.", which it is.
         """
-        forms_inside = [form for form in self.forms if form in self.text]
+        forms_inside = [form for form in self.forms if form.strip() in self.text]
         return max(forms_inside, key=len, default=self.text)
 
     @property

@@ -4,6 +4,7 @@ Pure functions.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
@@ -75,10 +76,9 @@ def groups_of_texts(sample: Sample) -> Groups:
     beside_contexts: dict[str, None] = {}
     of_earlier_turns: dict[str, None] = {}
     was_shown_by_text: dict[str, bool] = {}  # of earlier turns, where that is known
-    for call, indices in zip(
-        ledger.calls, _indices_of_items(ledger, contexts), strict=True
-    ):
-        for place, (item, index) in enumerate(zip(call.items, indices, strict=True)):
+    by_call, _ = _indices_of_items(sample, contexts)
+    for call, indices in zip(ledger.calls, by_call, strict=True):
+        for place, (item, became) in enumerate(zip(call.items, indices, strict=True)):
             if item.blank or call.kind == "written":
                 continue
             was_shown = None if call.shown is None else place in call.shown
@@ -87,7 +87,7 @@ def groups_of_texts(sample: Sample) -> Groups:
                 was_shown_by_text[item.text] = was_shown or was_shown_by_text.get(
                     item.text, False
                 )
-            if index is not None:  # it became a context
+            if became:
                 continue
             if is_earlier:
                 of_earlier_turns[item.text] = None
@@ -131,25 +131,53 @@ def _texts_of_calls(ledger: Ledger, *, written: bool) -> list[str]:
 
 
 def _indices_of_items(
-    ledger: Ledger, contexts: Sequence[Context]
-) -> list[list[int | None]]:
-    """Return, by call, the index of the context that each item became; None of none.
+    sample: Sample, contexts: Sequence[Context]
+) -> tuple[list[list[list[int]]], bool]:
+    """Return, by call and item, the indices of the contexts that the item became.
 
     It is the context with the same text, else the one with the same id, unless a call
-    returned that context as it is: a step may have rewritten the text.
+    returned that context as it is: a step may have rewritten the text. A passage that
+    was shown, and is no context itself, was cut into those that no call returned.
+
+    Args:
+        sample: The sample, with a ledger.
+        contexts: The contexts, of the sample or further ones that were retrieved.
+
+    Returns:
+        The indices; and whether it is known which call each context belongs to. It is
+        not where passages of several calls were cut.
     """
+    calls = () if sample.ledger is None else sample.ledger.calls
+    texts_returned = {item.text for call in calls for item in call.items}
+    ids_returned = {item.id for call in calls for item in call.items} - {None}
     index_by_text: dict[str, int] = {}
     index_by_id: dict[str | None, int] = {}  # of contexts that no call returned as such
-    returned = {item.text for call in ledger.calls for item in call.items}
+    pieces: list[int] = []
     for index, context in enumerate(contexts):
-        if not context.blank:
-            index_by_text.setdefault(context.text, index)
-        if context.id is not None and context.text not in returned:
+        if context.blank:
+            continue
+        index_by_text.setdefault(context.text, index)
+        if context.text in texts_returned:
+            continue
+        if context.id in ids_returned:
             index_by_id.setdefault(context.id, index)
-    return [
-        [index_by_text.get(item.text, index_by_id.get(item.id)) for item in call.items]
-        for call in ledger.calls
-    ]
+        else:
+            pieces.append(index)
+    texts = {context.text for context in sample.known_contexts}
+    indices: list[list[list[int]]] = []
+    numbers_of_cut: set[int] = set()
+    for number, call in enumerate(calls):
+        is_search = call.kind in ("retrieval", "given")
+        indices.append([])
+        for place, item in enumerate(call.items):
+            its_context = index_by_text.get(item.text, index_by_id.get(item.id))
+            became = [] if its_context is None else [its_context]
+            is_cut = item.text not in texts and item.id not in index_by_id
+            if pieces and is_search and is_cut and place in (call.shown or ()):
+                became += pieces
+                numbers_of_cut.add(number)
+            indices[-1].append(became)
+    return indices, len(numbers_of_cut) <= 1
 
 
 class _CallWithContexts(NamedTuple):
@@ -165,15 +193,19 @@ def _calls_with_contexts(
 ) -> list[_CallWithContexts]:
     """List the calls that searched in this turn or returned one of the contexts.
 
-    Calls whose texts a model wrote are left out.
+    Calls whose texts a model wrote are left out. None is listed where it is not known
+    which call each context belongs to.
     """
     ledger = sample.ledger
     if ledger is None:  # nobody recorded the application's calls
         return []
+    by_call, is_known = _indices_of_items(sample, contexts)
+    if not is_known:
+        return []
     calls: list[_CallWithContexts] = []
-    for number, indices in enumerate(_indices_of_items(ledger, contexts)):
+    for number, indices in enumerate(by_call):
         call = ledger.calls[number]
-        distinct = tuple(dict.fromkeys(it for it in indices if it is not None))
+        distinct = tuple(dict.fromkeys(chain.from_iterable(indices)))
         is_search = call.kind == "retrieval" and call.turn == ledger.turn
         if call.kind != "written" and (distinct or is_search):
             calls.append(_CallWithContexts(number, call, distinct))

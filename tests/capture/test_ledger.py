@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from runs_by_hand import (
     ANSWER,
+    DOCS,
     EVORA,
     FARO,
     PORTO,
@@ -39,6 +40,11 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger, Turn
+from ragmetrics_core.metrics.ledger_calls import (
+    call_table,
+    curve_by_call,
+    groups_of_texts,
+)
 
 SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
 REPORT = "Porto is the city in question, says the report."
@@ -283,7 +289,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
         ["given () porto, faro; shown 0; step 0"],
     ),
     # they may be made of what was found: what became of that is unknown
-    "pieces that no call brought": (
+    "texts that no call brought": (
         says(
             found(P),
             call(
@@ -372,6 +378,116 @@ def test_ledger(name):
             context.text == item.text or (context.id and context.id == item.id)
             for item in items
         )
+
+
+# what a step made of Porto and Faro, and the places of those that it shows then
+MADE: dict[str, tuple[Sequence[str], tuple[int, ...]]] = {
+    "pieces": ((PORTO[:50], PORTO[50:], FARO[:50]), (0, 1)),
+    "a piece, and a short end": ((FARO[:-12], FARO[-12:]), (1,)),
+    "numbered": ((f"Source 1:\n{PORTO}\n", f"[2] {FARO}"), (0, 1)),
+    "numbered pieces": ((f"1. {PORTO[:50]}", f"Document [2]: {FARO[50:]}"), (0, 1)),
+}
+
+
+def cut(texts: Sequence[str], way: str, number: int | None) -> Tree:
+    """A search found Porto, Faro and Évora, and a model was shown what was made of them."""
+    made = tuple(
+        Document(text, None if number is None else f"new{number + place}")
+        for place, text in enumerate(texts)
+    )
+    answering = reads(asked(*texts))
+    steps = {
+        "handed to a call": [call("step", answering, input_documents=made)],
+        "by a step": [step(*made, documents_among_inputs=DOCS), answering],
+        "by a reranker": [reranked(DOCS, *made), answering],
+    }
+    return says(found(P, F, E), *steps[way])
+
+
+@pytest.mark.parametrize("number", [None, 7], ids=["without ids", "new ids"])
+@pytest.mark.parametrize("way", ["handed to a call", "by a step", "by a reranker"])
+@pytest.mark.parametrize("name", MADE)
+def test_what_was_cut_out_of_found_texts_is_no_further_call(
+    name: str, way: str, number: int | None
+) -> None:
+    texts, places = MADE[name]
+    (sample,) = samples_of(cut(texts, way, number))
+    contexts = sample.known_contexts
+    assert [context.text.strip() for context in contexts] == [
+        text.strip() for text in texts
+    ]
+    # an id that a document has is never replaced
+    ids = [None if number is None else f"new{number + at}" for at in range(len(texts))]
+    assert [context.id for context in contexts] == ids
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert sample.ledger is not None
+    (search,) = sample.ledger.calls
+    assert (search.kind, search.shown) == ("retrieval", places)
+    assert [item.text for item in search.items] == [PORTO, FARO, EVORA]
+    # each context belongs to the search, so that none of it is wasted
+    table = call_table(sample, contexts, [True] * len(texts))
+    assert table is not None
+    assert table.wasted == 0
+    assert table.calls[0].ranks == tuple(range(1, len(texts) + 1))
+    # what was found is no evidence beside the pieces of it
+    assert list(groups_of_texts(sample).evidence) == [each.text for each in contexts]
+    gains = curve_by_call(sample, contexts, lambda indices: len(indices) / len(texts))
+    assert [gain.gain for gain in gains] == [1.0]
+    notes = sample.capture.passages
+    assert notes is not None
+    assert [note.context is not None for note in notes] == [
+        place in places for place in range(3)
+    ]
+    assert notes[2].share == 0.0
+
+
+def handed(*documents: Document, texts: Sequence[str]) -> Tree:
+    """A search found Porto and Faro, and a call was handed other documents."""
+    answering = reads(asked(*texts))
+    return says(found(P, F), call("step", answering, input_documents=documents))
+
+
+# with whether it may be made of what was found
+OTHERS: dict[str, tuple[tuple[Document, ...], bool]] = {
+    # another index cuts its pages otherwise
+    "a piece beside a passage": ((P, Document(FARO[:50], "o")), False),
+    "another line": ((Document(f"{FARO}\nIt has two wells.", "o"),), True),
+    "another number": ((Document(f"12 wells: {FARO}", "o"),), False),
+    "another text before a piece": ((Document(f"Olhão: {FARO[:50]}", "o"),), False),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_was_not_surely_cut_out_of_found_texts_keeps_its_call(name: str) -> None:
+    documents, is_doubted = OTHERS[name]
+    (sample,) = samples_of(handed(*documents, texts=[each.text for each in documents]))
+    assert sample.ledger is not None
+    assert [item.id for item in sample.ledger.calls[-1].items] == ["o"]
+    assert sample.ledger.calls[-1].kind == "given"
+    assert sample.capture is not None
+    assert set(sample.capture.doubts) == ({"by_data_flow"} if is_doubted else set())
+
+
+def test_a_piece_that_two_found_texts_hold_is_in_doubt() -> None:
+    wider = Document(f"{FARO} It was built in 1965.", "w")
+    piece = Document(f"Source 1: {FARO}")
+    answering = reads(asked(piece.text))
+    run = says(found(F, wider), call("step", answering, input_documents=(piece,)))
+    (sample,) = samples_of(run)
+    assert sample.capture is not None
+    assert set(sample.capture.doubts) == {"in_part"}
+
+
+def test_pieces_of_two_searches_belong_to_neither_for_sure() -> None:
+    pieces = Document(PORTO[:50]), Document(FARO[:50])
+    answering = reads(asked(*(piece.text for piece in pieces)))
+    run = says(found(P), found(F), call("step", answering, input_documents=pieces))
+    (sample,) = samples_of(run)
+    assert sample.ledger is not None
+    assert [each.shown for each in sample.ledger.calls] == [(0,), (0,)]
+    assert call_table(sample, sample.known_contexts, [True, True]) is None
+    assert len(groups_of_texts(sample).evidence) == len(pieces)
 
 
 @pytest.mark.parametrize("is_shown_again", [False, True])

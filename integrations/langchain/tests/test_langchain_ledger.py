@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, TypedDict
@@ -17,7 +17,10 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
 )
 from langchain.tools import ToolRuntime, tool
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
     ANSWER,
@@ -155,6 +158,31 @@ def agent(*lines: Any, tools: Any = (look_up,), **settings: Any) -> Any:
 
 
 # One turn
+
+
+class Halves(BaseDocumentCompressor):
+    """Keeps the second half of the last document."""
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> list[Document]:
+        last = documents[-1].page_content
+        return [Document(last[len(last) // 3 :])]
+
+
+@shape([found(PARIS, ROME, shown=(1,))])
+def pieces_of_a_compressor() -> None:
+    """No id, and a part of the text: as of a splitter or an extractor of LangChain's."""
+    retriever = ContextualCompressionRetriever(
+        base_compressor=Halves(),
+        base_retriever=Shelf(books=[document(PARIS, "p"), document(ROME, "r")]),
+    )
+    chain = (
+        {"context": retriever | joined, "question": RunnablePassthrough()}
+        | PROMPT
+        | Speaker(lines=[ANSWER])
+    )
+    chain.invoke(QUESTION)
 
 
 class _Broken(Exception):

@@ -20,12 +20,17 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import ChatMessage
+from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.postprocessor import (
     AutoPrevNextNodePostprocessor,
     MetadataReplacementPostProcessor,
     PrevNextNodePostprocessor,
 )
-from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
+from llama_index.core.query_engine import (
+    CitationQueryEngine,
+    RetrieverQueryEngine,
+    RouterQueryEngine,
+)
 from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
@@ -83,6 +88,7 @@ class Expected:
     answer: str | None = ANSWER
     history: tuple[tuple[str, str], ...] = ()
     kinds: tuple[str, ...] = ("retrieval",)
+    shown: tuple[int, ...] | None = None  # what the first call must show, if given
     codes: frozenset[str] = frozenset()
 
     def check(self, sample: Sample) -> None:
@@ -99,6 +105,8 @@ class Expected:
             self.history
         )
         assert tuple(call.kind for call in sample.ledger.calls) == self.kinds
+        if self.shown is not None:
+            assert sample.ledger.calls[0].shown == self.shown
         told = [item.text for call in sample.ledger.calls for item in call.items]
         assert {*(self.retrieved or ())} <= {*told}
 
@@ -250,6 +258,33 @@ def replaced(kit: ModuleType) -> Any:
     ).query(QUESTION)
 
 
+SOURCES = [f"Source 1:\n{FERRY}\n", f"Source 2:\n{FARES}\n"]
+WORDS = 8  # of a piece
+PIECES = [
+    f"Source {number}:\n{piece}\n"
+    for number, piece in enumerate(
+        (
+            " ".join(text.split()[first : first + WORDS])
+            for text in (FERRY, FARES)
+            for first in range(0, len(text.split()), WORDS)
+        ),
+        start=1,
+    )
+]
+
+
+def cited(kit: ModuleType, *, in_pieces: bool = False) -> Any:
+    """The engine writes each node, or pieces of it, into nodes of its own."""
+    size = WORDS if in_pieces else 100
+    return CitationQueryEngine(
+        kit.FixedRetriever(nodes(kit)),
+        llm=kit.ScriptedLLM(script={"": ANSWER}),
+        text_splitter=TokenTextSplitter(
+            chunk_size=size, chunk_overlap=0, tokenizer=str.split
+        ),
+    ).query(QUESTION)
+
+
 BEFORE = "The timetable of the lake is printed each spring."
 
 
@@ -305,6 +340,11 @@ ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
     "metadata replacement": (
         replaced,
         Expected(contexts=(WINDOW,), retrieved=(FERRY,)),
+    ),
+    "citing": (cited, Expected(contexts=tuple(SOURCES), shown=(0, 1))),
+    "citing pieces": (
+        partial(cited, in_pieces=True),
+        Expected(contexts=tuple(PIECES), shown=(0, 1)),
     ),
     "previous nodes added": (widened, WIDENED),
     "previous nodes added by a model": (partial(widened, by_a_model=True), WIDENED),
