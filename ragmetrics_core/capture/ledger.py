@@ -224,7 +224,8 @@ def _presents_documents(tool: Node, text: str) -> bool:
     pieces: set[str] = set()
     for known in (*forms, *map(letters_of, around)):
         pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
-    for line in text.splitlines():
+    parts = list(find_instances(parse_json(text), str)) or [text]
+    for line in chain.from_iterable(part.splitlines() for part in parts):
         letters = letters_of(line)
         runs = (letters[at : at + _PIECE] for at in range(len(letters)))
         is_long = len(letters) > 2 * _PIECE and " " in line.strip()

@@ -48,6 +48,9 @@ class Document:
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     forms: tuple[str, ...] = field(default=(), repr=False)
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def key(self) -> DocumentKey:
         """What tells it from other documents: equal keys are one document.

@@ -185,6 +185,37 @@ def pieces_of_a_compressor() -> None:
     chain.invoke(QUESTION)
 
 
+@tool
+def fetch(query: str) -> list[Document]:
+    """Fetches documents."""
+    return [document(PARIS, "p"), document(ROME, "r")]
+
+
+class Fetched(TypedDict, total=False):
+    question: str
+    documents: list[Document]
+    answer: str
+
+
+@shape([found(PARIS, ROME, name="fetch")])
+def documents_of_a_tool_that_a_node_calls() -> None:
+    """Nobody wrote its result as a text."""
+    built = StateGraph(Fetched)
+    built.add_node("fetch", lambda s: {"documents": fetch.invoke(s["question"])})
+    built.add_node(
+        "answer",
+        lambda s: {
+            "answer": (PROMPT | Speaker(lines=[ANSWER]))
+            .invoke({"context": joined(s["documents"]), "question": s["question"]})
+            .text
+        },
+    )
+    built.add_edge(START, "fetch")
+    built.add_edge("fetch", "answer")
+    built.add_edge("answer", END)
+    built.compile().invoke({"question": QUESTION})
+
+
 class _Broken(Exception):
     """The index is down."""
 

@@ -33,6 +33,7 @@ from haystack.tools import (
     AgentTool,
     ComponentTool,
     PipelineTool,
+    SearchableToolset,
     create_tool_from_function,
 )
 from haystack_apps import (
@@ -315,6 +316,33 @@ def a_tool_whose_argument_is_the_answer() -> None:
         chat_generator=steps,
         tools=[web_tool(every), create_tool_from_function(final)],
         exit_conditions=["final"],
+    ).run(messages=user())
+
+
+NOTE = "Masons write in the note, web_search finds the rest: the wall is of granite."
+
+
+@row(
+    tool(1, NOTE, name="note", query="masons"),
+    retrieval(2, *SEEN, name="web_search", query="gate"),
+    contexts=SEEN,
+    doubts=("undivided",),
+)
+def a_tool_whose_text_names_the_tool_that_is_found_beside_it() -> None:
+    def note(query: Annotated[str, "the query"]) -> str:
+        """Looks into the note."""
+        return NOTE
+
+    found = SearchableToolset(catalog=[web_tool(every)], search_threshold=1)
+    first = ChatMessage.from_assistant(
+        tool_calls=[
+            ToolCall("search_tools", {"tool_keywords": "web search"}),
+            ToolCall("note", {"query": "masons"}),
+        ]
+    )
+    Agent(
+        chat_generator=says(first, calls("web_search", query="gate"), A),
+        tools=[found, create_tool_from_function(note)],
     ).run(messages=user())
 
 

@@ -1,7 +1,6 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -30,7 +29,6 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture import Node as Call
 
-_WORD = re.compile(r"[\w-]+")
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
 _QUERY_WORDS = ("query", "queries", "question", "embedding", "search", "keyword")
@@ -53,7 +51,6 @@ class Calls:
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
-        _note_tools_that_find_tools(self.root)
         tools = self._tools_run_by_hand(run.root)
         if tools:
             model, ended = self.root, self.root.ended
@@ -153,7 +150,7 @@ class Calls:
         Example: a tool ``search(query="Rome")`` gets the query "Rome", the id of the
         model's request, and the text that the next model was shown. A tool such as
         ``final_answer`` ends the agent: its text is the answer, and it brings no evidence
-        (``is_control``).
+        (``is_control``). Nor does one that finds further tools for the agent.
 
         Args:
             call: The call; it is changed.
@@ -178,8 +175,13 @@ class Calls:
                 call.documents = documents
         agent_output = node.agent.output_by_socket if node.agent is not None else {}
         ends_agent = agent_output.get("exit_reason") == node.name
+        finds_tools = any(
+            node.name in span.tools_that_find_tools
+            for span in self.run.nodes
+            if span.agent is node.agent
+        )
         # what gave documents is a search, even in the last step
-        call.is_control = ends_agent and not documents
+        call.is_control = (ends_agent or finds_tools) and not documents
 
     def _tools_run_by_hand(self, node: Node) -> list[Call]:
         """The calls of tools that stand in a model's prompt and were recorded nowhere.
@@ -379,35 +381,3 @@ def replies(node: Node) -> tuple[CopiedMessage, ...]:
         elif isinstance(reply, CopiedMessage):
             messages.append(reply)
     return tuple(messages)
-
-
-def _note_tools_that_find_tools(root: Call) -> None:
-    """Mark the tools that name the tools which models are offered from then on.
-
-    Example: ``search_tools("weather")`` returned "get_weather", and the next model of its
-    agent is offered this tool as well. What steers an agent brings no evidence. A tool
-    that was itself found later, or that gave documents, finds no tools.
-    """
-    for agent in root.walk():
-        if all(call.kind != "tool" for call in agent.children):
-            continue
-        offered: set[str] = set()
-        offered_first: tuple[str, ...] = ()
-        tools: list[Call] = []  # since the last model
-        for call in sorted(agent.children, key=lambda child: child.began):
-            if call.kind == "tool":
-                tools.append(call)
-            elif call.kind == "model":
-                new_tools = set(call.offered_tools) - offered
-                for tool in tools:
-                    words = set(_WORD.findall(tool.text or ""))
-                    finds_tools = bool(new_tools) and new_tools <= words
-                    if (
-                        finds_tools
-                        and tool.name in offered_first
-                        and not tool.documents
-                    ):
-                        tool.is_control = True
-                offered_first = offered_first or call.offered_tools
-                offered.update(call.offered_tools)
-                tools = []

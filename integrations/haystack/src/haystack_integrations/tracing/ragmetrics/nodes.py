@@ -139,14 +139,14 @@ def _generated(answer: GeneratedAnswer) -> Answer:
     )
 
 
-def names_of_tools(tools: object) -> Iterator[str]:
-    """Yield the names of tools: of one, of a set of tools, or of a list of both."""
-    name = getattr(tools, "name", None)  # the class of tools takes long to import
-    if isinstance(name, str):
-        yield name
+def tools_in(tools: object) -> Iterator[Any]:
+    """Yield the tools of one, of a set of tools, or of a list of both."""
+    # the class of tools takes long to import
+    if isinstance(getattr(tools, "name", None), str):
+        yield tools
     elif isinstance(tools, Iterable) and not isinstance(tools, str):
         for each in tools:
-            yield from names_of_tools(each)
+            yield from tools_in(each)
 
 
 def _message(message: ChatMessage) -> CopiedMessage:
@@ -230,6 +230,8 @@ class Node:
     closed: int = 0  # when it ended; 0 while it goes on
     # the tools that the model of a component, or of an agent's step, is told of
     offered_tools: tuple[str, ...] = ()
+    # those of them with which the framework's own toolset finds further tools
+    tools_that_find_tools: tuple[str, ...] = ()
     # values of its input sockets
     input: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # values of its output sockets; None if it ended without

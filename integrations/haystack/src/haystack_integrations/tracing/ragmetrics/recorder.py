@@ -29,8 +29,8 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     Node,
     Run,
     copied,
-    names_of_tools,
     tick,
+    tools_in,
 )
 from haystack_integrations.tracing.ragmetrics.patches import Method, RunMethods
 
@@ -53,6 +53,8 @@ _INPUTS = frozenset(f"{span}.input" for span in _SPANS)
 _OUTPUTS = frozenset(
     (*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data")
 )
+# where the framework makes the tool with which an agent finds further ones
+_SEARCHABLE_TOOLSET = "haystack.tools.searchable_toolset"
 _DISPLACED = (
     "another tracer was enabled meanwhile and took our place; enable tracers before"
     " capture() or watch()"
@@ -133,9 +135,14 @@ class TeeSpan(Span):
             return
         if key in _INPUTS:
             self.node.input = copied(value) or {}
-            tools = value.get("tools") or getattr(self.component, "tools", None)
-            if tools:
-                self.node.offered_tools = tuple(names_of_tools(tools))
+            given = value.get("tools") or getattr(self.component, "tools", None)
+            tools = list(tools_in(given))
+            self.node.offered_tools = tuple(tool.name for tool in tools)
+            self.node.tools_that_find_tools = tuple(
+                tool.name
+                for tool in tools
+                if getattr(tool.function, "__module__", None) == _SEARCHABLE_TOOLSET
+            )
         elif key in _OUTPUTS:
             self.node.output = copied(value)
             if self.node is self.run.root and "embedding" in value:
