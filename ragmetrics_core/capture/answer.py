@@ -48,19 +48,13 @@ def answers(turn: Turn, origins: Origins) -> list[FoundAnswer]:
         turn: The turn.
         origins: What models of the run wrote.
     """
-    found = [_without_empty_text(answer) for answer in _answers_found(turn)]
-    return [_with_chain(turn.calls, origins, answer) for answer in found]
-
-
-def _without_empty_text(found: FoundAnswer) -> FoundAnswer:
-    """Return an answer as it is; without text if its text or answer field is blank."""
-    text = found.text
-    is_empty = text is not None and (
-        not text.strip() or has_no_answer(parse_json(text))
-    )
-    if not is_empty:
-        return found
-    return FoundAnswer(replace(found.answer, text=None), found.writer)
+    found = []
+    for answer in _answers_found(turn):
+        text = answer.text
+        if text is not None and (not text.strip() or has_no_answer(parse_json(text))):
+            answer = FoundAnswer(replace(answer.answer, text=None), answer.writer)
+        found.append(_with_chain(turn.calls, origins, answer))
+    return found
 
 
 def _answers_found(turn: Turn) -> list[FoundAnswer]:
@@ -89,16 +83,13 @@ def _answers_found(turn: Turn) -> list[FoundAnswer]:
     if calls.likely_answers:
         likely = calls.likely_answers
         call = _preferred(likely, turn.question)
-        is_only_one = len(likely) == 1 and not _is_empty(tree.output)
+        # an empty object gives the user no answer
+        has_kind = isinstance(tree.output, (Mapping, list, tuple, str))
+        is_only_one = len(likely) == 1 and not (has_kind and not tree.output)
         doubts = _doubts_of_reply(calls, call) if is_only_one else _GUESSED
         return [_said_by(calls, call, doubts)]
     structure = _structure_returned(calls)
     return [structure or FoundAnswer(Answer(None, "nothing in the outputs"))]
-
-
-def _is_empty(output: object) -> bool:
-    """Whether a run returned an empty object: it gave its user no answer then."""
-    return isinstance(output, (Mapping, list, tuple, str)) and not output
 
 
 def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer:
@@ -202,23 +193,19 @@ def _writer_by_text(calls: Calls, answer: Answer) -> Node | None:
         reply = calls.replies[call]
         if not lines.isdisjoint(map(as_one_line, reply.texts)):
             return call
-        if any(_becomes(value, structure) for value in reply.values):
-            return call
+        for value in reply.values:
+            if not isinstance(value, Mapping) or not isinstance(structure, Mapping):
+                if structure is not None and value == structure:
+                    return call
+                continue
+            # {"joke": "…"} became {"joke": "…", "note": null}: a default fills in a field;
+            # what holds more than a word or two was written by somebody
+            added = {key: structure[key] for key in structure.keys() - value.keys()}
+            kept = {key: structure[key] for key in value.keys() & structure.keys()}
+            is_short = all(len(letters_of(each)) < SHORTEST for each in texts_in(added))
+            if value and kept == value and is_short:
+                return call
     return _writer_by_letters(calls, answer.text or "")
-
-
-def _becomes(value: object, structure: object) -> bool:
-    """Whether a reply's structure is an answer's, but for fields that a default fills in.
-
-    Example: ``{"joke": "…"}`` becomes ``{"joke": "…", "note": null}``. What holds more than
-    a word or two was written by somebody.
-    """
-    if not isinstance(value, Mapping) or not isinstance(structure, Mapping):
-        return structure is not None and value == structure
-    added = {key: structure[key] for key in structure.keys() - value.keys()}
-    is_filled_in = all(len(letters_of(each)) < SHORTEST for each in texts_in(added))
-    kept = {key: structure[key] for key in value.keys() & structure.keys()}
-    return bool(value) and kept == value and is_filled_in
 
 
 def _writer_by_letters(calls: Calls, text: str) -> Node | None:
@@ -306,12 +293,21 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
     """Return an answer with the calls whose replies its writer read."""
     if found.writer is None:
         return found
-    chain = {found.writer, *_joined_in(calls, found)}
+    # the calls whose replies an answer joins; none where one reply is all of it
+    writer_reply = calls.replies.get(found.writer)
+    is_one = writer_reply and letters_of(found.text) in writer_reply.letters
+    joined = [] if is_one else _replies_inside(calls, found.text or "")
+    chain = {found.writer, *joined}
     perhaps_read: set[Node] = set()
     waiting = list(chain)
     while waiting:
         reader = waiting.pop()
-        read = [*_read_by(calls, reader), *_authors_read_by(calls, origins, reader)]
+        read = [*_read_by(calls, reader)]
+        # the calls inside the engines whose answers a document or a tool hands on
+        texts = [each.text for each in reader.prompt if each.role != "assistant"]
+        for author, text in origins.answers_handed_on:
+            if end_of(author) <= reader.began and shows(texts, text):
+                read += [inner for inner in author.walk() if inner in calls.models]
         for call in [*_beside(calls, reader), *read]:
             if call not in chain:
                 chain.add(call)
@@ -322,15 +318,6 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
         chain=tuple(sorted(chain, key=Order(calls).sort_keys)),
         perhaps_read=tuple(sorted(perhaps_read - chain, key=lambda call: call.began)),
     )
-
-
-def _joined_in(calls: Calls, found: FoundAnswer) -> list[Node]:
-    """List the calls whose replies an answer joins; none where one reply is all of it."""
-    letters = letters_of(found.text)
-    writer_reply = calls.replies.get(found.writer) if found.writer else None
-    if writer_reply is not None and letters in writer_reply.letters:
-        return []
-    return _replies_inside(calls, found.text or "")
 
 
 def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:
@@ -347,17 +334,6 @@ def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:
         is_in_prompt = any(text in message for text in long_texts for message in prompt)
         if is_in_prompt or not said.isdisjoint(texts):
             yield call
-
-
-def _authors_read_by(calls: Calls, origins: Origins, reader: Node) -> Iterator[Node]:
-    """Yield the calls inside the engines whose answers a prompt shows.
-
-    A document holds such an answer, or the text of a tool around the engine does.
-    """
-    texts = [message.text for message in reader.prompt if message.role != "assistant"]
-    for author, text in origins.answers_handed_on:
-        if end_of(author) <= reader.began and shows(texts, text):
-            yield from (inner for inner in author.walk() if inner in calls.models)
 
 
 def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:

@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from ragmetrics_core.capture.calls import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
-from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Citation, Context
 from ragmetrics_core.data.citations import (
     cites_otherwise,
@@ -47,7 +46,7 @@ _BEFORE_LABEL = " \t\r\"'>*#-"
 _CITING_FIELD = re.compile(
     r"citation|cited|source|reference|document|context|chunk|passage", re.IGNORECASE
 )
-_PLAIN_NUMBER = re.compile(r"\d{1,3}")
+_PLAIN = re.compile(r"\d{1,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,84 +76,82 @@ def cited_by(
     contexts = found_evidence.contexts or ()
     if text is None:
         return CitationsFound(None, NOTHING_CITES)
-    sources = _sources_named(found_answer)
-    marks = marks_in(text)
     writer = found_answer.writer
+    reply = None if writer is None else turn.calls.replies.get(writer)
+    marks = marks_in(text)
+
+    # 1. what the model's provider says
+    sources: Sequence[CitedSource] = ()
+    if writer is not None and writer.reply is not None:
+        sources = writer.reply.cited_sources or ()
     may_have_searched = writer is not None and writer.may_have_searched
     if marks and (sources or may_have_searched):  # what they number is not told
         return CitationsFound(None, OTHER_NOTATION)
     if sources:
         citations = _of_sources(text, sources, contexts)
         return CitationsFound(citations, "" if citations else SEVERAL_CONTEXTS)
-    lists = _lists_of_structure(turn, found_answer)
-    numbers = _plain_numbers(lists)
+
+    # the one list of sources in a structured reply, if it holds numbers alone
+    lists = _lists_of_structure(() if reply is None else reply.values)
+    numbers: list[str] | None = None
+    if len(lists) == 1:
+        numbers = [str(each) for each in lists[0] if type(each) in (int, str)]
+        if len(numbers) < len(lists[0]) or not all(map(_PLAIN.fullmatch, numbers)):
+            numbers = None
     if not marks and numbers is None:
         is_other = bool(lists) or may_cite(text)
         return CitationsFound(None, OTHER_NOTATION if is_other else NOTHING_CITES)
-    numbering = _numbering(found_answer, contexts)
+    numbering = None if writer is None else _numbering(writer, contexts)
     if numbering is None:
         return CitationsFound(None, NO_NUMBERING)
-    if not _is_as_written(turn, found_answer):
+    written = () if reply is None else (reply.text, *reply.texts)
+    answer = "".join(text.split())  # signs included
+    if not any(answer == "".join(each.split()) for each in written):
         return CitationsFound(None, CHANGED)
+
+    # 3. the numbers of a structured reply are those of the whole answer
     if not marks:
-        return _of_numbers(text, numbers or (), numbering)
+        if not set(numbers or ()) <= set(numbering):
+            return CitationsFound(None, SEVERAL_CONTEXTS)
+        places = tuple(dict.fromkeys(numbering[number] for number in numbers or ()))
+        citation = Citation(start=0, end=len(text), contexts=places)
+        return CitationsFound((citation,))
+
+    # 2. marks
     labels = {label for mark in marks for label in mark.labels}
     if cites_otherwise(text):
         return CitationsFound(None, OTHER_NOTATION)
     if lists and set(numbers or ()) != labels:
         return CitationsFound(None, SEVERAL_CONTEXTS)
-    if _repeats_marks(turn, found_answer):
+    # an answer of an earlier turn has marks, which a model may repeat
+    earlier = {said.content for said in turn.tree.history if said.role == "assistant"}
+    prompt = () if writer is None else writer.prompt
+    earlier |= {message.text for message in prompt if message.role == "assistant"}
+    earlier -= {each.text for each in turn.calls.replies.values()}
+    if any(map(marks_in, earlier)):
         return CitationsFound(None, SEVERAL_CONTEXTS)
-    citations = read_citations(text, numbering).citations
-    return CitationsFound(citations, "" if citations else OTHER_NOTATION)
-
-
-def _repeats_marks(turn: Turn, found_answer: FoundAnswer) -> bool:
-    """Whether an answer of an earlier turn has marks: a model may repeat one of them."""
-    texts = {said.content for said in turn.tree.history if said.role == "assistant"}
-    prompt = () if found_answer.writer is None else found_answer.writer.prompt
-    texts |= {message.text for message in prompt if message.role == "assistant"}
-    texts -= {reply.text for reply in turn.calls.replies.values()}
-    return any(map(marks_in, texts))
-
-
-def _is_plain(label: str) -> bool:
-    return _PLAIN_NUMBER.fullmatch(label) is not None
-
-
-def _is_as_written(turn: Turn, found_answer: FoundAnswer) -> bool:
-    """Whether the answer's text stands in the reply of its writer, signs included."""
-    reply = turn.calls.replies.get(found_answer.writer) if found_answer.writer else None
-    if reply is None:
-        return False
-    answer = "".join((found_answer.text or "").split())
-    texts = (reply.text, *reply.texts)
-    return any(answer == "".join(text.split()) for text in texts)
-
-
-# 1. What the provider says
-
-
-def _sources_named(found_answer: FoundAnswer) -> list[CitedSource]:
-    """List the sources that the model's provider says are cited."""
-    writer = found_answer.writer
-    if writer is None or writer.reply is None:
-        return []
-    return list(writer.reply.cited_sources or ())
+    read = read_citations(text, numbering).citations
+    return CitationsFound(read, "" if read else OTHER_NOTATION)
 
 
 def _of_sources(
     answer: str, sources: Sequence[CitedSource], contexts: Sequence[Context]
 ) -> tuple[Citation, ...] | None:
-    """Return a citation for each source; None if one of them names no context alone."""
+    """Return a citation for each source; None if one of them names no context alone.
+
+    None as well if it is not surely named for one sentence.
+    """
     citations = []
     for source in sources:
         place = _context_of_source(source, contexts)
-        span = _span(source, answer)
-        if place is None or span is None:
+        part = answer if source.part is None else source.part.strip()
+        is_sentence = answer.count(part) == 1 and len(split_sentences(part)) == 1
+        if place is None or not is_sentence:
             return None
-        start, end = span
-        citations.append(Citation(start=start, end=end, contexts=(place,)))
+        start = answer.index(part)
+        citations.append(
+            Citation(start=start, end=start + len(part), contexts=(place,))
+        )
     return tuple(dict.fromkeys(citations))
 
 
@@ -163,49 +160,35 @@ def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int 
 
     A file's id goes before its title, which several files may have.
     """
-    ways = [partial(_has_quote, source.quote)]
-    ways += [partial(_has_name, name) for name in source.names if name]
+    quote = letters_of(source.quote)
+    ways = []
+    if len(quote) >= SHORTEST:
+        ways.append([quote in letters_of(context.text) for context in contexts])
+    for name in filter(None, source.names):
+        ways.append(
+            [
+                name == context.id or name in context.metadata.values()
+                for context in contexts
+            ]
+        )
     for fits in ways:
-        places = [place for place, context in enumerate(contexts) if fits(context)]
-        if len(places) == 1:
-            return places[0]
+        if fits.count(True) == 1:
+            return fits.index(True)
     return None
-
-
-def _has_quote(quote: str | None, context: Context) -> bool:
-    letters = letters_of(quote)
-    return len(letters) >= SHORTEST and letters in letters_of(context.text)
-
-
-def _has_name(name: str, context: Context) -> bool:
-    return name == context.id or name in context.metadata.values()
-
-
-def _span(source: CitedSource, answer: str) -> tuple[int, int] | None:
-    """Return the sentence that a source is named for; None if it is not surely one."""
-    part = answer if source.part is None else source.part.strip()
-    if answer.count(part) != 1 or len(split_sentences(part)) != 1:
-        return None
-    start = answer.index(part)
-    return start, start + len(part)
 
 
 # 2. The numbering of the prompt
 
 
-def _numbering(
-    found_answer: FoundAnswer, contexts: Sequence[Context]
-) -> dict[str, int] | None:
+def _numbering(writer: Node, contexts: Sequence[Context]) -> dict[str, int] | None:
     """Return the place of the context for each label; None if not each has one of its own.
 
     Only the prompt of the writer counts.
     """
-    if found_answer.writer is None or not contexts:
+    if not contexts:
         return None
     messages = [
-        message.text
-        for message in found_answer.writer.prompt
-        if message.role != "assistant"
+        message.text for message in writer.prompt if message.role != "assistant"
     ]
     for pattern in _LABELS:
         labels = [_labels_of(context.text, messages, pattern) for context in contexts]
@@ -248,35 +231,13 @@ def _labels_of_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> list[str
 # 3. The numbers of a structured reply
 
 
-def _lists_of_structure(turn: Turn, found_answer: FoundAnswer) -> list[list[object]]:
+def _lists_of_structure(values: Iterable[object]) -> list[list[object]]:
     """List what the fields of a structured reply that name sources hold."""
-    writer = found_answer.writer
-    if writer is None or writer not in turn.calls.replies:
-        return []
     lists: list[list[object]] = []
-    for value in turn.calls.replies[writer].values:
+    for value in values:
         fields = value.items() if isinstance(value, Mapping) else ()
         for name, inner in fields:
             if inner and _CITING_FIELD.search(str(name)):
                 is_list = isinstance(inner, (list, tuple))
                 lists.append(list(inner) if is_list else [inner])
     return lists
-
-
-def _plain_numbers(lists: Sequence[Sequence[object]]) -> tuple[str, ...] | None:
-    """Return the numbers of the one list of sources; None if it has anything else."""
-    if len(lists) != 1:
-        return None
-    numbers = tuple(str(number) for number in lists[0] if type(number) in (int, str))
-    is_plain = len(numbers) == len(lists[0]) and all(map(_is_plain, numbers))
-    return numbers if is_plain else None
-
-
-def _of_numbers(
-    answer: str, numbers: Sequence[str], numbering: Mapping[str, int]
-) -> CitationsFound:
-    """Return one citation of the whole answer for the numbers of a structured reply."""
-    if not set(numbers) <= set(numbering):
-        return CitationsFound(None, SEVERAL_CONTEXTS)
-    places = tuple(dict.fromkeys(numbering[number] for number in numbers))
-    return CitationsFound((Citation(start=0, end=len(answer), contexts=places),))

@@ -168,35 +168,35 @@ class _Passages:
         )
 
     def identity(self, document: Document) -> DocumentKey:
-        """Return what tells a document from others."""
-        own_identity = self._own_identity(document)
-        return self._identity_of_other.get(own_identity, own_identity)
-
-    def _own_identity(self, document: Document) -> DocumentKey:
-        """Return the id of a document, else its text and metadata."""
+        """Return what tells a document from others: its id, else its text and metadata."""
         if document.id is not None and document.id not in self._shared_ids:
-            return ("id", document.id)
-        key = self._keys.get(id(document))
-        if key is None:
-            key = self._keys[id(document)] = document.key
-        return key
+            key: DocumentKey = ("id", document.id)
+        else:
+            key = self._keys.get(id(document)) or document.key
+            self._keys[id(document)] = key
+        return self._identity_of_other.get(key, key)
 
     # Reading the lists in their order
 
     def _read_list(self, each: DocumentList) -> None:
         """Note what a call brought, and the passages that it took or handed on."""
         call, documents = each.call, each.documents
+        path = self._calls.paths[call]
         if each.is_returned and self._is_search(call):
             self._bring(call, documents, "retrieval")
         elif each.is_returned:
             self._read_step(call, documents)
-        elif self._is_outermost(call):
+        elif len(path) == 1 or (len(path) == 2 and path[0].name in JOINED):
+            # handed to the run, or to one of several runs that were joined
             self._bring(call, self._new(documents), "given")
         elif len(self._new(documents)) == len(documents):
             # in the place of all that was found, as by a citing engine
             others = self._leave_out_pieces(documents, self._identity_by_letters)
-            if any(map(self._repeats_a_line, others)):
-                self.doubts.append(Doubt("by_data_flow", _HANDED.format(call.name)))
+            known = "\n".join(self._identity_by_letters) if others else ""
+            for document in others:
+                lines = map(letters_of, document.text_without_metadata.splitlines())
+                if any(len(line) >= SHORTEST and line in known for line in lines):
+                    self.doubts.append(Doubt("by_data_flow", _HANDED.format(call.name)))
         for document in documents:
             self._note(document, call)
 
@@ -217,11 +217,6 @@ class _Passages:
         for inner in inner_calls:
             documents += inner.documents or ()
         return [each for each in documents if self.identity(each) in self.by_identity]
-
-    def _is_outermost(self, call: Node) -> bool:
-        """Whether a call is the run itself, or one of several runs that were joined."""
-        path = self._calls.paths[call]
-        return len(path) == 1 or (len(path) == 2 and path[0].name in JOINED)
 
     def _new(self, documents: Iterable[Document]) -> list[Document]:
         """Leave out the documents that were there before, by identity or text."""
@@ -266,12 +261,6 @@ class _Passages:
             letters in known or (len(known) >= SHORTEST and known in letters)
             for known in self._identity_by_letters
         )
-
-    def _repeats_a_line(self, document: Document) -> bool:
-        """Whether a line of a document stands in a passage, so that it may be made of it."""
-        lines = map(letters_of, document.text_without_metadata.splitlines())
-        known = "\n".join(self._identity_by_letters)
-        return any(len(line) >= SHORTEST and line in known for line in lines)
 
     def _leave_out_pieces(
         self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]
@@ -391,22 +380,21 @@ class _Passages:
             identities = map(self.identity, brought.documents)
             return min((ranks.get(each, len(ranks)) for each in identities), default=0)
 
+        def ran_beside(call: Node, other: Node) -> bool:
+            """Whether two calls, or the parts of the run in which they stand, overlap."""
+            paths = self._calls.paths
+            for around, around_other in zip(paths[call], paths[other], strict=False):
+                if around is not around_other:
+                    is_begun = around.began < end_of(around_other)
+                    return is_begun and around_other.began < end_of(around)
+            return False
+
         for each in sorted(retrievals, key=lambda each: each.call.began):
-            if not any(self._ran_beside(each.call, other.call) for other in beside):
+            if not any(ran_beside(each.call, other.call) for other in beside):
                 in_order += sorted(beside, key=first_rank)
                 beside = []
             beside.append(each)
         return in_order + sorted(beside, key=first_rank)
-
-    def _ran_beside(self, call: Node, other: Node) -> bool:
-        """Whether two calls, or the parts of the run in which they stand, overlap."""
-        for around, around_other in zip(
-            self._calls.paths[call], self._calls.paths[other], strict=False
-        ):
-            if around is not around_other:
-                is_begun = around.began < end_of(around_other)
-                return is_begun and around_other.began < end_of(around)
-        return False
 
 
 def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
@@ -429,15 +417,10 @@ def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
                 if in_list.setdefault(document.id, letters) != letters:
                     shared.add(document.id)
     for document_id, forms in letters_by_id.items():
-        if len(forms) > 1 and not _are_cuts(forms):
+        longest = max(forms, key=len)
+        if not all(form in longest for form in forms):  # no cuts of one text
             shared.add(document_id)
     return frozenset(shared)
-
-
-def _are_cuts(forms: Iterable[str]) -> bool:
-    """Whether all texts are cut out of the longest one."""
-    longest = max(forms, key=len)
-    return all(form in longest for form in forms)
 
 
 # What the answer's prompts show of them
@@ -478,24 +461,36 @@ class _Reading:
         if prompts is not None:
             self._read_prompts(prompts)
         if "contexts" in self._turn.named:
-            self._name()
+            self.evidence_from = "named"
+            try:
+                self.contexts = tuple(contexts_in(self._turn.named["contexts"]))
+                sentence = "" if self.contexts else _NONE_NAMED
+            except RowError as error:  # objects without a text
+                sentence = f"{_NONE_NAMED}: {error}"
+            self.identities = (None,) * len(self.contexts or ())
+            self._doubts = [Doubt("by_data_flow", sentence)] if sentence else []
         elif any(showing.is_context for _, showing in self.showings.values()):
             self._show()
             self._doubt_further_calls()
-            self._doubt_last_words()
-            self._doubt_provider()
         else:
             self._follow_flow()
         self._follow_lists()
         retrieved = self._passages.retrieved(self.identities)
+        notes = None
+        if retrieved is not None:
+            notes = [self._note(each, self._context_of(each)) for each in retrieved]
+        if (
+            self.evidence_from != "named"
+        ):  # of what the user named only that is in doubt
+            self._doubts = [*self._passages.doubts, *self._doubts]
         return Evidence(
             contexts=self.contexts,
             evidence_from=self.evidence_from,
             retrieved=None if retrieved is None else _contexts_of(retrieved),
-            passages=self._notes(retrieved),
+            passages=None if notes is None else tuple(notes),
             brought=self._brought(prompts),
             prompts=None if prompts is None else tuple(prompts),
-            doubts=tuple(self._all_doubts()),
+            doubts=tuple(self._doubts),
         )
 
     def _lists_before_answer(self) -> Sequence[DocumentList]:
@@ -536,7 +531,14 @@ class _Reading:
             before = self.showings.get(identity)
             if before is None or showing.sureness > before[1].sureness:
                 self.showings[identity] = (document, showing)
-        self._doubt_showings(len(prompts))
+        for identity, (_, showing) in self.showings.items():
+            # what an earlier turn found, and only its messages show, is evidence of that
+            is_quoted = showing.doubt == "short_text" and not showing.is_context
+            is_earlier = identity in self._passages.of_earlier_turns
+            if showing.doubt and not (is_quoted and is_earlier):
+                self._doubts.append(Doubt(showing.doubt))
+            if showing.place is not None and showing.place[0] >= len(prompts):
+                self._doubts.append(_SHORT_REPLY)
 
     def _candidates(self) -> tuple[list[Document], list[Candidate]]:
         """Return each text of a document once, in the list that was there last.
@@ -557,7 +559,13 @@ class _Reading:
                 if place < len(documents):
                     is_first_in_list = named_in[place] < number
                     named_in[place] = number
-                    if is_first_in_list and self._is_other(documents[place], document):
+                    named = documents[place]
+                    is_same_text = document.text == named.text
+                    has_other_id = document.id is not None and (
+                        self._passages.identity(document)
+                        != self._passages.identity(named)
+                    )
+                    if is_first_in_list and is_same_text and has_other_id:
                         documents[place] = document
                     continue
                 named_in.append(number)
@@ -568,12 +576,6 @@ class _Reading:
                 candidates.append(Candidate(document.texts, number))
         return documents, candidates
 
-    def _is_other(self, document: Document, other: Document) -> bool:
-        """Whether another document, with an id, has the same text."""
-        identity = self._passages.identity
-        is_same_text = other.id is not None and document.text == other.text
-        return is_same_text and identity(document) != identity(other)
-
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""
         always_known = list(self._turn.texts_besides_documents)
@@ -582,36 +584,16 @@ class _Reading:
             replies |= reply.letters
         messages: dict[str, PromptText] = {}
         for reader in readers:
-            known = [
-                *always_known,
-                *_messages_of_earlier_turns(reader, replies),
-                *self._replies_before(reader),
-            ]
+            known = [*always_known, *_messages_of_earlier_turns(reader, replies)]
+            for call in self._calls.models:
+                if end_of(call) <= reader.began:
+                    texts = self._calls.replies[call].texts
+                    known += [
+                        each for each in texts if len(letters_of(each)) >= SHORTEST
+                    ]
             for text in _messages_of([reader]):
                 messages.setdefault(text, PromptText(text, known))
         return list(messages.values())
-
-    def _replies_before(self, reader: Node) -> list[str]:
-        """List the replies of some length that were there before a call."""
-        replies: list[str] = []
-        for call in self._calls.models:
-            if end_of(call) <= reader.began:
-                texts = self._calls.replies[call].texts
-                replies += [text for text in texts if len(letters_of(text)) >= SHORTEST]
-        return replies
-
-    def _doubt_showings(self, n_prompts: int) -> None:
-        """Note what is uncertain about what the prompts show.
-
-        What an earlier turn found, and only its messages show, is evidence of that turn.
-        """
-        for identity, (_, showing) in self.showings.items():
-            is_quoted = showing.doubt == "short_text" and not showing.is_context
-            is_earlier = identity in self._passages.of_earlier_turns
-            if showing.doubt and not (is_quoted and is_earlier):
-                self._doubts.append(Doubt(showing.doubt))
-            if showing.place is not None and showing.place[0] >= n_prompts:
-                self._doubts.append(_SHORT_REPLY)
 
     def _show(self) -> None:
         """Take what the prompts show as the contexts, in the order of the prompts."""
@@ -621,19 +603,15 @@ class _Reading:
             if showing.is_context
         ]
         shown.sort(key=lambda each: each[0] or (0, 0))
-        self.contexts = tuple(
-            self._scored(identity, document).context(showing.text)
-            for _, identity, document, showing in shown
-        )
+        contexts = []
+        for _, identity, document, showing in shown:
+            found = self._passages.by_identity.get(identity)
+            if document.score is None and found is not None:  # a later list lacks it
+                document = replace(document, score=found.document.score)
+            contexts.append(document.context(showing.text))
+        self.contexts = tuple(contexts)
         self.identities = tuple(identity for _, identity, _, _ in shown)
         self.evidence_from = "prompt"
-
-    def _scored(self, identity: DocumentKey, document: Document) -> Document:
-        """Return a document with the score of its search, where a later list lacks one."""
-        if document.score is not None or identity not in self._passages.by_identity:
-            return document
-        score = self._passages.by_identity[identity].document.score
-        return document if score is None else replace(document, score=score)
 
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.
@@ -662,28 +640,21 @@ class _Reading:
                 continue
             if self._is_shown_a_passage(call):
                 self._doubts.append(_FURTHER_CALL)
-
-    def _doubt_last_words(self) -> None:
-        """Note a writer that was shown earlier replies, and neither the question nor a passage.
-
-        It may have put the answer in other words, or suggested what to ask next.
-        """
-        writer, question = self._found_answer.writer, self._turn.question
-        is_read = len(self._found_answer.chain) > 1
-        is_named = self._turn.calls_it_answer(self._found_answer.text)
-        if writer is None or not is_read or not question or is_named:
-            return
-        knew_question = shows(_messages_of([writer]), question)
-        if not knew_question and not self._is_shown_a_passage(writer):
-            self._doubts.append(_LAST_WORDS)
-
-    def _doubt_provider(self) -> None:
-        """Note what a provider found for a call outside the chain: it may be shown again."""
         for node in self._calls.nodes:
+            # what a provider found for a call outside the chain may be shown again
             if node.by_provider:
                 served_call = self._calls.paths[node][-2]
                 if served_call not in self._found_answer.chain:
                     self._doubts.append(_FURTHER_CALL)
+
+        # who was shown earlier replies, and neither the question nor a passage, may have
+        # put the answer in other words, or suggested what to ask next
+        question = self._turn.question
+        is_named = self._turn.calls_it_answer(self._found_answer.text)
+        if question and len(self._found_answer.chain) > 1 and not is_named:
+            knew_question = shows(_messages_of([writer]), question)
+            if not knew_question and not self._is_shown_a_passage(writer):
+                self._doubts.append(_LAST_WORDS)
 
     def _is_shown_a_passage(self, call: Node) -> bool:
         """Whether the prompt of a call holds a passage whole."""
@@ -694,18 +665,7 @@ class _Reading:
                 return True
         return False
 
-    # By the user's word, and by the flow of documents
-
-    def _name(self) -> None:
-        """Take what ``contexts_from=`` names as the contexts."""
-        self.evidence_from = "named"
-        try:
-            self.contexts = tuple(contexts_in(self._turn.named["contexts"]))
-        except RowError as error:  # objects without a text
-            self._doubts = [Doubt("by_data_flow", f"{_NONE_NAMED}: {error}")]
-            return
-        self.identities = (None,) * len(self.contexts)
-        self._doubts = [] if self.contexts else [Doubt("by_data_flow", _NONE_NAMED)]
+    # By the flow of documents
 
     def _follow_flow(self) -> None:
         """Take the documents of the framework's own flow, else the last list, as contexts."""
@@ -822,11 +782,6 @@ class _Reading:
 
     # What is handed on
 
-    def _all_doubts(self) -> list[Doubt]:
-        """What is uncertain; of contexts that the user named, only that."""
-        is_named = self.evidence_from == "named"
-        return self._doubts if is_named else [*self._passages.doubts, *self._doubts]
-
     def _brought(self, prompts: Sequence[str] | None) -> tuple[Brought, ...]:
         """Return what each call brought, with what the answer was shown of it.
 
@@ -884,22 +839,12 @@ class _Reading:
         by_letters = self._places.get(letters_of(document.text))
         return self._places.get(self._passages.identity(document), by_letters)
 
-    def _notes(
-        self, retrieved: Sequence[Document] | None
-    ) -> tuple[PassageNote, ...] | None:
-        """Say what became of each retrieved passage; None if these are unknown.
+    def _note(self, document: Document, place: int | None) -> PassageNote:
+        """Return the note on one retrieved passage; ``place`` is that of its context.
 
         Example: a search found A, B and C, a reranker dropped C, and a context shows A.
         The notes say: A shown whole, B kept and not shown, C dropped by the reranker.
         """
-        if retrieved is None:
-            return None
-        return tuple(
-            self._note(document, self._context_of(document)) for document in retrieved
-        )
-
-    def _note(self, document: Document, place: int | None) -> PassageNote:
-        """Return the note on one retrieved passage; ``place`` is that of its context."""
         identity = self._passages.identity(document)
         passage = self._passages.by_identity[identity]
         dropped_by = None if place is not None else self.dropped_by.get(identity)
@@ -919,8 +864,14 @@ class _Reading:
         self, document: Document, identity: DocumentKey, place: int | None
     ) -> float | None:
         """Return the share of a passage's letters that was shown; None if it is unknown."""
-        extent = self._extent(identity)
+        extent: Extent = "unknown"
+        if identity in self.showings:
+            extent = self.showings[identity][1].extent
         if place is None:
+            # other prompts than those read may show what the answer rests on
+            is_chain_open = any(each.code == "further_call" for each in self._doubts)
+            if self._passages.may_be_shown_changed or is_chain_open:
+                return None
             return 0.0 if extent == "not" else None
         if self.evidence_from == "flow":
             return None
@@ -930,16 +881,6 @@ class _Reading:
         letters = letters_of(document.text_without_metadata)
         is_part = extent == "part" and bool(letters)
         return min(len(shown) / len(letters), 1.0) if is_part else None
-
-    def _extent(self, identity: DocumentKey) -> Extent:
-        """How much of a passage the prompts show; unknown where other prompts may show it."""
-        if identity not in self.showings:
-            return "unknown"
-        _, showing = self.showings[identity]
-        # other prompts than those read may show what the answer rests on
-        is_chain_open = any(doubt.code == "further_call" for doubt in self._doubts)
-        is_open = self._passages.may_be_shown_changed or is_chain_open
-        return "unknown" if showing.extent == "not" and is_open else showing.extent
 
 
 def _contexts_of(documents: Iterable[Document]) -> tuple[Context, ...]:

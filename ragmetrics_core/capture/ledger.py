@@ -56,27 +56,24 @@ def ledger(
     ]
     brought = [*texts, *found_evidence.brought]
     brought.sort(key=lambda each: order.sort_keys(each.call))
+    answer = letters_of(found_answer.text)
     for each in brought:
-        if not _is_left_out(each, found_answer):
+        is_answer = each.kind == "written" and any(
+            letters_of(document.text) == answer for document in each.documents
+        )
+        # what counts only if it was shown
+        is_left_out = each.shown == () if each.is_of_unknown_origin else is_answer
+        if not is_left_out or each.shown:
             calls.append(_evidence_call(each, number, turn.calls, order))
     return Ledger(conversation=tree.conversation_id, turn=number, calls=tuple(calls))
-
-
-def _is_left_out(brought: Brought, found_answer: FoundAnswer) -> bool:
-    """Whether what a call brought counts only if it was shown, and was not."""
-    if brought.is_of_unknown_origin:
-        return brought.shown == ()
-    answer = letters_of(found_answer.text)
-    is_answer = brought.kind == "written" and any(
-        letters_of(document.text) == answer for document in brought.documents
-    )
-    return is_answer and not brought.shown
 
 
 def _evidence_call(
     brought: Brought, number: int, calls: Calls, order: Order
 ) -> EvidenceCall:
-    """Make the ledger's record of what one call brought."""
+    """Make the ledger's record of what one call brought; its name is that of a tool around it."""
+    tools = tools_of(calls.paths[brought.call])
+    name = tools[-1].name if tools else None
     is_asked = brought.kind != "given" and brought.call.kind not in (
         "model",
         "reranker",
@@ -85,7 +82,7 @@ def _evidence_call(
         kind=brought.kind,
         turn=number,
         step=order.step_of(brought.call),
-        name=_name_of_tool(brought.call, calls),
+        name=brought.call.name if brought.call.by_provider else name,
         query=brought.call.query if is_asked else None,
         items=tuple(document.context() for document in brought.documents),
         shown=brought.shown,
@@ -123,14 +120,6 @@ def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> boo
     return any(beginning in each for beginning in beginnings for each in shown)
 
 
-def _name_of_tool(node: Node, calls: Calls) -> str | None:
-    """Name the innermost tool around a call; None without one."""
-    if node.by_provider:
-        return node.name
-    tools = tools_of(calls.paths[node])
-    return tools[-1].name if tools else None
-
-
 # The texts that tools and models brought
 
 
@@ -151,7 +140,17 @@ def _texts_brought(
             texts_of_tools |= {as_one_line(text.text) for text in each.documents}
         texts_of_tools.add(as_one_line(node.text))
     answer = as_one_line(found_answer.text)
-    brought += _summaries(calls)
+    # summaries of earlier messages, each with the call that was first shown it; what an
+    # earlier turn was shown already is a call of that turn
+    summaries: dict[str, Node] = {}
+    known = {item.text for call in calls.tree.earlier_calls for item in call.items}
+    for call in calls.prompted:
+        for message in call.prompt:
+            if message.role == "summary" and message.text not in known:
+                summaries.setdefault(message.text, call)
+    brought += [
+        _text_brought("written", call, text) for text, call in summaries.items()
+    ]
     for node in calls.nodes[1:]:
         if node.kind == "agent" and (node.text or "").strip():
             line = as_one_line(node.text)
@@ -161,28 +160,20 @@ def _texts_brought(
     return brought
 
 
-def _summaries(calls: Calls) -> list[Brought]:
-    """List the summaries of earlier messages, each with the call that was first shown it.
-
-    A summary that an earlier turn was shown already is a call of that turn.
-    """
-    summaries: dict[str, Node] = {}
-    known = {item.text for call in calls.tree.earlier_calls for item in call.items}
-    for call in calls.prompted:
-        for message in call.prompt:
-            if message.role == "summary" and message.text not in known:
-                summaries.setdefault(message.text, call)
-    return [_text_brought("written", call, text) for text, call in summaries.items()]
-
-
 def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
     return Brought(kind, call, (Document(text or ""),))
 
 
 def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | None:
-    """Return what a tool brought beside documents; None if its text only presents these."""
+    """Return what a tool brought beside documents, or its error; None if its text only presents these."""
     if tool.error:
-        return _error_of_tool(tool, calls)
+        searches = [node for node in tool.walk() if node.kind == "retriever"]
+        if any(search.error for search in searches):
+            return None  # a search inside tells it
+        is_search = bool(searches) or tool.name in calls.named_to_search
+        has_model = any(inner.kind == "model" for inner in tool.walk())
+        is_retrieval = is_search and not has_model
+        return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
     if tool.ended is None:
         return None
     if tool not in origins.texts_of_tools:
@@ -192,17 +183,6 @@ def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | Non
     if kind == "tool" and _presents_documents(tool, text):
         return None
     return _text_brought(kind, tool, text)
-
-
-def _error_of_tool(tool: Node, calls: Calls) -> Brought | None:
-    """Return a tool's error as a search's or a tool's; None if a search inside tells it."""
-    searches_inside = [node for node in tool.walk() if node.kind == "retriever"]
-    if any(search.error for search in searches_inside):
-        return None
-    is_search = bool(searches_inside) or tool.name in calls.named_to_search
-    has_model = any(inner.kind == "model" for inner in tool.walk())
-    is_retrieval = is_search and not has_model
-    return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
 
 
 def _presents_documents(tool: Node, text: str) -> bool:

@@ -7,7 +7,7 @@ the ferry run?". The first text is the question, the second the standalone quest
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +28,6 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import as_one_line, parse_json
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
-from ragmetrics_core.data import Turn as Said
 
 # of an input that holds a question
 _USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
@@ -109,7 +108,14 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
             warnings.append(
                 f"{field}_from={name_of(place)} {fault}; the rules were used"
             )
-    question, doubts = _question(calls, named)
+    question: str | None
+    doubts: tuple[Doubt, ...]
+    if "question" in named:
+        question, doubts = named["question"], ()
+    elif tree.question is not None:
+        question, doubts = tree.question, _doubts_of_repeated(calls, tree.question)
+    else:
+        question, doubts = _question_without_input(calls)
     return Turn(
         tree,
         calls,
@@ -142,9 +148,11 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     if tree.earlier_calls and calls.models and tree.root.kind != "model":
         return True
     is_asked = tree.question is not None or overrides.question is not None
-    is_answered = _may_have_answered(calls) or (
-        is_asked and any(answer.text for answer in tree.answers)
-    )
+    # by a text that is no mere verdict
+    is_answered = any(
+        form != NO_ANSWER and not calls.replies[call].is_verdict
+        for call, form in calls.reply_forms.items()
+    ) or (is_asked and any(answer.text for answer in tree.answers))
     has_failed = bool(tree.error or tree.root.error)
     if any(node.documents for node in calls.nodes):
         return is_answered or (is_asked and has_failed)
@@ -189,14 +197,6 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
         tree.conversation_id is not None and not overrides.context_tools
     )
     return not (only_talks and is_of_conversation)
-
-
-def _may_have_answered(calls: Calls) -> bool:
-    """Whether a model wrote a text that may be an answer, and no mere verdict."""
-    return any(
-        form != NO_ANSWER and not calls.replies[call].is_verdict
-        for call, form in calls.reply_forms.items()
-    )
 
 
 def _answers_after_a_tool(calls: Calls) -> bool:
@@ -249,16 +249,6 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
 _QuestionAndDoubts = tuple[str | None, tuple[Doubt, ...]]
 
 
-def _question(calls: Calls, named: Mapping[str, Any]) -> _QuestionAndDoubts:
-    """Return the question, and what is uncertain about it."""
-    tree = calls.tree
-    if "question" in named:
-        return named["question"], ()
-    if tree.question is not None:
-        return tree.question, _doubts_of_repeated(calls, tree.question)
-    return _question_without_input(calls)
-
-
 def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     """Return what was asked where no run had the question as its input.
 
@@ -266,7 +256,13 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     prompt shows last, else the user's last message to a model. A query is sure where
     plain functions were called, so that it is an argument, and that prompt shows it.
     """
-    queries = _queries(calls)
+    searches = sorted(calls.searches, key=lambda search: not search.documents)
+    around = [caller for search in searches for caller in calls.paths[search][:-1]]
+    rerankers = [node for node in calls.nodes if node.kind == "reranker"]
+    nodes: list[Node] = [*searches, *around, *calls.named_tools, *rerankers]
+    # in plain words, of searches with documents first
+    queries = list(dict.fromkeys(node.query for node in nodes if node.query))
+    queries = [query for query in queries if parse_json(query) is None]
     of_user = [query for query in queries if not calls.is_written_query(query)]
     if of_user:
         prompts = _prompts_of_likely_answers(calls)
@@ -278,7 +274,16 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     field = _field_shown_last(calls)
     if field is not None:
         return field, _GUESSED
-    for call in _calls_asked_first(calls):
+    # the models that chose to search, else those that may have answered
+    asked_first = [
+        call
+        for call in calls.models
+        if call.reply is not None and call.reply.tool_calls
+        if call in calls.query_writers
+    ]
+    asked_first += calls.likely_answers[::-1]
+    asked_first += [call for call in calls.prompted if call is calls.tree.root]
+    for call in asked_first:
         words = last_words_of_user(call.prompt)
         if words is not None and not _holds_documents(calls, words):
             is_sure = bool(queries) or call is calls.tree.root
@@ -299,26 +304,6 @@ def _field_shown_last(calls: Calls) -> str | None:
             shown += [text for text in texts if shows(prompts, text)]
     prompt = "\n".join(prompts)
     return max(shown, key=prompt.rfind, default=None)
-
-
-def _queries(calls: Calls) -> list[str]:
-    """List what was searched for in plain words, the searches with documents first."""
-    searches = sorted(calls.searches, key=lambda search: not search.documents)
-    around = [caller for search in searches for caller in calls.paths[search][:-1]]
-    rerankers = [node for node in calls.nodes if node.kind == "reranker"]
-    nodes: list[Node] = [*searches, *around, *calls.named_tools, *rerankers]
-    queries = [node.query for node in nodes if node.query]
-    return [query for query in dict.fromkeys(queries) if parse_json(query) is None]
-
-
-def _calls_asked_first(calls: Calls) -> Iterator[Node]:
-    """Yield the models that chose to search, else those that may have answered."""
-    for call in calls.models:
-        has_called_tool = call.reply is not None and bool(call.reply.tool_calls)
-        if has_called_tool and call in calls.query_writers and call.prompt:
-            yield call
-    yield from (call for call in calls.likely_answers[::-1] if call.prompt)
-    yield from (call for call in calls.prompted if call is calls.tree.root)
 
 
 def _holds_documents(calls: Calls, message: str) -> bool:
@@ -359,7 +344,15 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     A user's turn that shows documents is a whole prompt that was kept.
     """
     tree = calls.tree
-    is_summed_up = any(_sums_up_talk(call, question) for call in calls.prompted)
+    line = as_one_line(question)
+    is_summed_up = False
+    for call in calls.prompted:
+        for message in call.prompt:
+            # what stands behind the question is a summary of this turn's own steps
+            is_asked = message.role == "user" and line in as_one_line(message.text)
+            if line and is_asked:
+                break
+            is_summed_up = is_summed_up or message.role == "summary"
     is_handed_in = bool(tree.history) and not tree.is_history_of_prompt
     if is_summed_up and not is_handed_in and tree.turn_number is None:
         return _SHOWN  # no earlier turn was captured that tells what was said
@@ -382,23 +375,15 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
             return doubts
     documents = [each.text for found in calls.lists for each in found.documents]
     for call in calls.prompted:
-        if any(_tells_earlier_turns(each.text, documents) for each in call.prompt):
-            return _SHOWN
+        for text in [
+            each.text for each in call.prompt if _has_both_speakers(each.text)
+        ]:
+            outside = text  # an answer may be a document's whole text
+            for document in documents:
+                outside = outside.replace(document, "x")
+            if _has_both_speakers(outside):
+                return _SHOWN
     return ()
-
-
-def _sums_up_talk(call: Node, question: str | None) -> bool:
-    """Whether a prompt shows a summary that no message with the question stands before.
-
-    What stands behind the question is a summary of this turn's own steps.
-    """
-    line = as_one_line(question)
-    for message in call.prompt:
-        if message.role == "summary":
-            return True
-        if message.role == "user" and line and line in as_one_line(message.text):
-            return False
-    return False
 
 
 def _doubts_of_inputs(
@@ -416,28 +401,23 @@ def _doubts_of_inputs(
         texts = value if isinstance(value, (list, tuple)) else [value]
         lines = "\n".join(text for text in texts if isinstance(text, str))
         is_question = as_one_line(lines) == as_one_line(question)
-        is_talk = _is_transcript(lines) and not is_question
-        if is_talk and not _holds_documents(calls, lines):
+        # two labels, such as "Benutzer:" and "Assistent:", take turns
+        labels = _LABEL.findall(lines)
+        first, second = set(labels[::2]), set(labels[1::2])
+        is_talk = len(first) == len(second) == 1 and first != second
+        if is_talk and not is_question and not _holds_documents(calls, lines):
             return _LABELLED
-        if _replies_in(read_history(value)) - own_replies:
+        replies = {
+            as_one_line(turn.content)
+            for turn in read_history(value)
+            if turn.role == "assistant"
+        }
+        if replies - own_replies:
             return _UNREAD
         doubts = _doubts_of_inputs(calls, value, question, own_replies)
         if doubts:
             return doubts
     return ()
-
-
-def _is_transcript(text: str) -> bool:
-    """Whether two labels, such as "Benutzer:" and "Assistent:", take turns in a text's lines."""
-    labels = _LABEL.findall(text)
-    speakers = set(labels[::2]), set(labels[1::2])
-    are_two = all(len(names) == 1 for names in speakers)
-    return are_two and speakers[0] != speakers[1]
-
-
-def _replies_in(turns: Iterable[Said]) -> set[str]:
-    """What the assistant said, each message in one line."""
-    return {as_one_line(turn.content) for turn in turns if turn.role == "assistant"}
 
 
 def _holds_earlier_words(value: object, question: str | None) -> bool:
@@ -450,15 +430,6 @@ def _holds_earlier_words(value: object, question: str | None) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds_earlier_words(each, question) for each in value)
     return False
-
-
-def _tells_earlier_turns(text: str, documents: Iterable[str]) -> bool:
-    """Whether a text tells what user and assistant said, outside of the documents."""
-    if not _has_both_speakers(text):
-        return False
-    for document in documents:
-        text = text.replace(document, "x")  # an answer may be a document's whole text
-    return _has_both_speakers(text)
 
 
 def _has_both_speakers(text: str) -> bool:
@@ -548,17 +519,13 @@ def question_among(
         for text in usual
     )
     last_prompt = letters_of("\n".join(prompts[-1])) if prompts else ""
-    question = max(
-        usual,
-        key=lambda text: (
-            _end_of_last(letters_of(text), last_prompt),
-            lines.count(as_one_line(text)),
-        ),
-    )
+
+    def preference(text: str) -> tuple[int, int, int]:
+        """Where it stands last in the last prompt, then its length, then how often it was given."""
+        letters = letters_of(text)
+        start = last_prompt.rfind(letters) if letters else -1
+        end = (-1, 0) if start < 0 else (start + len(letters), len(letters))
+        return (*end, lines.count(as_one_line(text)))
+
+    question = max(usual, key=preference)
     return question, _GUESSED if others and not is_asked else ()
-
-
-def _end_of_last(text: str, prompt: str) -> tuple[int, int]:
-    """Where a text stands last in a prompt, and its length: one inside another goes behind."""
-    start = prompt.rfind(text) if text else -1
-    return (-1, 0) if start < 0 else (start + len(text), len(text))

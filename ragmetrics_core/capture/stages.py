@@ -11,7 +11,7 @@ Ledger       the searches and tool calls of this turn and of earlier ones
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ragmetrics_core.capture.answer import answers
 from ragmetrics_core.capture.calls import Calls, Evidence, FoundAnswer, Turn
@@ -100,6 +100,21 @@ def _sample(
     if not found_evidence.contexts:
         named.discard("contexts")  # a place without any text settles nothing
     doubts = [doubt for doubt in all_doubts if doubt.settled_by not in named]
+    # which of the user's places lead nowhere, and what is in doubt, each once
+    warnings = dict.fromkeys([*turn.warnings, *(doubt.sentence for doubt in doubts)])
+    # why the run may have found texts that the sample lacks
+    unread = [
+        doubt.sentence
+        for doubt in all_doubts
+        if doubt.has_unread_texts or doubt.code == "not_recorded"
+    ]
+    # the replies from which the answer was made, and what was read of a broken one
+    replies = [
+        turn.calls.replies[call].text
+        for call in found_answer.chain
+        if call is not found_answer.writer
+    ]
+    replies.append(tree.partial_answer or "")
     cited = cited_by(turn, found_answer, found_evidence)
     question = turn.question
     if question is None:
@@ -119,12 +134,14 @@ def _sample(
             evidence_from=found_evidence.evidence_from,
             # of several doubts of one code the first is told
             doubts={doubt.code: doubt.sentence for doubt in reversed(doubts)},
-            warnings=_warnings(turn, doubts),
-            intermediate=_intermediate(turn, found_answer),
+            warnings=tuple(warnings),
+            intermediate=tuple(
+                Context(text=text) for text in dict.fromkeys(replies) if text.strip()
+            ),
             other=tuple(document.context() for document in tree.documents_without_text),
             complete=tree.is_complete and not turn.error,
             citations_unknown=cited.why_unknown or None,
-            unread_texts=_unread_texts(all_doubts),
+            unread_texts=tuple(dict.fromkeys(unread)),
             passages=found_evidence.passages,
             prompt=prompt,
         ),
@@ -151,33 +168,6 @@ def _prompt(found_answer: FoundAnswer) -> tuple[PromptMessage, ...] | None:
             lines.append(f"{call.name}({compact(call.arguments)})")
         messages.append(PromptMessage(role=message.role, content="\n".join(lines)))
     return tuple(messages)
-
-
-def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:
-    """Return which of the user's places lead nowhere, and the sentences of the doubts, each once."""
-    sentences = [*turn.warnings, *(doubt.sentence for doubt in doubts)]
-    return tuple(dict.fromkeys(sentences))
-
-
-def _unread_texts(doubts: Iterable[Doubt]) -> tuple[str, ...]:
-    """Return why the run may have found texts that the sample lacks."""
-    sentences = [
-        doubt.sentence
-        for doubt in doubts
-        if doubt.has_unread_texts or doubt.code == "not_recorded"
-    ]
-    return tuple(dict.fromkeys(sentences))
-
-
-def _intermediate(turn: Turn, found_answer: FoundAnswer) -> tuple[Context, ...]:
-    """Return the replies from which the answer was made, and what was read of a broken one."""
-    texts = [
-        turn.calls.replies[call].text
-        for call in found_answer.chain
-        if call is not found_answer.writer
-    ]
-    texts.append(turn.tree.partial_answer or "")
-    return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
 def _doubts(
@@ -219,6 +209,7 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
     """Yield what was not recorded of single calls."""
     if calls.tree.n_without_text:
         yield Doubt("not_recorded", f"of {calls.tree.n_without_text} documents")
+    handed_in: list[str] = []
     for node in calls.nodes:
         has_no_end = node.ended is None and node.error is None
         if node.kind == "retriever" and has_no_end:
@@ -227,20 +218,15 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
             yield Doubt("not_recorded", words)
         for words in node.remarks:
             yield Doubt("by_data_flow", words, has_unread_texts=True)
-        if not all(_is_brought(text, calls) for text in node.texts_handed_in):
+        handed_in += map(letters_of, node.texts_handed_in)
+    if handed_in:
+        brought = [node.text for node in calls.nodes]
+        for node in calls.nodes:
+            documents = (*(node.documents or ()), *node.input_documents)
+            brought += [document.text for document in documents]
+        known = "\n".join(map(letters_of, brought))
+        if not all(letters in known for letters in handed_in):
             yield Doubt("by_data_flow", _HANDED_IN, has_unread_texts=True)
-
-
-def _is_brought(text: str, calls: Calls) -> bool:
-    """Whether a call brought a text that a request hands in as a document."""
-    letters = letters_of(text)
-    for node in calls.nodes:
-        texts = [document.text for document in node.documents or ()]
-        texts += [document.text for document in node.input_documents]
-        texts.append(node.text or "")
-        if any(letters in letters_of(each) for each in texts):
-            return True
-    return False
 
 
 def _doubt_of_tools(
