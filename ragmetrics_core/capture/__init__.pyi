@@ -1,6 +1,8 @@
 from ragmetrics_core.capture.background import (
     BackgroundEvaluator as BackgroundEvaluator,
 )
+from ragmetrics_core.capture.background import WatchArguments as WatchArguments
+from ragmetrics_core.capture.background import WatchingEvaluator as WatchingEvaluator
 from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Redact as Redact
@@ -30,6 +32,8 @@ from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
 from ragmetrics_core.capture.plain_values import question_in as question_in
+from ragmetrics_core.capture.plain_values import reference_in as reference_in
+from ragmetrics_core.capture.plain_values import sample_in as sample_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
 from ragmetrics_core.capture.providers import (
     add_provider_evidence as add_provider_evidence,
@@ -58,7 +62,13 @@ from ragmetrics_core.capture.tree import Node as Node
 from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
 from ragmetrics_core.capture.unread_requests import unread_request as unread_request
+from ragmetrics_core.data.errors import SettingError as SettingError
+from ragmetrics_core.data.messages import UnwrappedMessage as UnwrappedMessage
+from ragmetrics_core.data.messages import unwrap_message as unwrap_message
+from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.engine.resolve import JudgeLike as JudgeLike
+from ragmetrics_core.engine.run import Metrics as Metrics
+from ragmetrics_core.engine.run import Run as Run
 from ragmetrics_core.models.cache_keys import is_installed as is_installed
 from ragmetrics_core.models.chat import Capabilities as Capabilities
 from ragmetrics_core.models.framework_model import Exchange as Exchange

@@ -16,14 +16,15 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from ragmetrics_core.capture.captured import Redact, Redaction
 from ragmetrics_core.capture.hooks import Problems, Run, guard_hook, renew_after_fork
+from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.sinks import FLUSH, Outlet, checked_sinks
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
@@ -33,6 +34,9 @@ from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.judge_work import as_judge_work, is_judge_work
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report, Sink
+
+if TYPE_CHECKING:
+    from ragmetrics_core.capture.front_door import FrontDoor
 
 _EXIT_SECONDS = 2.0
 _IDLE_SECONDS = 30.0  # after these, runs that wait for a further one are looked at
@@ -46,6 +50,8 @@ _WAITS_FOR_ITSELF = (
     " on_result, redact, a sink, a metric or a judge is itself part of: call them"
     " elsewhere, and there use the result, aggregates or pending"
 )
+# the arguments of a watch that say where things are found
+_PLACES = ("question_from", "contexts_from", "answer_from", "context_tools")
 # for slow sinks to take the results, where ``flush`` and ``stop`` were given no timeout
 _SINK_SECONDS = 10.0
 
@@ -531,6 +537,61 @@ class BackgroundEvaluator(Generic[Run]):
             outlet.put(result)
         if self._settings.on_result is not None:
             self._settings.on_result(result)
+
+
+class WatchArguments(TypedDict, total=False):
+    """Arguments of ``FrontDoor.watch`` that others hand on, for editors and type checkers."""
+
+    sample_rate: float
+    max_queue: int | None
+    on_result: Callable[[SampleResult], None] | None
+    sinks: Iterable[Sink]
+    concurrency: int
+    limits: Limits | None
+    redact: Redact | None
+    question_from: Source | None
+    contexts_from: Source | None
+    answer_from: Source | None
+    context_tools: Collection[str] | None
+
+
+class WatchingEvaluator(BackgroundEvaluator[Run]):
+    """Scores the runs of one framework in the background.
+
+    Args:
+        front_door: What makes samples of the framework's runs, and a judge of its models.
+        metrics: As for ``FrontDoor.watch``.
+        judge: As for ``FrontDoor.watch``.
+        on_stop: Called when the evaluator stops.
+        **arguments: As for ``FrontDoor.watch``.
+
+    Attributes:
+        turns: Makes the samples.
+    """
+
+    def __init__(
+        self,
+        front_door: "FrontDoor[Run]",
+        metrics: Metrics = None,
+        judge: object = None,
+        *,
+        on_stop: Callable[[], None] = lambda: None,
+        **arguments: Unpack[WatchArguments],
+    ) -> None:
+        """Prepare the evaluator; it is handed each run by ``record``."""
+        settings: dict[str, Any] = dict(arguments)
+        places = {name: settings.pop(name, None) for name in _PLACES}
+        self.turns = front_door.turns(Overrides(**places), Problems())
+        super().__init__(
+            self.turns.add,
+            metrics,
+            front_door.as_judge(judge),
+            WatchSettings(**settings),
+            make_waiting_samples=self.turns.finish,
+            make_due_samples=self.turns.samples_due,
+            on_stop=on_stop,
+            problems=self.turns.problems,
+        )
 
 
 def _stop_at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:

@@ -238,14 +238,14 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        # These import the engine, which a program that only captures does not need.
-        from ragmetrics_core.capture.background import (
-            BackgroundEvaluator,
-            WatchSettings,
-        )
+        # It imports the engine, which a program that only captures does not need.
+        from ragmetrics_core.capture.background import WatchingEvaluator
 
-        overrides = Overrides(question_from, contexts_from, answer_from, context_tools)
-        settings = WatchSettings(
+        watcher: WatchingEvaluator[Run] = WatchingEvaluator(
+            self,
+            metrics,
+            judge,
+            on_stop=lambda: self.listeners.remove(listener),  # it is made below
             sample_rate=sample_rate,
             max_queue=max_queue,
             on_result=on_result,
@@ -253,25 +253,14 @@ class FrontDoor(Generic[Run]):
             concurrency=concurrency,
             limits=limits,
             redact=redact,
+            question_from=question_from,
+            contexts_from=contexts_from,
+            answer_from=answer_from,
+            context_tools=context_tools,
         )
-        # The listener hands each finished run to the watcher, whose thread has the sample
-        # maker make samples of it, and judges them.
-        sample_maker = self.turns(overrides, Problems())
-        watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
-            sample_maker.add,  # makes samples of a run
-            metrics,
-            self.as_judge(judge),
-            settings,
-            make_waiting_samples=sample_maker.finish,
-            make_due_samples=sample_maker.samples_due,
-            problems=sample_maker.problems,
-            on_stop=lambda: self.listeners.remove(listener),  # it is made below
-        )
-        listener = Listener(
-            sample_maker.problems,
-            watcher.record,
-            everywhere=True,
-        )
+        # It hands each finished run to the watcher, whose thread makes samples of it,
+        # and judges them.
+        listener = Listener(watcher.problems, watcher.record, everywhere=True)
         self.listeners.add(listener)
         return watcher
 

@@ -7,6 +7,7 @@ under a usual name, and the history is two texts whose speakers are not named.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,14 @@ from ragmetrics_core.capture.structures import (
     find_instances,
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message
-from ragmetrics_core.data import Context, Sample, SettingError, follow_path
+from ragmetrics_core.data import (
+    USUAL_NAMES,
+    Context,
+    RowError,
+    Sample,
+    SettingError,
+    follow_path,
+)
 
 Source = str | Callable[[Any], Any]
 QUESTION_KEYS = (
@@ -32,6 +40,7 @@ QUESTION_KEYS = (
 )
 # those under which inputs hold an answer that was given before
 _GIVEN_ANSWER_KEYS = (*ANSWER_NAMES, "output_text", "result")
+_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
 _DEPTH = 4  # mappings inside of each other in which a question is looked for
 # names under which an application hands in what was said, or what it remembers
 _HISTORY_LIKE_NAME = re.compile(
@@ -334,3 +343,76 @@ def _last_answer(messages: tuple[Message, ...]) -> str | None:
     if last_message.role == "tool" and last_message.text.strip():
         return last_message.text
     return None
+
+
+def sample_in(
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    to_plain_value: Callable[[object], Any],
+) -> Sample:
+    """Make the sample of what was given and returned where no search was recorded.
+
+    Example: the inputs {"question": "Who?", "contexts": ["Anna lit it."]} and outputs
+    {"answer": "Anna"}: an application that retrieved before the run. Contexts are taken
+    from fields that have a usual name of contexts; what cannot be read as such is
+    unknown.
+    """
+    answer, _ = answer_in(to_plain_value(outputs))
+    fields = {**inputs, **outputs}
+    names_of_contexts = fields.keys() & set(USUAL_NAMES["contexts"])
+    found = Sample()
+    with suppress(RowError):
+        found = Sample.from_row({name: fields[name] for name in names_of_contexts})
+    # which says in ``capture`` whether one text may be several contexts
+    fields_found = {"question": question_in(to_plain_value(inputs)), "answer": answer}
+    return found.model_copy(update=fields_found)
+
+
+def reference_in(
+    outputs: Mapping[str, Any],
+    source: Source | None,
+    example: object,
+    to_plain_value: Callable[[object], Any],
+) -> tuple[tuple[str, ...], str]:
+    """Find the expected answers in an example of a data set, or say why there are none.
+
+    Example: the outputs {"answer": "Anna"} give (("Anna",), ""). A single output counts
+    by any name.
+
+    Args:
+        outputs: The expected outputs.
+        source: Where the user says that the answers are: a key or path into the
+            outputs, or a callable that gets the example. None looks for a usual name.
+        example: The framework's own example.
+        to_plain_value: Turns a value of the framework into plain values.
+    """
+    if source is not None:
+        # ``reference_from`` is read by the rules of ``answer_from``: "a.b" is a path, …
+        places = Overrides(answer_from=source)
+        is_found, value = places.find("answer", example, outputs)
+        if is_found:
+            return _expected_answers(to_plain_value(value)), ""
+        return (), "reference_from leads to nothing in the example's outputs"
+    for key in _REFERENCE_KEYS:
+        texts = _expected_answers(to_plain_value(outputs.get(key)))
+        if texts:
+            return texts, ""
+    if len(outputs) == 1:
+        (only_value,) = outputs.values()
+        return _expected_answers(to_plain_value(only_value)), ""
+    if not outputs:
+        return (), "the example has no outputs"
+    names = ", ".join(map(str, outputs))
+    return (
+        (),
+        f"the example's outputs have the fields {names}: name one by reference_from=",
+    )
+
+
+def _expected_answers(value: Any) -> tuple[str, ...]:
+    """One or several expected answers."""
+    is_list = isinstance(value, (list, tuple)) and bool(value)
+    if is_list and all(isinstance(element, str) for element in value):
+        return tuple(value)
+    text = answer_text(value)
+    return (text,) if text else ()

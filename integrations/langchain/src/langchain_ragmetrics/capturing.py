@@ -6,20 +6,24 @@ Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetr
 
 from __future__ import annotations
 
+import sys
 from contextvars import ContextVar
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.recording.calls import Run, as_run
 from langchain_ragmetrics.recording.patches import StoreSearches
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.tree import trees
-from ragmetrics_core.capture import FrontDoor, Listener, Listeners
+from ragmetrics_core.capture import FrontDoor, Listener, Listeners, SettingError
 
 if TYPE_CHECKING:
+    from langchain_ragmetrics.model import LangChainJudge
     from ragmetrics_core.capture import JudgeLike
 
 
@@ -49,24 +53,39 @@ def _closed(listener: Listener) -> None:
         _SEARCHES.end()
 
 
-def _as_judge(judge: Any) -> JudgeLike:
-    # The clients of models are behind it, which recording does not need.
-    from langchain_ragmetrics.model import as_judge
+def as_judge(judge: LangChainJudge) -> JudgeLike:
+    """What the core takes for a judge; a runnable of LangChain is wrapped.
 
-    return as_judge(judge)
+    Raises:
+        SettingError: If it is a decision model, which answers no prompt.
+    """
+    if not isinstance(judge, Runnable):
+        return judge
+    innermost: Runnable[Any, Any] = judge
+    while isinstance(innermost, RunnableBindingBase):
+        innermost = innermost.bound
+    # where nobody has imported their module, there is none
+    decisions = sys.modules.get("langchain_core.decisions.base")
+    if decisions is not None and isinstance(innermost, decisions.BaseDecisionModel):
+        raise SettingError(
+            "a decision model of LangChain is no judge; name its model instead, as"
+            ' judge="systemone/MODEL" or judge="decisions/MODEL"'
+        )
+    # The clients of models are behind it, which recording does not need.
+    from langchain_ragmetrics.model import LangChainModel
+
+    return LangChainModel(judge)
 
 
 LISTENERS = Listeners(_opened, _closed)
-RECORDER = Recorder(
-    LISTENERS.problems, lambda: tuple(listener.record for listener in LISTENERS.begin())
-)
+RECORDER = Recorder(LISTENERS.problems, LISTENERS.begin)
 _SEARCHES = StoreSearches()
 
 # makes this adapter's three functions
 ADAPTER = FrontDoor[Run](
     LISTENERS,
     trees,
-    _as_judge,
+    as_judge,
     as_run=as_run,
     unseen=(
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"

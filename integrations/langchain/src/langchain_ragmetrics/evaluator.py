@@ -2,30 +2,25 @@
 
 import itertools
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.schemas import Example, RunBase
 
-from langchain_ragmetrics.capturing import samples_from
-from langchain_ragmetrics.model import LangChainJudge, as_judge
+from langchain_ragmetrics.capturing import as_judge, samples_from
+from langchain_ragmetrics.model import LangChainJudge
 from langchain_ragmetrics.recording.tree import error_in_words
 from langchain_ragmetrics.values import plain
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import (
-    ANSWER_KEYS,
-    Overrides,
+    MetricResult,
+    Metrics,
+    Run,
     Source,
-    answer_in,
-    answer_text,
-    question_in,
+    reference_in,
+    sample_in,
 )
-from ragmetrics_core.data import USUAL_NAMES, MetricResult, RowError
-from ragmetrics_core.engine.run import Metrics, Run
-
-_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
 
 
 class RagMetricsRunEvaluator(RunEvaluator):
@@ -120,13 +115,25 @@ class RagMetricsRunEvaluator(RunEvaluator):
             undefined or failed has no score, and its comment says why. A single result
             is returned as it is; several stand in ``results``.
         """
-        reference, why_no_reference = _reference(example, self._reference_from)
-        samples = self._samples_from(run) or [_plain_sample(run)]
+        reference: tuple[str, ...] = ()
+        why_no_reference = "no example was given"
+        if example is not None:
+            reference, why_no_reference = reference_in(
+                example.outputs or {}, self._reference_from, example, plain
+            )
+        samples = self._samples_from(run)
+        if not samples:
+            sample = sample_in(run.inputs, run.outputs or {}, plain)
+            if run.error:  # a run that failed has no answer
+                error = error_in_words(run.error)
+                update = {"answer": None, "error": error}
+                sample = sample.model_copy(update=update)
+            samples = [sample]
         results = []
         for number, sample in enumerate(samples):
             # references of the dataset are used where the sample has none of its own
             if reference and not sample.reference:
-                sample = sample.model_copy(update={"reference": tuple(reference)})
+                sample = sample.model_copy(update={"reference": reference})
             judging = self._run.start_one_sample(next(self._counted), sample)
             for outcome in judging.result().results.values():
                 # an outcome that lacks the reference says "no reference"
@@ -177,76 +184,3 @@ def native(
         evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,
     )
-
-
-def _plain_sample(run: RunBase) -> Sample:
-    """Make the sample of a run in which no retriever was recorded.
-
-    Question, answer and contexts are found in the run's inputs and outputs. Example:
-    the inputs {"question": "Who?", "contexts": ["Anna lit it."]} and outputs {"answer":
-    "Anna"}: an application that retrieved before the run. Contexts are taken from
-    fields that have a usual name of contexts; what cannot be read as such is unknown. A
-    run that failed has no answer.
-    """
-    answer, _ = answer_in(plain(run.outputs))
-    fields = {**run.inputs, **(run.outputs or {})}
-    names_of_contexts = fields.keys() & set(USUAL_NAMES["contexts"])
-    found = Sample()
-    with suppress(RowError):
-        found = Sample.from_row({name: fields[name] for name in names_of_contexts})
-    return Sample(
-        question=question_in(plain(run.inputs)),
-        contexts=found.contexts,
-        capture=found.capture,  # whether one text may be several contexts
-        answer=None if run.error else answer,
-        error=error_in_words(run.error),
-    )
-
-
-def _reference(example: Example | None, source: Source | None) -> tuple[list[str], str]:
-    """Find the expected answers of an example of a dataset, or say why there are none.
-
-    Example: the outputs {"answer": "Anna"} give (["Anna"], ""), and no example gives
-    ([], "no example was given"). A single output counts by any name.
-
-    Args:
-        example: The example; None if the evaluation gave none.
-        source: Where the user says that they are: a key or path into the outputs, or a
-            callable that gets the example. None looks for a usual name.
-    """
-    if example is None:
-        return [], "no example was given"
-    outputs = example.outputs or {}
-    if source is not None:
-        # ``reference_from`` is read by the rules of ``answer_from``: "a.b" is a path, …
-        as_answer_from = Overrides(answer_from=source)
-        is_found, value = as_answer_from.find("answer", example, outputs)
-        if is_found:
-            return _texts(value), ""
-        return [], "reference_from leads to nothing in the example's outputs"
-    for key in _REFERENCE_KEYS:
-        texts = _texts(outputs.get(key))
-        if texts:
-            return texts, ""
-    if len(outputs) == 1:
-        (only_value,) = outputs.values()
-        return _texts(only_value), ""
-    if not outputs:
-        return [], "the example has no outputs"
-    names = ", ".join(map(str, outputs))
-    return (
-        [],
-        f"the example's outputs have the fields {names}: name one by reference_from=",
-    )
-
-
-def _texts(value: object) -> list[str]:
-    """One or several expected answers."""
-    if (
-        isinstance(value, (list, tuple))
-        and value
-        and all(isinstance(element, str) for element in value)
-    ):
-        return list(value)
-    text = answer_text(plain(value))
-    return [text] if text else []

@@ -2,7 +2,6 @@
 
 import json
 import operator
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -24,7 +23,6 @@ from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core.capture import Capabilities, Exchange, FrameworkModel, JudgeLike
-from ragmetrics_core.data import SettingError
 
 LangChainJudge = JudgeLike | Runnable[Any, Any]
 
@@ -247,22 +245,6 @@ def _reply(
     return {"choices": choices, "usage": usage, "model": model}
 
 
-def as_judge(judge: LangChainJudge) -> JudgeLike:
-    """What the core takes for a judge; a runnable of LangChain is wrapped.
-
-    Raises:
-        SettingError: If it is a decision model, which answers no prompt.
-    """
-    if not isinstance(judge, Runnable):
-        return judge
-    if _is_decision_model(judge):
-        raise SettingError(
-            "a decision model of LangChain is no judge; name its model instead, as"
-            ' judge="systemone/MODEL" or judge="decisions/MODEL"'
-        )
-    return LangChainModel(judge)
-
-
 def _unwatched(part: Any) -> Any:
     """Copy a runnable without its callbacks, listeners and cache, to any depth.
 
@@ -299,17 +281,6 @@ def _unwatched(part: Any) -> Any:
     if isinstance(part, RunnableBindingBase):
         changes["config_factories"] = []
     return part.model_copy(update=changes) if changes else part
-
-
-def _is_decision_model(model: Runnable[Any, Any]) -> bool:
-    """Whether it is one, in whatever is bound to it.
-
-    Where nobody has imported their module, there is none.
-    """
-    while isinstance(model, RunnableBindingBase):
-        model = model.bound
-    module = sys.modules.get("langchain_core.decisions.base")
-    return module is not None and isinstance(model, module.BaseDecisionModel)
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:

@@ -12,9 +12,15 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from ragmetrics_core.capture import SCORE_KEYS, Message, ToolCall, is_bulk
+from ragmetrics_core.capture import (
+    SCORE_KEYS,
+    Message,
+    ToolCall,
+    UnwrappedMessage,
+    is_bulk,
+    unwrap_message,
+)
 from ragmetrics_core.capture import Document as CapturedDocument
-from ragmetrics_core.data.messages import UnwrappedMessage, unwrap_message
 
 _Value = TypeVar("_Value")
 _DEPTH_COPIED = 4

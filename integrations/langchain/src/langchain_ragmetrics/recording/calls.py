@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -22,14 +22,15 @@ from langchain_ragmetrics.values import (
     unwrapped,
 )
 from ragmetrics_core.capture import (
+    Listener,
     Message,
+    SettingError,
+    UnwrappedMessage,
     documents_in,
     names_a_history,
     texts_in,
     unread_request,
 )
-from ragmetrics_core.data import SettingError
-from ragmetrics_core.data.messages import UnwrappedMessage
 
 # tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
@@ -45,7 +46,6 @@ _PLACES_OF_REPLY = ("content", "additional_kwargs", "response_metadata")
 # types of runs of which nothing is read
 _UNREAD = ("parser", "ignored")
 _NO_MESSAGE = UnwrappedMessage("assistant", {"content": ""})
-Receiver = Callable[["Run"], object]
 MODELS = ("llm", "chat_model")
 _ANSWERED_BY_A_PERSON = (
     "a person answered a call of a tool, and no tool ran: what the person wrote is not"
@@ -128,21 +128,21 @@ class Recording:
 
     Args:
         task_or_thread: Where it runs.
-        receivers: The functions that get it once it has ended.
+        listeners: Who gets it once it has ended.
 
     Attributes:
         run: What is kept of it.
         ids: Of its calls, in the order in which they began.
-        receivers: The functions that get it.
+        listeners: Who gets it.
     """
 
     run: Run
 
     def __init__(
-        self, task_or_thread: str = "", receivers: tuple[Receiver, ...] = ()
+        self, task_or_thread: str = "", listeners: tuple[Listener, ...] = ()
     ) -> None:
         self.ids: list[UUID] = []
-        self.receivers = receivers
+        self.listeners = listeners
         self._task_or_thread = task_or_thread
         self._has_model_begun = False
         self._snapshots = Snapshots()
@@ -303,8 +303,15 @@ class Recording:
             call.given = None
         elif run_type not in _UNREAD:
             call.returned = self._snapshots.documents(outputs)
-            if call.name.startswith("HumanInTheLoop") and _has_answered_calls(outputs):
-                call.fields = {"remarks": (_ANSWERED_BY_A_PERSON,)}
+            if call.name.startswith("HumanInTheLoop") and isinstance(outputs, dict):
+                # a person answered calls of tools before any tool ran
+                results = [
+                    message
+                    for message in outputs.get("messages") or ()
+                    if isinstance(message, ToolMessage)
+                ]
+                if any(message.status == "success" for message in results):
+                    call.fields = {"remarks": (_ANSWERED_BY_A_PERSON,)}
 
     def _end_tool(self, call: Call, output: Any) -> None:
         """Write into a call what its tool returned.
@@ -403,15 +410,6 @@ def _examples(prompt: object, given: object) -> Iterator[str]:
     for reply in replies:
         if not any(text in reply for text in texts):
             yield reply
-
-
-def _has_answered_calls(outputs: Any) -> bool:
-    """Whether a person answered calls of tools instead of the tools, before any ran."""
-    messages = outputs.get("messages") if isinstance(outputs, dict) else None
-    return any(
-        isinstance(message, ToolMessage) and message.status == "success"
-        for message in messages or ()
-    )
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:

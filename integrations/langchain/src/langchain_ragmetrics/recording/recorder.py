@@ -11,8 +11,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ragmetrics.recording.calls import Call, Receiver, Recording
+from langchain_ragmetrics.recording.calls import Call, Recording
 from ragmetrics_core.capture import (
+    Listener,
     Problems,
     current_task_or_thread,
     guard_hook,
@@ -28,8 +29,8 @@ class Recorder(BaseCallbackHandler):
 
     Args:
         problems: Where internal errors are counted.
-        get_receivers: Called when a root begins; returns the functions that get the
-            root when it has ended.
+        get_listeners: Called when a root begins; returns who gets the root when it has
+            ended.
 
     Attributes:
         problems: Internal errors.
@@ -41,10 +42,10 @@ class Recorder(BaseCallbackHandler):
     ignore_custom_event = True
 
     def __init__(
-        self, problems: Problems, get_receivers: Callable[[], tuple[Receiver, ...]]
+        self, problems: Problems, get_listeners: Callable[[], tuple[Listener, ...]]
     ) -> None:
         self.problems = problems
-        self._get_receivers = get_receivers
+        self._get_listeners = get_listeners
         self.open: dict[UUID | None, tuple[Recording, Call]] = {}
         # by the id of each open root, the oldest first
         self._roots: dict[UUID, Recording] = {}
@@ -204,10 +205,10 @@ class Recorder(BaseCallbackHandler):
             step_around = getattr(callbacks, "parent_run_id", None)
             recording, around = self.open.get(step_around, (None, None))
         if recording is None:
-            receivers = self._get_receivers()
-            if not receivers:
+            listeners = self._get_listeners()
+            if not listeners:
                 return
-            recording = Recording(current_task_or_thread(), receivers)
+            recording = Recording(current_task_or_thread(), listeners)
             self._roots[run_id] = recording
             if len(self._roots) > _MOST_OPEN:  # the oldest perhaps never ends
                 self._forget(self._roots.pop(next(iter(self._roots))))
@@ -256,8 +257,8 @@ class Recorder(BaseCallbackHandler):
             recording.give(call, inputs)
         recording.end(call, outputs, error, time.time())
         if is_root:
-            for receive in recording.receivers:
-                receive(recording.run)
+            for listener in recording.listeners:
+                listener.record(recording.run)
 
     def _forget(self, recording: Recording) -> None:
         """Forget all calls of a root."""
