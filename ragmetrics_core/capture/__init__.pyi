@@ -6,7 +6,6 @@ from ragmetrics_core.capture.background import WatchingEvaluator as WatchingEval
 from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Redact as Redact
-from ragmetrics_core.capture.captured import sample_with as sample_with
 from ragmetrics_core.capture.document_cache import kept_once as kept_once
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.history import history_in as history_in
@@ -18,6 +17,7 @@ from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
 from ragmetrics_core.capture.hooks import Lock as Lock
 from ragmetrics_core.capture.hooks import Problems as Problems
+from ragmetrics_core.capture.hooks import ReplacedMethods as ReplacedMethods
 from ragmetrics_core.capture.hooks import (
     current_task_or_thread as current_task_or_thread,
 )
@@ -54,7 +54,6 @@ from ragmetrics_core.capture.step_documents import sorts_documents as sorts_docu
 from ragmetrics_core.capture.structures import ANSWER_KEYS as ANSWER_KEYS
 from ragmetrics_core.capture.structures import find_instances as find_instances
 from ragmetrics_core.capture.structures import is_bulk as is_bulk
-from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capture.tree import Answer as Answer
 from ragmetrics_core.capture.tree import Document as Document
 from ragmetrics_core.capture.tree import Message as Message
@@ -62,16 +61,22 @@ from ragmetrics_core.capture.tree import Node as Node
 from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
 from ragmetrics_core.capture.unread_requests import unread_request as unread_request
+from ragmetrics_core.data.cells import follow_path as follow_path
+from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import SettingError as SettingError
+from ragmetrics_core.data.messages import ROLES as ROLES
 from ragmetrics_core.data.messages import UnwrappedMessage as UnwrappedMessage
 from ragmetrics_core.data.messages import unwrap_message as unwrap_message
 from ragmetrics_core.data.results import MetricResult as MetricResult
+from ragmetrics_core.data.results import SampleResult as SampleResult
+from ragmetrics_core.engine.loop import submit as submit
 from ragmetrics_core.engine.resolve import JudgeLike as JudgeLike
 from ragmetrics_core.engine.run import Metrics as Metrics
 from ragmetrics_core.engine.run import Run as Run
-from ragmetrics_core.models.cache_keys import is_installed as is_installed
+from ragmetrics_core.metrics.registry import description_of as description_of
+from ragmetrics_core.metrics.registry import metric_named as metric_named
+from ragmetrics_core.metrics.registry import metrics_described as metrics_described
 from ragmetrics_core.models.chat import Capabilities as Capabilities
-from ragmetrics_core.models.framework_model import Exchange as Exchange
 from ragmetrics_core.models.framework_model import FrameworkModel as FrameworkModel
 from ragmetrics_core.models.judge_work import as_judge_work as as_judge_work
 from ragmetrics_core.models.judge_work import is_judge_work as is_judge_work

@@ -23,7 +23,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from ragmetrics_core.capture.captured import Redact, Redaction
-from ragmetrics_core.capture.hooks import Problems, Run, guard_hook, renew_after_fork
+from ragmetrics_core.capture.hooks import (
+    Listener,
+    Problems,
+    Run,
+    guard_hook,
+    renew_after_fork,
+)
 from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.sinks import FLUSH, Outlet, checked_sinks
 from ragmetrics_core.data import Sample, SampleResult, SettingError
@@ -556,13 +562,12 @@ class WatchArguments(TypedDict, total=False):
 
 
 class WatchingEvaluator(BackgroundEvaluator[Run]):
-    """Scores the runs of one framework in the background.
+    """Scores the runs of one framework in the background, until it is stopped.
 
     Args:
-        front_door: What makes samples of the framework's runs, and a judge of its models.
+        front_door: Tells who records the runs, and makes samples of them.
         metrics: As for ``FrontDoor.watch``.
         judge: As for ``FrontDoor.watch``.
-        on_stop: Called when the evaluator stops.
         **arguments: As for ``FrontDoor.watch``.
 
     Attributes:
@@ -574,11 +579,9 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
         front_door: "FrontDoor[Run]",
         metrics: Metrics = None,
         judge: object = None,
-        *,
-        on_stop: Callable[[], None] = lambda: None,
         **arguments: Unpack[WatchArguments],
     ) -> None:
-        """Prepare the evaluator; it is handed each run by ``record``."""
+        """Prepare the evaluator, and listen."""
         settings: dict[str, Any] = dict(arguments)
         places = {name: settings.pop(name, None) for name in _PLACES}
         self.turns = front_door.turns(Overrides(**places), Problems())
@@ -589,9 +592,12 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
             WatchSettings(**settings),
             make_waiting_samples=self.turns.finish,
             make_due_samples=self.turns.samples_due,
-            on_stop=on_stop,
+            on_stop=lambda: front_door.listeners.remove(listener),
             problems=self.turns.problems,
         )
+        # it hands each finished run over, whose samples our thread makes and judges
+        listener = Listener(self.problems, self.record, everywhere=True)
+        front_door.listeners.add(listener)
 
 
 def _stop_at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:

@@ -241,11 +241,10 @@ class FrontDoor(Generic[Run]):
         # It imports the engine, which a program that only captures does not need.
         from ragmetrics_core.capture.background import WatchingEvaluator
 
-        watcher: WatchingEvaluator[Run] = WatchingEvaluator(
+        return WatchingEvaluator(
             self,
             metrics,
             judge,
-            on_stop=lambda: self.listeners.remove(listener),  # it is made below
             sample_rate=sample_rate,
             max_queue=max_queue,
             on_result=on_result,
@@ -258,11 +257,6 @@ class FrontDoor(Generic[Run]):
             answer_from=answer_from,
             context_tools=context_tools,
         )
-        # It hands each finished run to the watcher, whose thread makes samples of it,
-        # and judges them.
-        listener = Listener(watcher.problems, watcher.record, everywhere=True)
-        self.listeners.add(listener)
-        return watcher
 
     def samples_from(
         self,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
+from types import FunctionType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
@@ -342,6 +343,54 @@ def _without(
 ) -> tuple[Listener, ...]:
     """Return listeners without one of them."""
     return tuple(remaining for remaining in listeners if remaining is not listener)
+
+
+class ReplacedMethods:
+    """Methods of a framework's classes that are replaced while somebody listens.
+
+    Example: ``replace(Store, "search", observed)`` puts what ``observed`` makes of the
+    method ``Store.search`` in its place, until ``restore`` is called.
+
+    Attributes:
+        lock: Held while methods are replaced and restored.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        # by class and name: the method of the class, and ours in its place
+        self._replaced: dict[tuple[type, str], tuple[Any, Any]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any now."""
+        return bool(self._replaced)
+
+    def replace(
+        self, owner: type, name: str, make: Callable[[Callable[..., Any]], Any]
+    ) -> None:
+        """Replace a method that a class defines itself, once.
+
+        Args:
+            owner: The class; one that cannot be changed is left alone.
+            name: The method's name; nothing happens if the class has none of its own.
+            make: Makes what takes the method's place.
+        """
+        with self.lock:
+            method = vars(owner).get(name)
+            is_ours = (owner, name) in self._replaced
+            if not isinstance(method, FunctionType) or is_ours:
+                return
+            ours = make(method)
+            with suppress(AttributeError, TypeError):
+                setattr(owner, name, ours)
+                self._replaced[owner, name] = method, ours
+
+    def restore(self) -> None:
+        """Put all methods back, but where others replaced ours meanwhile."""
+        with self.lock:
+            for (owner, name), (method, ours) in self._replaced.items():
+                if vars(owner).get(name) is ours:
+                    setattr(owner, name, method)
+            self._replaced.clear()
 
 
 def current_task_or_thread() -> str:

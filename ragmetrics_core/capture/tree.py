@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.data import Context, EvidenceCall, SettingError, Turn
@@ -50,6 +51,18 @@ class Document:
 
     def __str__(self) -> str:
         return self.text
+
+    @classmethod
+    def scored_by_metadata(
+        cls, text: str, name: str | None, metadata: Mapping[str, Any]
+    ) -> Self:
+        """Make a document whose score is the first number under a usual name in its metadata."""
+        numbers = [
+            value
+            for value in map(metadata.get, SCORE_KEYS)
+            if isinstance(value, Real) and not isinstance(value, bool)
+        ]
+        return cls(text, name, float(numbers[0]) if numbers else None, metadata)
 
     @property
     def key(self) -> DocumentKey:

@@ -28,7 +28,7 @@ from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.data.errors import frame_of_users_code, is_ours, reason_of_crash
 from ragmetrics_core.data.sample import UNDIVIDED_CODES, sample_from_row
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
-from ragmetrics_core.engine.resolve import judge_of_metric
+from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric
 from ragmetrics_core.engine.user_judge import judge_in_run
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
@@ -61,7 +61,7 @@ async def score_one(
     metric: Metric,
     sample: Sample | None,
     fields: Mapping[str, Any],
-    judge: Judge | str | None,
+    judge: JudgeLike,
 ) -> Outcome:
     """Score one sample with one metric; see ``Metric.score``.
 
@@ -72,7 +72,7 @@ async def score_one(
         metric: The metric.
         sample: The sample; None if it is given by its fields.
         fields: The sample's fields by their names; empty if a sample is given.
-        judge: The judge or its name; None for the metric's own.
+        judge: The judge, a chat model or its name; None for the metric's own.
 
     Raises:
         SettingError: If the sample, its fields or the judge are invalid, or the metric

@@ -53,6 +53,7 @@ from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
     from ragmetrics_core.judging.judge import Judge
+    from ragmetrics_core.models.chat import ChatModel
 
 Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
@@ -349,7 +350,7 @@ class Metric(SilentData, Settings, ABC):
         self,
         sample: Sample | None = None,
         *,
-        judge: Judge | str | None = None,
+        judge: Judge | ChatModel | str | None = None,
         question: Any = None,
         contexts: Any = None,
         answer: Any = None,
@@ -360,7 +361,7 @@ class Metric(SilentData, Settings, ABC):
 
         Args:
             sample: The sample; or give its fields as keywords.
-            judge: A judge or the name of a model; else ``model``, ``RAGMETRICS_JUDGE``,
+            judge: A judge, a chat model or the name of a model; else ``model``, ``RAGMETRICS_JUDGE``,
                 the embedded judge.
             question: What the user asked.
             contexts: What the answer was to rest on, a list of texts in ranked order.
@@ -387,7 +388,7 @@ class Metric(SilentData, Settings, ABC):
         self,
         sample: Sample | None = None,
         *,
-        judge: Judge | str | None = None,
+        judge: Judge | ChatModel | str | None = None,
         question: Any = None,
         contexts: Any = None,
         answer: Any = None,

@@ -54,6 +54,7 @@ _SHIPPED_ON_REQUEST = {
     "retrieval_ranking": "RetrievalRanking",
 }
 _CLASS_NAME_BY_NAME = _SHIPPED | _SHIPPED_ON_REQUEST
+_CRITERION = "criterion"  # what a description calls each of a user's own
 
 METRICS = _MetricClasses(_SHIPPED)
 """The metrics of a run that names none, by their names."""
@@ -96,6 +97,50 @@ def metric_named(name: str, settings: Mapping[str, Any] | None = None) -> Metric
     if settings_given:
         raise SettingError(f"{name} takes no settings")
     return named
+
+
+def metrics_described(descriptions: Any) -> Sequence[Metric]:
+    """Make the metrics that a program or a file of settings describes.
+
+    Args:
+        descriptions: One or several; None for ``METRICS``. Each is a metric, the name of
+            one, or ``{"name": "context_adherence", "settings": {"polls": 3}}``; a
+            criterion's name is "criterion".
+
+    Raises:
+        SettingError: If a description has other keys, or a name or setting is unknown.
+    """
+    is_one = isinstance(descriptions, (str, Metric, Mapping))
+    metrics: list[Any] = []
+    for described in [descriptions] if is_one else descriptions or ():
+        metric = described
+        if isinstance(described, Mapping):
+            if not {"name"} <= set(described) <= {"name", "settings"}:
+                raise SettingError(
+                    "a metric is described by name and settings, got"
+                    f" {', '.join(described)}"
+                )
+            settings = dict(described.get("settings") or {})
+            name = str(described["name"])
+            is_criterion = name == _CRITERION
+            metric = (
+                Criterion(**settings) if is_criterion else metric_named(name, settings)
+            )
+        metrics.append(metric)
+    return choose_metrics(None if descriptions is None else metrics)
+
+
+def description_of(metric: Metric) -> dict[str, Any] | None:
+    """Describe a metric as data of JSON, for ``metrics_described``.
+
+    Returns:
+        Its name, and the settings that are not the usual; None if it is none of ours.
+    """
+    for name, metric_class in {**NAMED_METRICS, _CRITERION: Criterion}.items():
+        if type(metric) is metric_class:
+            settings = metric.model_dump(mode="json", exclude_defaults=True)
+            return {"name": name, "settings": settings}
+    return None
 
 
 def full_name(name: str) -> str:

@@ -12,11 +12,11 @@ import copy
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
-from ragmetrics_core.models.cache_keys import key_of
+from ragmetrics_core.models.cache_keys import is_installed, key_of
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
@@ -26,10 +26,6 @@ from ragmetrics_core.models.chat import (
 from ragmetrics_core.models.judge_work import judge_context
 from ragmetrics_core.models.openai_form import chat_reply, request_body
 from ragmetrics_core.models.threads import call_in_thread
-
-Exchange = tuple[
-    Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], dict[str, Any]]
-]
 
 
 class FrameworkModel(ChatModel):
@@ -48,6 +44,10 @@ class FrameworkModel(ChatModel):
             serialised form, without secrets.
     """
 
+    # the call for a thread, the call for the loop, and what reads what either returns
+    Exchange: TypeAlias = tuple[
+        Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], dict[str, Any]]
+    ]
     name = ""
 
     def __init__(
@@ -172,3 +172,8 @@ class FrameworkModel(ChatModel):
     @abstractmethod
     def _form(self) -> object:
         """Return the object's settings as the framework serialises them: data of JSON."""
+
+    def _refuse_own_code(self, module: str) -> None:
+        """Raise ``ValueError`` for a module that is not installed: its code may change."""
+        if not is_installed(module):
+            raise ValueError(f"{module} is defined outside an installed package")

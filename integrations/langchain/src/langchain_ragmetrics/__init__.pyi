@@ -5,6 +5,6 @@ from langchain_ragmetrics.capturing import watch as watch
 from langchain_ragmetrics.evaluator import (
     RagMetricsRunEvaluator as RagMetricsRunEvaluator,
 )
-from langchain_ragmetrics.explicit import add_documents as add_documents
-from langchain_ragmetrics.explicit import observe as observe
 from langchain_ragmetrics.model import LangChainModel as LangChainModel
+from langchain_ragmetrics.recording.patches import add_documents as add_documents
+from langchain_ragmetrics.recording.patches import observe as observe

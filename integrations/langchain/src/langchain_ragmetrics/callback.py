@@ -3,6 +3,7 @@
 It stands apart from `capture`, which loads nothing that evaluates.
 """
 
+from dataclasses import replace
 from typing import Unpack
 
 from langchain_ragmetrics.capturing import ADAPTER
@@ -10,7 +11,7 @@ from langchain_ragmetrics.model import LangChainJudge
 from langchain_ragmetrics.recording.calls import Run
 from langchain_ragmetrics.recording.recorder import Recorder
 from ragmetrics_core.capture import (
-    Listener,
+    Listeners,
     Metrics,
     WatchArguments,
     WatchingEvaluator,
@@ -59,10 +60,11 @@ class RagMetricsCallback(Recorder, WatchingEvaluator[Run]):
 
         Example: ``RagMetricsCallback(judge="lexical")``; the class says the arguments.
         """
-        WatchingEvaluator.__init__(self, ADAPTER, metrics, judge, **arguments)
+        # who gets the runs that this handler is told of: this object alone
+        listeners = Listeners()
+        Recorder.__init__(self, listeners)
+        front_door = replace(ADAPTER, listeners=listeners)
+        WatchingEvaluator.__init__(self, front_door, metrics, judge, **arguments)
         # A conversation that began in a ``capture()`` block may go on here: both remember
         # its turns in one place, if they hide texts by the same function.
         self.turns.share_with_conversation(redact=arguments.get("redact"))
-        # who gets each run once it has ended: always the evaluator, which is this object
-        listener = Listener(self.problems, self.record)
-        Recorder.__init__(self, self.problems, lambda: (listener,))

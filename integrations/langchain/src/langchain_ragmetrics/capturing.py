@@ -17,10 +17,13 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.recording.calls import Run, as_run
-from langchain_ragmetrics.recording.patches import StoreSearches
+from langchain_ragmetrics.recording.patches import (
+    STORE_METHODS,
+    record_store_searches,
+)
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.tree import trees
-from ragmetrics_core.capture import FrontDoor, Listener, Listeners, SettingError
+from ragmetrics_core.capture import FrontDoor, Listeners, SettingError
 
 if TYPE_CHECKING:
     from langchain_ragmetrics.model import LangChainJudge
@@ -39,18 +42,16 @@ def _hook() -> None:
     register_configure_hook(cast("ContextVar[Any]", slot), inheritable=True)
 
 
-def _opened(listener: Listener) -> None:
+def _opened(_: object) -> None:
     """Put the hooks in: somebody begins to listen."""
-    del listener
     _hook()
-    _SEARCHES.begin()
+    record_store_searches()
 
 
-def _closed(listener: Listener) -> None:
+def _closed(_: object) -> None:
     """Take the hooks of stores out, if the last listener has left."""
-    del listener
     if not LISTENERS.open:
-        _SEARCHES.end()
+        STORE_METHODS.restore()
 
 
 def as_judge(judge: LangChainJudge) -> JudgeLike:
@@ -78,8 +79,7 @@ def as_judge(judge: LangChainJudge) -> JudgeLike:
 
 
 LISTENERS = Listeners(_opened, _closed)
-RECORDER = Recorder(LISTENERS.problems, LISTENERS.begin)
-_SEARCHES = StoreSearches()
+RECORDER = Recorder(LISTENERS)
 
 # makes this adapter's three functions
 ADAPTER = FrontDoor[Run](

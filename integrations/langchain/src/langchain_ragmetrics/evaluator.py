@@ -1,7 +1,7 @@
 """A LangSmith evaluator: usable in ``client.evaluate``, as a function of run and example, and in callbacks."""
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from uuid import UUID
 
@@ -12,7 +12,6 @@ from langchain_ragmetrics.capturing import as_judge, samples_from
 from langchain_ragmetrics.model import LangChainJudge
 from langchain_ragmetrics.recording.tree import error_in_words
 from langchain_ragmetrics.values import plain
-from ragmetrics_core import Sample
 from ragmetrics_core.capture import (
     MetricResult,
     Metrics,
@@ -70,7 +69,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         # where the example holds the expected answer; None takes the obvious field
         self._reference_from = reference_from
         # makes the samples of a run, with the settings of the user
-        self._samples_from: Callable[..., list[Sample]] = partial(
+        self._samples_from = partial(
             samples_from,
             question_from=question_from,
             contexts_from=contexts_from,

@@ -22,7 +22,7 @@ from langsmith import tracing_context
 from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core.capture import Capabilities, Exchange, FrameworkModel, JudgeLike
+from ragmetrics_core.capture import Capabilities, FrameworkModel, JudgeLike
 
 LangChainJudge = JudgeLike | Runnable[Any, Any]
 
@@ -107,7 +107,7 @@ class LangChainModel(FrameworkModel):
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]
-    ) -> Exchange:
+    ) -> FrameworkModel.Exchange:
         """Make ready how a request is sent to the model and how its output is read.
 
         Example: the message "Who?" of the user calls ``model.invoke([HumanMessage(

@@ -12,15 +12,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
+from ragmetrics_core.capture import Document as CapturedDocument
 from ragmetrics_core.capture import (
-    SCORE_KEYS,
     Message,
     ToolCall,
     UnwrappedMessage,
     is_bulk,
     unwrap_message,
 )
-from ragmetrics_core.capture import Document as CapturedDocument
 
 _Value = TypeVar("_Value")
 _DEPTH_COPIED = 4
@@ -183,11 +182,6 @@ def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     return {str(name): plain(field, inside) for name, field in fields.items()}
 
 
-def _is_number(value: object) -> bool:
-    """True for real numbers, numpy's included, but not for booleans."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def _document(value: object) -> CapturedDocument | None:
     """Read a document: LangChain's own, one stored as a dict, or one with its score.
 
@@ -199,7 +193,7 @@ def _document(value: object) -> CapturedDocument | None:
         return _document_of(value.page_content, value.id, value.metadata)
     if isinstance(value, (tuple, list)) and len(value) == 2:
         possible_document, score = value
-        if not _is_number(score):
+        if not isinstance(score, Real) or isinstance(score, bool):
             return None
         document = _document(possible_document)
         if document is None:
@@ -220,26 +214,12 @@ def _document_of_fields(value: Mapping[Any, Any]) -> CapturedDocument | None:
 
 
 def _document_of(text: str, name: object, metadata: object) -> CapturedDocument:
-    """Make a document of the core.
-
-    Its score is the first number under a usual key of its metadata: {"score": 0.8}
-    gives 0.8. None without one.
-    """
-    metadata_copied = (
-        {str(key): entry for key, entry in metadata.items()}
-        if isinstance(metadata, _MAPPINGS)
-        else {}
-    )
-    scores = [
-        float(metadata_copied[key])
-        for key in SCORE_KEYS
-        if key in metadata_copied and _is_number(metadata_copied[key])
-    ]
-    return _CopyOfDocument(
+    """Make a document of the core, whose score may stand in its metadata."""
+    fields = metadata if isinstance(metadata, _MAPPINGS) else {}
+    return _CopyOfDocument.scored_by_metadata(
         text,
         name if isinstance(name, str) else None,
-        scores[0] if scores else None,
-        metadata_copied,
+        {str(key): entry for key, entry in fields.items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -22,10 +22,8 @@ from langchain_ragmetrics.values import (
     unwrapped,
 )
 from ragmetrics_core.capture import (
-    Listener,
     Message,
     SettingError,
-    UnwrappedMessage,
     documents_in,
     names_a_history,
     texts_in,
@@ -45,7 +43,7 @@ _TELLING_TAGS = (STEP, STORE_SEARCH)
 _PLACES_OF_REPLY = ("content", "additional_kwargs", "response_metadata")
 # types of runs of which nothing is read
 _UNREAD = ("parser", "ignored")
-_NO_MESSAGE = UnwrappedMessage("assistant", {"content": ""})
+Receiver = Callable[["Run"], object]
 MODELS = ("llm", "chat_model")
 _ANSWERED_BY_A_PERSON = (
     "a person answered a call of a tool, and no tool ran: what the person wrote is not"
@@ -128,21 +126,21 @@ class Recording:
 
     Args:
         task_or_thread: Where it runs.
-        listeners: Who gets it once it has ended.
+        receivers: The functions that get it once it has ended.
 
     Attributes:
         run: What is kept of it.
         ids: Of its calls, in the order in which they began.
-        listeners: Who gets it.
+        receivers: The functions that get it.
     """
 
     run: Run
 
     def __init__(
-        self, task_or_thread: str = "", listeners: tuple[Listener, ...] = ()
+        self, task_or_thread: str = "", receivers: Sequence[Receiver] = ()
     ) -> None:
         self.ids: list[UUID] = []
-        self.listeners = listeners
+        self.receivers = receivers
         self._task_or_thread = task_or_thread
         self._has_model_begun = False
         self._snapshots = Snapshots()
@@ -378,13 +376,13 @@ class Recording:
         for generation in batches[0]:
             if not isinstance(generation, Mapping):
                 continue
-            message = unwrapped(generation.get("message")) or _NO_MESSAGE
-            said = read_message(message)
+            message = unwrapped(generation.get("message"))
+            fields = {} if message is None else message.fields
+            said = Message("", "") if message is None else read_message(message)
             text = self._snapshots.once(str(generation.get("text") or said.text))
             reply = Message("assistant", text, said.tool_calls)
             replies.append(self._snapshots.once(reply))
             if call.returned is None:
-                fields = message.fields
                 places = [fields.get(name) or None for name in _PLACES_OF_REPLY]
                 call.returned = tuple(map(self._snapshots.copied, places))
         if replies:

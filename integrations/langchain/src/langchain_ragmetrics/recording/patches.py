@@ -13,22 +13,26 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FrameType, FunctionType, MethodType
-from typing import Any
+from types import FrameType, MethodType
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import CallbackManager
+from langchain_core.documents import Document
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
-from langchain_ragmetrics.recording.calls import STORE_SEARCH
+from langchain_ragmetrics.recording.calls import ADD_DOCUMENTS, STORE_SEARCH
 from langchain_ragmetrics.recording.recorder import Recorder
+from ragmetrics_core.capture import ReplacedMethods
+
+Store = TypeVar("Store", bound=VectorStore)
 
 # "similarity_search", "asimilarity_search_with_score" and the like
 _SEARCHES = frozenset(
@@ -37,6 +41,9 @@ _SEARCHES = frozenset(
 # Retrievers, which LangChain reports, and what looks up examples or stored replies,
 # which are no evidence.
 _OTHER_SEARCHERS = (BaseRetriever, BaseExampleSelector, BaseCache)
+
+# the searches of all classes of stores, which are replaced while somebody listens
+STORE_METHODS = ReplacedMethods()
 
 # what a report is told once the search has returned
 Found = Callable[[Any], None]
@@ -134,59 +141,68 @@ def _reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any
     return asearch if inspect.iscoroutinefunction(method) else search
 
 
-def record_searches_of(store: VectorStore) -> None:
-    """Replace the searches of one store, which the application named to us."""
+def add_documents(
+    documents: Iterable[Document | tuple[Document, float]], *, query: str = ""
+) -> None:
+    """Tell ragmetrics what the current step retrieved, where LangChain does not report it.
+
+    Args:
+        documents: In rank order; with their scores where there are any.
+        query: What was searched for.
+
+    Examples:
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> from langchain_ragmetrics import capture
+        >>> def answer(question: str) -> str:
+        ...     add_documents([(Document("Paris is the capital of France."), 0.9)])
+        ...     return "Paris"
+        >>> with capture() as captured:
+        ...     _ = RunnableLambda(answer).invoke("Capital of France?")
+        >>> captured.samples[0].contexts[0].score
+        0.9
+    """
+    with search_reported(ADD_DOCUMENTS, query) as found:
+        found(list(documents))
+
+
+def observe(vectorstore: Store) -> Store:
+    """Have the searches of a vector store recorded, also where they are called directly.
+
+    Args:
+        vectorstore: Any vector store.
+
+    Returns:
+        The store itself, whose searches are recorded from now on. Each search calls
+        what the application called and nothing else, so that a store which filters by
+        permission still does. Scores are known where the application asks for them
+        (``similarity_search_with_score``) or the store puts them into the metadata.
+
+    Examples:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langchain_core.vectorstores import InMemoryVectorStore
+        >>> store = InMemoryVectorStore.from_texts(["Paris."], DeterministicFakeEmbedding(size=8))
+        >>> observe(store).similarity_search("Capital of France?")[0].page_content
+        'Paris.'
+    """
     for name in _SEARCHES:
-        search = _reported(getattr(type(store), name), by_hand=False)
-        object.__setattr__(store, name, MethodType(search, store))
+        search = _reported(getattr(type(vectorstore), name), by_hand=False)
+        object.__setattr__(vectorstore, name, MethodType(search, vectorstore))
+    return vectorstore
 
 
-class StoreSearches:
-    """Records each search of a vector store that no retriever makes, while somebody listens.
+def record_store_searches() -> None:
+    """Record searches from now on, in all classes of stores that are loaded.
 
     The store is called as the application calls it, and what it returns is handed on.
+    Example: ``Chroma.similarity_search`` is replaced by a method that records the search
+    and calls it, until ``STORE_METHODS.restore()`` is called.
     """
-
-    def __init__(self) -> None:
-        # by class and name of a method: the one that was there, and ours around it
-        self._wrapped: dict[tuple[type, str], tuple[Any, Any]] = {}
-
-    def begin(self) -> None:
-        """Record searches from now on, in all classes of stores that are loaded.
-
-        Example: ``Chroma.similarity_search`` is replaced by a method that records the
-        search and calls it.
-        """
-        for store in _classes_below(VectorStore):
-            for name in _SEARCHES & vars(store).keys():
-                method = vars(store)[name]
-                if (store, name) in self._wrapped or type(method) is not FunctionType:
-                    continue
-                wrapper = _reported(method, by_hand=True)
-                # a class that cannot be changed is left alone
-                with suppress(AttributeError, TypeError):
-                    setattr(store, name, wrapper)
-                    self._wrapped[store, name] = method, wrapper
-
-    def end(self) -> None:
-        """No longer; what others put around it meanwhile stays."""
-        for (store, name), (method, wrapper) in self._wrapped.items():
-            if vars(store).get(name) is wrapper:
-                setattr(store, name, method)
-        self._wrapped.clear()
-
-
-def _classes_below(base: type) -> Iterator[type]:
-    """All classes that inherit from one, each once."""
-    waiting = [base]
-    classes_so_far: set[type] = set()
-    while waiting:
-        classes: list[type] = waiting.pop().__subclasses__()
-        for below in classes:
-            if below not in classes_so_far:
-                classes_so_far.add(below)
-                waiting.append(below)
-                yield below
+    classes: list[type] = VectorStore.__subclasses__()
+    for store in classes:  # the list grows while the loop runs
+        classes += store.__subclasses__()
+        for name in _SEARCHES:
+            report = functools.partial(_reported, by_hand=True)
+            STORE_METHODS.replace(store, name, report)
 
 
 def _is_made_for_another() -> bool:

@@ -1,7 +1,7 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +13,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.calls import Call, Recording
 from ragmetrics_core.capture import (
-    Listener,
-    Problems,
+    Listeners,
     current_task_or_thread,
     guard_hook,
     is_judge_work,
@@ -28,9 +27,7 @@ class Recorder(BaseCallbackHandler):
     """Records what LangChain reports of runs, in line with the application, and never harms it.
 
     Args:
-        problems: Where internal errors are counted.
-        get_listeners: Called when a root begins; returns who gets the root when it has
-            ended.
+        listeners: Who gets the roots, and where internal errors are counted.
 
     Attributes:
         problems: Internal errors.
@@ -41,11 +38,9 @@ class Recorder(BaseCallbackHandler):
     ignore_retry = True
     ignore_custom_event = True
 
-    def __init__(
-        self, problems: Problems, get_listeners: Callable[[], tuple[Listener, ...]]
-    ) -> None:
-        self.problems = problems
-        self._get_listeners = get_listeners
+    def __init__(self, listeners: Listeners) -> None:
+        self.problems = listeners.problems
+        self._listeners = listeners
         self.open: dict[UUID | None, tuple[Recording, Call]] = {}
         # by the id of each open root, the oldest first
         self._roots: dict[UUID, Recording] = {}
@@ -205,10 +200,11 @@ class Recorder(BaseCallbackHandler):
             step_around = getattr(callbacks, "parent_run_id", None)
             recording, around = self.open.get(step_around, (None, None))
         if recording is None:
-            listeners = self._get_listeners()
+            listeners = self._listeners.begin()
             if not listeners:
                 return
-            recording = Recording(current_task_or_thread(), listeners)
+            receivers = [listener.record for listener in listeners]
+            recording = Recording(current_task_or_thread(), receivers)
             self._roots[run_id] = recording
             if len(self._roots) > _MOST_OPEN:  # the oldest perhaps never ends
                 self._forget(self._roots.pop(next(iter(self._roots))))
@@ -257,8 +253,8 @@ class Recorder(BaseCallbackHandler):
             recording.give(call, inputs)
         recording.end(call, outputs, error, time.time())
         if is_root:
-            for listener in recording.listeners:
-                listener.record(recording.run)
+            for receive in recording.receivers:
+                receive(recording.run)
 
     def _forget(self, recording: Recording) -> None:
         """Forget all calls of a root."""

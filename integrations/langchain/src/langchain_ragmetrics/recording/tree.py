@@ -84,10 +84,18 @@ def _tree(run: Run) -> Tree:
     lists = [value for value in output.values() if isinstance(value, tuple)]
     elements = list(chain.from_iterable(lists))
     are_documents = all(isinstance(element, Document) for element in elements)
+    # what the outputs give, or the reply of a model that was called alone
+    answer, key = answer_in(output)
+    place = f"outputs[{key!r}]"
+    if root.kind == "model":
+        answer = (None if root.reply is None else root.reply.text) or None
+        place = "the model call"
+    writer = root if root.kind == "model" else None
+    is_answered = answer is not None
     tree = Tree(
         root,
         output=output,
-        answers=_answers(root, output),
+        answers=(Answer(answer, place, writing_call=writer),) if is_answered else (),
         instructions=tuple(_examples_in(run.root)),
         gives_only_documents=bool(elements)
         and are_documents
@@ -226,21 +234,6 @@ def _add_thread(tree: Tree, run: Run) -> None:
             (node.error or "").startswith("GraphInterrupt(")
             for node in tree.root.walk()
         )
-
-
-def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
-    """The answer that the outputs give, or the reply of a model that was called alone.
-
-    Example: the outputs {"result": "Anna"} give the answer "Anna", with the place
-    "outputs['result']". Without an answer the tuple is empty.
-    """
-    if root.kind == "model":
-        text = None if root.reply is None else root.reply.text
-        return (Answer(text, "the model call", writing_call=root),) if text else ()
-    text, key = answer_in(output)
-    if text is None:
-        return ()
-    return (Answer(text, f"outputs[{key!r}]"),)
 
 
 def error_in_words(error: str | None) -> str | None:

@@ -16,10 +16,12 @@ from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settin
 from pydantic import ValidationError
 
 from ragmetrics_core import Metric, RagMetricsError, Sample
-from ragmetrics_core.capture import as_judge_work, sample_with
-from ragmetrics_core.data import MetricResult, SettingError
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.metrics.registry import metric_named
+from ragmetrics_core.capture import (
+    MetricResult,
+    SettingError,
+    as_judge_work,
+    metric_named,
+)
 
 References = str | Sequence[str] | None
 
@@ -186,7 +188,6 @@ class MetricEvaluator(BaseEvaluator):
             judge = self._judge
             if judge is None and self._metric.model is None:
                 judge = settings_judge()
-            judge = resolve_judge(judge, metric_model=self._metric.model)
             # Calls of models in here are the judge's: ``capture()`` and ``watch``
             # record none of them as runs of the application.
             with as_judge_work():
@@ -291,16 +292,13 @@ def native(
 
 def _responded(query: str | None, response: Any, reference: References) -> Sample:
     """Return the sample of a response; with ``query`` and ``reference`` where given."""
-    sample = Sample()
-    if response is not None:
-        # recordings are behind it, which who scores texts of their own does not need
-        from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
+    fields = {"question": query, "reference": reference}
+    given = Sample.model_validate(fields)
+    if response is None:
+        return given
+    # recordings are behind it, which who scores texts of their own does not need
+    from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
 
-        (sample,) = samples_from(response)
-    given: dict[str, object] = {}
-    if query is not None:
-        given["question"] = query
-    if reference is not None:
-        is_one = isinstance(reference, str)
-        given["reference"] = reference if is_one else tuple(reference)
-    return sample_with(sample, given)
+    (sample,) = samples_from(response)
+    update = {name: getattr(given, name) for name in fields if fields[name] is not None}
+    return sample.model_copy(update=update)

@@ -24,10 +24,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.capture import (
     Capabilities,
-    Exchange,
     FrameworkModel,
     JudgeLike,
-    is_installed,
 )
 from ragmetrics_core.data import follow_path
 
@@ -105,9 +103,9 @@ class LlamaIndexModel(FrameworkModel):
             module = getattr(function, "__module__", "")
             full_name = getattr(function, "__qualname__", "")
             # such as "<lambda>" or one inside another
-            is_nameless = not full_name or "<" in full_name
-            if is_nameless or not is_installed(module):
+            if not full_name or "<" in full_name:
                 raise ValueError(f"{name} has no serialised form")
+            self._refuse_own_code(module)
             functions[name] = f"{module}.{full_name}"
         form = self.llm.to_dict()
         addresses = set()
@@ -121,7 +119,7 @@ class LlamaIndexModel(FrameworkModel):
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]
-    ) -> Exchange:
+    ) -> FrameworkModel.Exchange:
         """Make ready how a request is sent to the LLM and how its reply is read.
 
         Example: a request for JSON calls a function of a function-calling LLM, whose

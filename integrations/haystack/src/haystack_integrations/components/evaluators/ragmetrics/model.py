@@ -14,7 +14,7 @@ from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
-from ragmetrics_core.capture import Capabilities, Exchange, FrameworkModel, is_installed
+from ragmetrics_core.capture import Capabilities, FrameworkModel
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
@@ -99,14 +99,13 @@ class HaystackModel(FrameworkModel):
         """
         form = component_to_dict(self.chat_generator, "judge")
         types = re.findall(r'"type": "([\w.]+)\.\w+"', json.dumps(form, default=str))
-        users_own = [name for name in types if not is_installed(name)]
-        if users_own:
-            raise ValueError(f"{users_own[0]} is defined outside an installed package")
+        for module in types:
+            self._refuse_own_code(module)
         return form
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]
-    ) -> Exchange:
+    ) -> FrameworkModel.Exchange:
         """Make ready how a request is sent to the generator and how its output is read.
 
         Example: a request with the temperature 0 calls ``generator.run(messages=[…],
