@@ -50,7 +50,6 @@ from ragmetrics_core.capture.step_documents import (
 from ragmetrics_core.capture.step_documents import (
     note_what_was_left_out as note_what_was_left_out,
 )
-from ragmetrics_core.capture.step_documents import sorts_documents as sorts_documents
 from ragmetrics_core.capture.structures import ANSWER_KEYS as ANSWER_KEYS
 from ragmetrics_core.capture.structures import find_instances as find_instances
 from ragmetrics_core.capture.structures import is_bulk as is_bulk

@@ -25,7 +25,7 @@ from langchain_core.runnables import (
 )
 from langchain_fakes import Speaker
 from langchain_ragmetrics import LangChainModel
-from langchain_ragmetrics.model import as_judge
+from langchain_ragmetrics.capturing import as_judge
 from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 

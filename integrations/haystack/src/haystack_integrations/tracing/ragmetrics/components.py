@@ -23,7 +23,6 @@ from ragmetrics_core.capture import (
     add_provider_evidence,
     documents_in,
     note_documents_of_step,
-    sorts_documents,
     texts_in,
     unread_request,
 )
@@ -106,7 +105,11 @@ class Calls:
         inside = self.spans_inside[node]
         if any(self.is_model(span) for span in inside):
             return "agent"
-        if node is self.run.root and not self._is_asked(node):
+        # whether it is given a query, or an embedding of one
+        sockets = " ".join(node.input).lower()
+        is_asked = any(word in sockets for word in _QUERY_WORDS)
+        is_asked = is_asked or self._query_of(node) is not None
+        if node is self.run.root and not is_asked:
             return "step"  # such as a converter of files that are indexed
         if _searches(node) and not any(map(_searches, inside)):
             return "retriever"
@@ -139,8 +142,8 @@ class Calls:
             call.documents_among_inputs, call.input_documents = given, ()
             note_documents_of_step(call, node.input, node.output_by_socket)
         elif found or call.kind in ("retriever", "reranker"):
+            note_documents_of_step(call, {}, node.output_by_socket)
             call.documents = found if node.output is not None else None
-            call.sorts_documents = sorts_documents(node.output_by_socket)
 
     def _fill_tool_call(
         self, call: Call, node: Node, documents: tuple[Document, ...]
@@ -237,12 +240,6 @@ class Calls:
         if in_order:
             return in_order[0]
         return None, node.output if isinstance(node.output, str) else None
-
-    def _is_asked(self, node: Node) -> bool:
-        """Whether a component is given a query, or an embedding of one."""
-        sockets = " ".join(node.input).lower()
-        names_a_query = any(word in sockets for word in _QUERY_WORDS)
-        return names_a_query or self._query_of(node) is not None
 
     def _query_of(self, node: Node) -> str | None:
         """The text that a component was asked; None if it was asked none.

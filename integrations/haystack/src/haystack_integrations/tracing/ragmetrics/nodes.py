@@ -155,7 +155,18 @@ def _message(message: ChatMessage) -> CopiedMessage:
     A message of a tool has no text of its own: it gets the texts of the tool's results.
     Example: the result "12 °C" of ``weather("Rome")`` becomes the text "12 °C", with
     the call ``weather``.
+
+    Haystack may put a message in the place of earlier ones, to shorten a conversation,
+    or note in a message that the user edited a call of a tool. Nobody said such a
+    message: its role is *summary* or *other*.
     """
+    role = str(message.role.value)
+    compaction = message.meta.get("context_compaction")
+    if isinstance(compaction, dict) and role != "tool":
+        is_summary = "summar" in str(compaction.get("strategy"))
+        role = "summary" if is_summary else "other"
+    elif role == "user" and _EDITED.match(message.text or ""):
+        role = "other"
     results = message.tool_call_results
     texts = []
     for result in results:
@@ -174,30 +185,13 @@ def _message(message: ChatMessage) -> CopiedMessage:
     # what cannot be read as text; older releases have no files
     unread = {"image": message.images, "file": getattr(message, "files", ())}
     return CopiedMessage(
-        _role(message),
+        role,
         message.text or "\n".join(texts),
         tuple(tool_calls),
         model=model if isinstance(model, str) else None,
         unread_kinds=tuple([kind for kind, value in unread.items() if value]),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
     )
-
-
-def _role(message: ChatMessage) -> str:
-    """The role of a message: the framework's, *summary* or *other*.
-
-    Haystack may put a message in the place of earlier ones, to shorten a conversation,
-    or note in a message that the user edited a call of a tool. Nobody said such a
-    message: it is a *summary* or *other*.
-    """
-    role = str(message.role.value)
-    # what Haystack says of messages that it put in the place of others
-    compaction = message.meta.get("context_compaction")
-    if isinstance(compaction, dict) and role != "tool":
-        return "summary" if "summar" in str(compaction.get("strategy")) else "other"
-    if role == "user" and _EDITED.match(message.text or ""):
-        return "other"
-    return role
 
 
 def _are_answers_of_one_conversation(elements: Collection[object]) -> bool:

@@ -214,61 +214,38 @@ class Tee(Tracer):
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
             span = self._begin_span(operation_name, tags or {}, parent_span, inner_span)
-            if span is None:
-                yield inner_span
-                return
-            with self._open(span):
-                yield span
+            with self.opened(span, inner_span) as recording_span:
+                yield recording_span
 
     @contextlib.contextmanager
-    def trace_bare(
-        self, component: Any, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Span]:
-        """Record the run of a component outside of any pipeline; ``inner`` sees nothing.
+    def opened(self, span: TeeSpan | None, otherwise: Span) -> Iterator[Span]:
+        """End a span when the block of code under it is left.
 
         Args:
-            component: The component.
-            run: Its method.
-            args: What the method is given.
-            kwargs: What it is given by name.
-
-        Yields:
-            The span that a pipeline would have opened; one that does nothing if it is
-            not recorded.
+            span: The span; None for a block that is not recorded.
+            otherwise: The span that such a block gets.
         """
-        span = self._begin_bare(component, run, args, kwargs)
         if span is None:
-            yield NullSpan()
+            yield otherwise
             return
-        with self._open(span):
-            yield span
-
-    @contextlib.contextmanager
-    def _open(self, span: TeeSpan) -> Iterator[None]:
-        """End a span when the block of code under it is left."""
         error: BaseException | None = None
         try:
-            yield
+            yield span
         except BaseException as raised:
             error = raised
             raise
         finally:
             self._end_span(span, error)
 
-    @property
-    def _is_enabled(self) -> bool:
-        """Whether Haystack's tracer is this one; False if the application enabled another."""
-        return _tracer_slot.tee is self
-
     def current_span(self) -> Span | None:
         """The other tracer's current span."""
         return self.inner.current_span()
 
     @guard_hook
-    def _begin_bare(
+    def begin_bare(
         self, component: Any, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> TeeSpan | None:
-        """Begin to record a component that runs outside of any pipeline.
+        """Begin to record a component outside of any pipeline, which ``inner`` does not see.
 
         It gets the name that it has in a pipeline, if it is in one. A retriever that is
         given an embedding gets the text that was embedded as well.
@@ -317,7 +294,7 @@ class Tee(Tracer):
                 OpenTelemetry's, has begun for it. The returned span hands on to it.
             component: The component that runs outside of any pipeline; None for others.
         """
-        if not self._is_enabled:
+        if _tracer_slot.tee is not self:  # the application enabled another tracer
             return None
         current_span = _open_span()
         # a parent that we did not record tells nothing: what is open here is around
@@ -377,17 +354,6 @@ def _open_span() -> TeeSpan | None:
     return span
 
 
-def _has_span(component: object) -> bool:
-    """Whether the span of a component's run is open: its pipeline opened it, or we did."""
-    span = _open_span()
-    if span is None:
-        return False
-    operation = span.node.operation
-    if span.component is None and operation == COMPONENT:
-        span.belongs_to(component)  # the first that runs in it
-    return span.component is component or operation in _OF_GENERATORS
-
-
 def _is_part_of_another(component: object) -> bool:
     """Whether a component that runs now holds this one: it may run it in a thread of its own."""
     for span in tuple(_running_components):
@@ -435,9 +401,15 @@ def bare_span(
     tee = _tracer_slot.tee
     if tee is None or tracer.actual_tracer is not tee or is_judge_work():
         return _NO_SPAN
-    if _has_span(component):
-        return _NO_SPAN
-    return tee.trace_bare(component, run, args, kwargs)
+    span = _open_span()
+    if span is not None:
+        operation = span.node.operation
+        if span.component is None and operation == COMPONENT:
+            span.belongs_to(component)  # the first that runs in it
+        # its pipeline opened its span, or we did
+        if span.component is component or operation in _OF_GENERATORS:
+            return _NO_SPAN
+    return tee.opened(tee.begin_bare(component, run, args, kwargs), NullSpan())
 
 
 def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
@@ -502,4 +474,4 @@ class _TracerSlot:
 
 _tracer_slot = _TracerSlot()
 LISTENERS = Listeners(_tracer_slot.take, _tracer_slot.leave)
-_run_methods = RunMethods(_observing, LISTENERS.problems)
+_run_methods = RunMethods(_observing, LISTENERS)

@@ -1,16 +1,18 @@
-"""From a recorded run, or from what a pipeline returned, to the core's trees of calls. Pure."""
+"""From a recorded run, or from what a pipeline returned, to the core's trees of calls. Pure.
+
+What the user asked stands among what was handed in. Example: ``run({"builder":
+{"question": "Who?", "tone": "kind"}})`` hands in two texts. "Who?" is the question, since
+an input named "question" got it. What a run answered are answer objects, else messages or
+a text in its output.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.answers import answers, outputs_by_place
-from haystack_integrations.tracing.ragmetrics.asked import (
-    groups_of_inputs,
-    history_handed_in,
-    history_remembered,
-)
 from haystack_integrations.tracing.ragmetrics.components import Calls
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
@@ -23,13 +25,18 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 
 from ragmetrics_core.capture import (
     Answer,
+    Message,
+    SettingError,
     Tree,
+    answer_in,
     documents_in,
+    find_instances,
+    history_in,
     names_a_history,
     question_among,
     texts_in,
+    turns_before_question,
 )
-from ragmetrics_core.data import SettingError
 
 
 def as_run(result: object) -> Run:
@@ -103,11 +110,10 @@ def trees(run: Run) -> Iterator[Tree]:
     by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
-    yield Tree(
+    tree = Tree(
         calls.root,
         question=question,
         doubts=doubts,
-        history=history_remembered(calls, question) or history_handed_in(run, question),
         answers=found,
         output=outputs,
         flow_documents=flow_documents,
@@ -133,6 +139,8 @@ def trees(run: Run) -> Iterator[Tree]:
         lookup_inputs=() if calls.root.kind == "model" else (run.input, _talk(calls)),
         to_plain_value=copied,
     )
+    _add_history(tree, calls)
+    yield tree
 
 
 def _is_resumed(run: Run) -> bool:
@@ -198,3 +206,116 @@ def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
                 for name, value in values.items():
                     by_place[f"{path}.{name}"] = value
     return outputs, inputs
+
+
+def groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
+    """What the user handed in, a group for each component of a pipeline."""
+    is_pipeline = run.root.operation == PIPELINE
+    groups = run.input.values() if is_pipeline else [run.input]
+    return [inputs for inputs in groups if isinstance(inputs, dict)]
+
+
+def _add_history(tree: Tree, calls: Calls) -> None:
+    """Write the earlier turns of the conversation into a tree whose question is known.
+
+    They are those that a component such as a memory gave before the last model was
+    called, else those among the user's inputs. A model and an agent write messages of
+    their own, which other components hand on. Those of a prompt builder, or of a
+    component that was given documents, may be examples.
+    """
+    ends_before = calls.models[-1].began if calls.models else math.inf
+    own_replies = {call.reply.text for call in calls.models if call.reply is not None}
+    for node in reversed(list(calls.run.components())):
+        call = calls.call_by_span[node]
+        is_writer = call.kind in ("model", "agent") or any(documents_in(node.input))
+        if is_writer or "Builder" in node.type or node.closed > ends_before:
+            continue
+        messages = list(find_instances(node.output, Message))
+        turns = turns_before_question(messages, tree.question, documents=())
+        if turns and own_replies.isdisjoint(turn.content for turn in turns):
+            tree.history = turns
+            return
+    for inputs in groups_of_inputs(calls.run):
+        tree.history = tree.history or history_in(inputs, tree.question, depth=1)
+
+
+def answers(run: Run) -> tuple[Answer, ...]:
+    """Find the answers of a run; the first of these that it has.
+
+    1. Answer objects in its output, such as an ``AnswerBuilder`` makes.
+    2. The messages of the one output that holds some, or a text under a usual name.
+    3. The best passage that a reader cut out of documents.
+
+    Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna".
+
+    Returns:
+        The answers; empty if there is none, or if several outputs may hold it: the
+        core's rules look for one then.
+    """
+    outputs = outputs_by_place(run)
+    found = _objects(outputs) or _messages(outputs)
+    if found:
+        return found
+    # the text in an output whose socket has a usual name, such as "answer"
+    text_by_name = {
+        place.rpartition(".")[2]: value
+        for place, value in outputs.items()
+        if isinstance(value, str)
+    }
+    text, name = answer_in(text_by_name)
+    if text is not None:
+        return (Answer(text, name),)
+    # A reader lists the best passage first. One without a text says that the documents
+    # hold no answer; it counts only if no passage has a text.
+    extracted = _objects(outputs, are_extracted=True)
+    with_text = tuple(answer for answer in extracted if answer.text)
+    return (with_text or extracted)[:1]
+
+
+def outputs_by_place(run: Run) -> Mapping[str, Any]:
+    """What the user got, by ``component.socket``; of an agent its last message alone."""
+    is_pipeline = run.root.operation == PIPELINE
+    by_component = run.output if is_pipeline else {"": run.output}
+    outputs: dict[str, Any] = {}
+    for component, sockets in by_component.items():
+        if isinstance(sockets, dict):
+            if "last_message" in sockets:
+                message = sockets["last_message"]
+                # An agent that ran out of steps ends with a tool's result. That is the
+                # answer only where the agent was told to end with that tool.
+                is_result = isinstance(message, Message) and message.role == "tool"
+                tools = {call.name for call in message.tool_calls} if is_result else ()
+                is_last_step = tools and sockets.get("exit_reason") not in tools
+                sockets = {} if is_last_step else {"last_message": message}
+            for name, value in sockets.items():
+                outputs[f"{component}.{name}" if component else name] = value
+    return outputs
+
+
+def _objects(
+    outputs: Mapping[str, Any], *, are_extracted: bool = False
+) -> tuple[Answer, ...]:
+    """The answer objects in some outputs: those that a model wrote, or those cut out of documents."""
+    return tuple(
+        replace(answer, place=place)
+        for place, value in outputs.items()
+        for answer in find_instances(value, Answer)
+        if answer.is_extracted == are_extracted
+    )
+
+
+def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
+    """The replies in the one output that holds messages; of a conversation the last one."""
+    replies_by_output: list[tuple[Answer, ...]] = []
+    for place, value in outputs.items():
+        messages = list(find_instances(value, Message))
+        replies = [
+            Answer(message.text, place)
+            for message in messages
+            if message.role in ("assistant", "tool") and message.text.strip()
+        ]
+        if any(message.role in ("user", "system") for message in messages):
+            replies = replies[-1:]
+        if replies:
+            replies_by_output.append(tuple(replies))
+    return replies_by_output[0] if len(replies_by_output) == 1 else ()

@@ -10,33 +10,45 @@ from haystack import Document, component, default_from_dict, default_to_dict, lo
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
-from haystack_integrations.components.evaluators.ragmetrics import inputs
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 
 from ragmetrics_core import (
-    Criterion,
     Failed,
     LLMJudge,
     Metric,
     RagMetricsError,
     Report,
+    Sample,
     evaluate,
 )
-from ragmetrics_core.capture import JudgeLike
-from ragmetrics_core.data import (
+from ragmetrics_core.capture import (
+    JudgeLike,
     JudgeUnavailable,
     MetricResult,
     SampleResult,
     SettingError,
+    description_of,
+    metrics_described,
 )
-from ragmetrics_core.metrics.registry import NAMED_METRICS, choose_metrics, metric_named
 
 logger = logging.getLogger(__name__)
 MetricLike = str | Metric | dict[str, Any]
-_CRITERION = "criterion"  # what YAML calls each of a user's own
 _SETTINGS = ("chat_generator", "raise_on_failure", "concurrency")
 _USAGE_FIELDS = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
-
+# the groups of sockets, of which one is given
+_PARTS = ("query", "documents", "replies")
+_FIELDS = {  # of a row, by the sockets that take lists
+    "questions": "question",
+    "contexts": "contexts",
+    "predicted_answers": "answer",
+}
+_GROUPS = (("answers",), _PARTS, tuple(_FIELDS))
+_CITED_ONLY = (
+    "the documents look cut to those that the answer cites (reference_pattern): scores"
+    " are those of the cited documents only; set"
+    " return_only_referenced_documents=False in the AnswerBuilder"
+)
+Row = dict[str, Any]
 
 # of ``run`` and ``run_async``
 _OUTPUT_TYPES: dict[str, Any] = {
@@ -96,11 +108,7 @@ class RagMetricsEvaluator:
         """
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
-        is_one_metric = isinstance(metrics, (str, Metric, Mapping))
-        metric_likes: Any = [metrics] if is_one_metric else metrics
-        self.metrics = tuple(
-            choose_metrics(metric_likes and map(_metric_of, metric_likes))
-        )
+        self.metrics = tuple(metrics_described(metrics))
         # the settings as the user gave them, for ``to_dict``
         self.chat_generator = chat_generator
         self.judge = judge
@@ -121,7 +129,13 @@ class RagMetricsEvaluator:
                 f"a {type(self.judge).__name__} cannot be written to YAML; give judge="
                 " as a name, or chat_generator="
             )
-        metrics = [_stored(metric) for metric in self.metrics]
+        metrics = [description_of(metric) for metric in self.metrics]
+        for metric, description in zip(self.metrics, metrics, strict=True):
+            if description is None:
+                raise SerializationError(
+                    f"a {type(metric).__name__} cannot be written to YAML, which holds"
+                    " the metrics of ragmetrics alone"
+                )
         settings = {name: getattr(self, name) for name in _SETTINGS}
         return default_to_dict(self, metrics=metrics, judge=self.judge, **settings)
 
@@ -190,7 +204,7 @@ class RagMetricsEvaluator:
             "contexts": contexts,
             "predicted_answers": predicted_answers,
         }
-        samples, warnings = inputs.samples(values, ground_truth_answers)
+        samples, warnings = samples_of_inputs(values, ground_truth_answers)
         try:
             report = evaluate(
                 samples,
@@ -295,39 +309,89 @@ def _column(outcomes: Sequence[MetricResult]) -> dict[str, Any]:
     }
 
 
-def _metric_of(metric_like: MetricLike) -> Metric | str:
-    """Return the metric that a value of a user's Python code or YAML file describes.
+def samples_of_inputs(
+    values: Mapping[str, Any], ground_truth_answers: Sequence[str] | None
+) -> tuple[list[Sample], list[str]]:
+    """Make samples of the inputs of ``RagMetricsEvaluator.run``, with warnings.
+
+    Example: a query with one document and two replies gives two samples. A warning says
+    that an answer object holds fewer documents than the model saw.
 
     Args:
-        metric_like: A metric or the name of one, which is returned as it is; or
-            ``{"name": "context_adherence", "settings": {"polls": 3}}``.
+        values: What the sockets hold, by their names; None for a socket without a value.
+        ground_truth_answers: The expected answers, one for each answer; None for none.
 
     Raises:
-        SettingError: If a description has other keys, or a name or setting is unknown.
+        SettingError: If inputs of several groups are given, lists differ in length, or
+            a value is of another type.
     """
-    if not isinstance(metric_like, Mapping):
-        return metric_like
-    if {"name"} <= set(metric_like) <= {"name", "settings"}:
-        settings = dict(metric_like.get("settings") or {})
-        if metric_like["name"] == _CRITERION:
-            return Criterion(**settings)
-        return metric_named(str(metric_like["name"]), settings)
+    filled = [[name for name in group if values[name] is not None] for group in _GROUPS]
+    given = [", ".join(names) for names in filled if names]
+    if len(given) > 1:
+        raise SettingError(
+            f"give one group of inputs, got {'; '.join(given)}: answers, or"
+            " query/documents/replies, or lists"
+        )
+    answers = values["answers"] or ()
+    rows = [_row_of_answer(answer) for answer in answers]
+    if filled[1]:
+        query, documents, replies = (values[name] for name in _PARTS)
+        several = replies if isinstance(replies, list) else [replies]
+        # a row for each reply; one without an answer if there is none
+        for reply in several or [None]:
+            text = reply.text if isinstance(reply, ChatMessage) else reply
+            rows.append(_row(query, documents, text))
+    elif filled[2]:
+        lists = {_FIELDS[name]: values[name] for name in filled[2]}
+        _check_lengths({name: values[name] for name in filled[2]})
+        rows = [
+            dict(zip(lists, parts, strict=True))
+            for parts in zip(*lists.values(), strict=True)
+        ]
+    if ground_truth_answers is not None:
+        _check_lengths({"answers": rows, "ground_truth_answers": ground_truth_answers})
+        for row, reference in zip(rows, ground_truth_answers, strict=True):
+            row["reference"] = reference
+    warnings: list[str] = []
+    for answer in answers:
+        documents = answer.documents if isinstance(answer, GeneratedAnswer) else ()
+        # an ``AnswerBuilder`` that keeps only cited documents marks each of them
+        if documents and all(each.meta.get("referenced") for each in documents):
+            warnings = [_CITED_ONLY]
+    try:
+        return [Sample.from_row(row) for row in rows], warnings
+    except RagMetricsError as error:
+        raise SettingError(str(error)) from error
+
+
+def _check_lengths(lists: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse, by ``SettingError``, lists that differ in length."""
+    lengths = {name: len(elements) for name, elements in lists.items()}
+    if len(set(lengths.values())) > 1:
+        in_words = [f"{name} {length}" for name, length in lengths.items()]
+        raise SettingError(f"lists differ in length: {', '.join(in_words)}")
+
+
+def _row(question: object, documents: Sequence[Document] | None, answer: object) -> Row:
+    """The row of one answer; documents without a text, such as images, are left out."""
+    contexts = None
+    if documents is not None:
+        contexts = [each for each in documents if (each.content or "").strip()]
+    return {"question": question, "contexts": contexts, "answer": answer}
+
+
+def _row_of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Row:
+    """The row of an answer of Haystack, with the documents that it carries.
+
+    Raises:
+        SettingError: If it is no answer of Haystack.
+    """
+    if isinstance(answer, GeneratedAnswer):
+        return _row(answer.query, answer.documents, answer.data)
+    if isinstance(answer, ExtractedAnswer):
+        documents = [] if answer.document is None else [answer.document]
+        return _row(answer.query, documents, answer.data)
     raise SettingError(
-        f"a metric is described by name and settings, got {', '.join(metric_like)}"
-    )
-
-
-def _stored(metric: Metric) -> dict[str, Any]:
-    """What YAML holds of a metric: its name and settings.
-
-    Raises:
-        SerializationError: If it is none of ours.
-    """
-    for name, metric_class in {**NAMED_METRICS, _CRITERION: Criterion}.items():
-        if type(metric) is metric_class:
-            settings = metric.model_dump(mode="json", exclude_defaults=True)
-            return {"name": name, "settings": settings}
-    raise SerializationError(
-        f"a {type(metric).__name__} cannot be written to YAML, which holds the metrics"
-        " of ragmetrics alone"
+        "answers must be GeneratedAnswer or ExtractedAnswer, got"
+        f" {type(answer).__name__}"
     )

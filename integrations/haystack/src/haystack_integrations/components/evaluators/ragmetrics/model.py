@@ -14,8 +14,7 @@ from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
-from ragmetrics_core.capture import Capabilities, FrameworkModel
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.capture import Capabilities, FrameworkModel, submit
 
 _CLOSE_SECONDS = 5.0
 # else the user's
