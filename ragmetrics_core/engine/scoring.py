@@ -33,6 +33,7 @@ from ragmetrics_core.engine.user_judge import judge_in_run
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.features import gather_all
+from ragmetrics_core.models.judge_work import as_judge_work
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
 from ragmetrics_core.models.spending import Spending, note_spending, spending_here
@@ -89,7 +90,8 @@ async def score_one(
     store = _store_of_path(store_path) if store_path else None
     spent_around = spending_here()
     run_judge = RunJudge(judge, budget=_budget_around.get(), store=store)
-    outcome = await carry_out(metric, sample, run_judge)
+    with as_judge_work():  # calls of models in here are no runs of an application
+        outcome = await carry_out(metric, sample, run_judge)
     spent_around.note(outcome.usage)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable

@@ -35,7 +35,7 @@ from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
 from llama_index.evaluation.ragmetrics.recording import copies, recorder
-from llama_index.evaluation.ragmetrics.recording.hooks import Spans
+from llama_index.evaluation.ragmetrics.recording.recorder import Spans
 from pydantic import BaseModel
 
 from ragmetrics_core import Sample

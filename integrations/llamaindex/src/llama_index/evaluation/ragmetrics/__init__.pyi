@@ -19,8 +19,8 @@ from llama_index.evaluation.ragmetrics.evaluators import (
 from llama_index.evaluation.ragmetrics.evaluators import (
     RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator,
 )
-from llama_index.evaluation.ragmetrics.recording.capturing import capture as capture
-from llama_index.evaluation.ragmetrics.recording.capturing import (
+from llama_index.evaluation.ragmetrics.recording.recorder import capture as capture
+from llama_index.evaluation.ragmetrics.recording.recorder import (
     samples_from as samples_from,
 )
-from llama_index.evaluation.ragmetrics.recording.capturing import watch as watch
+from llama_index.evaluation.ragmetrics.recording.recorder import watch as watch

@@ -19,7 +19,6 @@ from ragmetrics_core import Metric, RagMetricsError, Sample
 from ragmetrics_core.capture import (
     MetricResult,
     SettingError,
-    as_judge_work,
     metric_named,
 )
 
@@ -188,10 +187,7 @@ class MetricEvaluator(BaseEvaluator):
             judge = self._judge
             if judge is None and self._metric.model is None:
                 judge = settings_judge()
-            # Calls of models in here are the judge's: ``capture()`` and ``watch``
-            # record none of them as runs of the application.
-            with as_judge_work():
-                outcome = await self._metric.ascore(sample, judge=judge)
+            outcome = await self._metric.ascore(sample, judge=judge)
         except ValidationError as error:
             first_problem = error.errors(include_input=False, include_url=False)[0]
             field = ".".join(map(str, first_problem["loc"]))
@@ -297,7 +293,7 @@ def _responded(query: str | None, response: Any, reference: References) -> Sampl
     if response is None:
         return given
     # recordings are behind it, which who scores texts of their own does not need
-    from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
+    from llama_index.evaluation.ragmetrics.recording.recorder import samples_from
 
     (sample,) = samples_from(response)
     update = {name: getattr(given, name) for name in fields if fields[name] is not None}

@@ -26,8 +26,8 @@ from ragmetrics_core.capture import (
     Capabilities,
     FrameworkModel,
     JudgeLike,
+    follow_path,
 )
-from ragmetrics_core.data import follow_path
 
 T = TypeVar("T")
 JudgeOrLLM = JudgeLike | LLM

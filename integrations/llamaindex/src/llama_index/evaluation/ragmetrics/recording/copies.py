@@ -45,20 +45,18 @@ from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Event, StopEvent
-from llama_index.evaluation.ragmetrics.recording.kinds import Kind
-from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
+from llama_index.evaluation.ragmetrics.recording.run import Kind, Run, call_when_gone
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import (
     ANSWER_KEYS,
+    ROLES,
     Document,
     Message,
     Node,
     ToolCall,
     add_provider_evidence,
     answer_in,
-    answer_text,
-    documents_in,
     find_instances,
     is_bulk,
     kept_once,
@@ -66,7 +64,6 @@ from ragmetrics_core.capture import (
     note_documents_of_step,
     unread_request,
 )
-from ragmetrics_core.data.messages import ROLES
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
@@ -124,8 +121,17 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
         node.prompt = (Message("user", sent),)
     else:
         node.prompt = _messages(sent)
+    # some models are made with parameters for each request
+    parameters: dict[str, Any] = {}
+    # OpenAI's model of the Responses API keeps the id of the response that it goes on from
+    previous_id = getattr(llm, "_previous_response_id", None)
+    if isinstance(previous_id, str):
+        parameters["previous_response_id"] = previous_id
+    further = getattr(llm, "additional_kwargs", None)
+    for source in (further, arguments.get("kwargs")):
+        if isinstance(source, Mapping):
+            parameters.update(source)
     # a PDF or an image: the model was shown it, and its text is not known here
-    parameters = _parameters_sent(arguments, llm)
     blocks = [
         plain_data(message.blocks)
         for message in (sent if isinstance(sent, (list, tuple)) else ())
@@ -183,7 +189,7 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
         inputs["chat_history"] = _messages(talk) or talk
     run.lookup_inputs = (plain(inputs),)
     if run.kind == "workflow":
-        run.root.input_documents = tuple(documents_in(run.lookup_inputs))
+        run.root.input_documents = tuple(find_instances(run.lookup_inputs, Document))
 
 
 def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
@@ -262,26 +268,21 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
     elif kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
-        _copy_tool_output(node, result)
+        node.text = _text_of_blocks(result)
+        node.error = "the tool failed" if result.is_error else None
+        returned = result.raw_output
+        # a structured answer, which the framework has its model hand in as a call
+        node.is_control = node.is_control or type(returned).__name__ == node.name
+        node.documents = documents_of(returned) or None
+        if node.documents is None:
+            # an MCP server replies with a list of blocks
+            node.result = plain_data(getattr(returned, "content", returned))
     elif kind == "model":
         note_reply(node, result, instance)
     elif kind == "program":
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
-
-
-def _copy_tool_output(node: Node, output: ToolOutput) -> None:
-    """Copy the text of a tool, its documents, and whether it failed."""
-    node.text = _text_of_blocks(output)
-    node.error = "the tool failed" if output.is_error else None
-    returned = output.raw_output
-    # a structured answer, which the framework has its model hand in as a call
-    node.is_control = node.is_control or type(returned).__name__ == node.name
-    node.documents = documents_of(returned) or None
-    if node.documents is None:
-        # an MCP server replies with a list of blocks
-        node.result = plain_data(getattr(returned, "content", returned))
 
 
 def copy_outcome(run: Run, result: object) -> None:
@@ -298,23 +299,6 @@ def copy_outcome(run: Run, result: object) -> None:
         with_text = [each for each in fields["source_nodes"] if each.text.strip()]
         run.flow_documents = tuple(with_text) or None
     run.lookup_outputs = ({**by_name, "result": plain_result, **fields},)
-
-
-def _parameters_sent(arguments: Mapping[str, Any], model: BaseLLM) -> dict[str, Any]:
-    """Collect the parameters of a request by their names.
-
-    Some models are made with parameters for each request. OpenAI's model of the
-    Responses API keeps the id of the response that it goes on from.
-    """
-    parameters: dict[str, Any] = {}
-    previous_id = getattr(model, "_previous_response_id", None)
-    if isinstance(previous_id, str):
-        parameters["previous_response_id"] = previous_id
-    further = getattr(model, "additional_kwargs", None)
-    for source in (further, arguments.get("kwargs")):
-        if isinstance(source, Mapping):
-            parameters.update(source)
-    return parameters
 
 
 def _messages(value: object) -> tuple[Message, ...]:
@@ -570,7 +554,9 @@ def events_among(arguments: Mapping[str, Any]) -> tuple[Event, ...]:
 
 def copy_documents_taken(step: Node, events: Iterable[Event]) -> None:
     """Copy the scored nodes of a step's events, as they are when it begins."""
-    step.documents_among_inputs = tuple(documents_in(_fields_of_all(events)))
+    step.documents_among_inputs = tuple(
+        find_instances(_fields_of_all(events), Document)
+    )
 
 
 def copy_documents_returned(
@@ -637,9 +623,9 @@ def answer_of(result: object) -> str | None:
     """
     returned = without_stop_event(result)
     if isinstance(returned, str):
-        return answer_text(returned)
+        return answer_in(returned)[0]
     if isinstance(returned, (Response, AgentChatResponse)):
-        return answer_text(returned.response)
+        return answer_in(returned.response)[0]
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
         return answer_in(fields)[0] or (str(returned) if fields else None)

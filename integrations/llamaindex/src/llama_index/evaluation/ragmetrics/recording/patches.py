@@ -11,8 +11,8 @@
 
 import functools
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from types import AsyncGeneratorType, FrameType, GeneratorType
 from typing import Any
 
@@ -26,6 +26,10 @@ from llama_index.core.objects import ObjectRetriever
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics.recording.run import call_when_gone
 
+from ragmetrics_core.capture import ReplacedMethods
+
+# the constructor of a store's results, which is replaced while somebody listens
+RESULT_METHODS = ReplacedMethods()
 # Called with what was read, and what broke it off; only the first call has an effect.
 OnEnd = Callable[[str, BaseException | None], None]
 # a context around the fetching of each piece: a model may be called only then
@@ -44,32 +48,25 @@ _ASIDE: tuple[tuple[type, str], ...] = (
 _NAMES_ASIDE = frozenset(name for _, names in _ASIDE for name in names.split())
 
 
-@contextmanager
-def searches_told(
-    on_search: Callable[[VectorStoreQueryResult], object],
-) -> Iterator[None]:
-    """Have it told when a vector store was searched, of which no span tells, until it is left.
+def tell_searches(on_search: Callable[[VectorStoreQueryResult], object]) -> None:
+    """Have it told when a vector store was searched, of which no span tells.
 
-    All stores make one class of result: its constructor tells of each search.
+    All stores make one class of result: its constructor tells of each search, until
+    ``RESULT_METHODS.restore()`` is called.
 
     Args:
         on_search: Called with each result of a vector store.
     """
-    make_result: Any = VectorStoreQueryResult.__init__
 
-    @functools.wraps(make_result)
-    def tell(result: VectorStoreQueryResult, *args: Any, **kw: Any) -> None:
-        make_result(result, *args, **kw)
-        on_search(result)
+    def telling(make_result: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(make_result)
+        def tell(result: VectorStoreQueryResult, *args: Any, **kw: Any) -> None:
+            make_result(result, *args, **kw)
+            on_search(result)
 
-    make_and_tell: Any = tell
-    VectorStoreQueryResult.__init__ = make_and_tell  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        # others may have replaced it meanwhile
-        if VectorStoreQueryResult.__init__ is make_and_tell:
-            VectorStoreQueryResult.__init__ = make_result  # type: ignore[method-assign]
+        return tell
+
+    RESULT_METHODS.replace(VectorStoreQueryResult, "__init__", telling)
 
 
 def observe(

@@ -8,40 +8,51 @@ here, and runs that belong together are joined by the core.
 import itertools
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMChatInProgressEvent,
+    LLMCompletionEndEvent,
+    LLMCompletionInProgressEvent,
+)
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.recording import copies
-from llama_index.evaluation.ragmetrics.recording.hooks import (
-    Events,
-    Spans,
-    install,
+from llama_index.evaluation.ragmetrics.recording.patches import (
+    RESULT_METHODS,
+    is_called_aside,
+    observe,
+    tell_searches,
 )
-from llama_index.evaluation.ragmetrics.recording.kinds import (
+from llama_index.evaluation.ragmetrics.recording.run import (
     KINDS_OF_CALLS,
     ROOTS,
     STORE_METHOD,
     Kind,
+    Run,
+    call_when_gone,
     kind_of,
 )
-from llama_index.evaluation.ragmetrics.recording.patches import (
-    is_called_aside,
-    observe,
-    searches_told,
-)
-from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
+from llama_index.evaluation.ragmetrics.recording.tree import as_run, trees_of
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.base import BaseEvent
+from llama_index_instrumentation.event_handlers import BaseEventHandler
 from llama_index_instrumentation.span import active_span_id
+from llama_index_instrumentation.span.base import BaseSpan
+from llama_index_instrumentation.span_handlers import BaseSpanHandler
+from pydantic import Field, PrivateAttr
 
 from ragmetrics_core.capture import (
+    FrontDoor,
     Listener,
     Listeners,
     Node,
@@ -52,6 +63,9 @@ from ragmetrics_core.capture import (
     renew_after_fork,
     words_of,
 )
+
+if TYPE_CHECKING:
+    from ragmetrics_core.capture import JudgeLike
 
 _MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 _TOO_MANY_CALLS = f"of more steps than the {_MOST_CALLS} that are kept of a run"
@@ -120,6 +134,58 @@ def _marked_as_reading(run: Run) -> Iterator[None]:
         _span_while_reading.set(before)
 
 
+class Spans(BaseSpanHandler[BaseSpan]):
+    """Hands spans to the recorder, which guards itself: the framework swallows what is raised."""
+
+    _recorder: Any = PrivateAttr()
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def span_enter(self, *_: Any, **span: Any) -> None:
+        """Hand on that a span began, and what its method was given."""
+        self._recorder.on_span_begin(
+            span["id_"],
+            span["bound_args"].arguments,
+            span.get("instance"),
+            span.get("parent_id"),
+        )
+
+    def span_exit(self, *_: Any, **span: Any) -> None:
+        """Hand on that a span ended with a result."""
+        self._recorder.on_span_end(
+            span["id_"], span.get("instance"), span.get("result"), None
+        )
+
+    def span_drop(self, *_: Any, **span: Any) -> None:
+        """Hand on that a span ended with an exception."""
+        self._recorder.on_span_end(
+            span["id_"],
+            span.get("instance"),
+            None,
+            span.get("err") or GeneratorExit(),
+        )
+
+    def new_span(self, *_: Any, **__: Any) -> None:
+        """Make no span of the framework's own: nothing would read it."""
+
+    prepare_to_exit_span = prepare_to_drop_span = new_span  # type: ignore[pydantic-field]  # methods, no fields
+
+
+class Events(BaseEventHandler):
+    """Hands to the recorder what no span shows: chunks and replies of streams."""
+
+    recorder: Any = Field(repr=False)
+
+    def handle(self, event: BaseEvent, **_: Any) -> None:
+        """Hand on a model's reply or a chunk of it."""
+        if isinstance(event, (LLMChatInProgressEvent, LLMCompletionInProgressEvent)):
+            self.recorder.on_model_chunk(event.span_id, event.response)
+        elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
+            self.recorder.on_model_reply(event.span_id, event.response)
+
+
 class Recorder:
     """Makes runs of the framework's spans, and hands each to those who listen.
 
@@ -134,7 +200,6 @@ class Recorder:
         # the hooks by which the framework reports to this object
         self._span_handler = Spans(self)
         self._event_handler = Events(recorder=self)
-        self._telling_of_searches = ExitStack()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -148,17 +213,20 @@ class Recorder:
         self._spans: dict[str, OpenSpan] = {}
 
     def _opened(self, _: Listener) -> None:
-        """Put the hooks in for a new listener."""
-        if len(self.listeners.open) == 1:
-            self._telling_of_searches.enter_context(
-                searches_told(self.on_search_of_store)
-            )
-        install(self._span_handler, self._event_handler)
+        """Put the hooks in for a new listener, unless they are there."""
+        tell_searches(self.on_search_of_store)
+        root = get_dispatcher()
+        # Handlers compare equal by value, so ours are looked for by identity; others may
+        # have removed them.
+        if not any(handler is self._span_handler for handler in root.span_handlers):
+            root.add_span_handler(self._span_handler)
+        if not any(handler is self._event_handler for handler in root.event_handlers):
+            root.add_event_handler(self._event_handler)
 
     def _closed(self, listener: Listener) -> None:
         """Note as a problem of the listener that a streamed answer was not read yet."""
         if not self.listeners.open:
-            self._telling_of_searches.close()
+            RESULT_METHODS.restore()
         for span in list(self._spans.values()):
             run = span.run
             if run is not None and run.is_streamed and listener in run.listeners:
@@ -507,4 +575,31 @@ def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
     return kind == "write" or (kind == "predict" and around.run is not None)
 
 
+def _as_judge(judge: Any) -> "JudgeLike":
+    # The clients of models are behind it, which recording does not need.
+    from llama_index.evaluation.ragmetrics.model import as_judge
+
+    return as_judge(judge)
+
+
 RECORDER = Recorder()
+# makes this adapter's three functions
+_ADAPTER: FrontDoor[Run] = FrontDoor(
+    RECORDER.listeners,
+    trees_of,
+    _as_judge,
+    as_run=as_run,
+    unseen=(
+        "no query engine, chat engine, agent, workflow, retriever, synthesizer or model"
+        " of LlamaIndex ran in it; make the calls inside the block, or make samples of"
+        " responses with samples_from(response)"
+    ),
+    hint=(
+        "LlamaIndex's runs were seen, but none gave a sample; say where things are by"
+        " question_from=, contexts_from= and answer_from=, or name tools whose text is a"
+        " context in context_tools="
+    ),
+)
+capture = _ADAPTER.capture
+watch = _ADAPTER.watch
+samples_from = _ADAPTER.samples_from

@@ -12,12 +12,12 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     Node,
+    SettingError,
     Tree,
     history_in,
     history_of_prompts,
     question_in,
 )
-from ragmetrics_core.data import SettingError
 
 # the fields of a call that hold documents
 _LISTS_OF_DOCUMENTS = (
@@ -97,7 +97,16 @@ def trees_of(run: Run) -> list[Tree]:
     tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
     tree.question = question(run)
     _add_history(tree, models)
-    _add_answer(tree)
+    # a model or a program that the application calls by itself answers no question
+    has_failed = tree.root.error is not None
+    text = tree.root.text or ""
+    answers = text.strip() and tree.kind not in ("model", "program")
+    if answers and not has_failed:
+        place = f"result of {tree.kind}"
+        tree.answers = (Answer(text, place, documents=tree.flow_documents),)
+    if tree.kind in ("query", "chat"):  # what an engine returns is its answer
+        tree.output = {"answer": text}
+    tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
     # where the core looks up what the user names
     tree.native_run = run.native_run or run
     tree.to_plain_value = copies.plain
@@ -165,24 +174,6 @@ def _shows_earlier_results(models: Sequence[Node]) -> bool:
             if "tool" in roles[:last_of_user]:
                 return True
     return False
-
-
-def _add_answer(tree: Run) -> None:
-    """Write the answer into a tree, with the documents behind it.
-
-    Example: a query engine answered "Anna", and its response names two source nodes:
-    they are the documents. A run that failed has no answer, and a model or a program
-    that the application calls by itself answers no question.
-    """
-    has_failed = tree.root.error is not None
-    text = tree.root.text or ""
-    answers = text.strip() and tree.kind not in ("model", "program")
-    if answers and not has_failed:
-        place = f"result of {tree.kind}"
-        tree.answers = (Answer(text, place, documents=tree.flow_documents),)
-    if tree.kind in ("query", "chat"):  # what an engine returns is its answer
-        tree.output = {"answer": text}
-    tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
 
 
 def _settle(run: Run) -> None:
