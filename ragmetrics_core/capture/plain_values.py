@@ -363,9 +363,12 @@ def sample_in(
     found = Sample()
     with suppress(RowError):
         found = Sample.from_row({name: fields[name] for name in names_of_contexts})
-    # which says in ``capture`` whether one text may be several contexts
-    fields_found = {"question": question_in(to_plain_value(inputs)), "answer": answer}
-    return found.model_copy(update=fields_found)
+    return Sample(
+        question=question_in(to_plain_value(inputs)),
+        contexts=found.contexts,
+        capture=found.capture,  # whether one text may be several contexts
+        answer=answer,
+    )
 
 
 def reference_in(
