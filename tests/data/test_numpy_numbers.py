@@ -172,18 +172,14 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
             list(zip(labels, labels[::-1], strict=True))
         )
         for of in (
-            *(
-                rater_agreement.accuracy,
-                rater_agreement.balanced_accuracy,
-                rater_agreement.f1,
-                rater_agreement.matthews,
-            ),
-            *(
-                rater_agreement.kappa,
-                rater_agreement.brier,
-                rater_agreement.mean_error,
-                rater_agreement.spearman,
-            ),
+            rater_agreement.accuracy,
+            rater_agreement.balanced_accuracy,
+            rater_agreement.f1,
+            rater_agreement.matthews,
+            rater_agreement.kappa,
+            rater_agreement.brier,
+            rater_agreement.mean_error,
+            rater_agreement.spearman,
         )
     },
     "average precision": lambda _, labels: ap.average_precision(labels),

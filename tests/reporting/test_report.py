@@ -193,11 +193,9 @@ def test_to_pandas():
         *("row", "id", "question", "answer", "reference", "metadata"),
         *("fault", "stage"),
         *("context_recall", "context_recall_status", "context_recall_reason"),
-        *(
-            "context_utilization",
-            "context_utilization_status",
-            "context_utilization_reason",
-        ),
+        "context_utilization",
+        "context_utilization_status",
+        "context_utilization_reason",
         *("mine", "mine_status", "mine_reason"),
         *("calls", "cost", "problem"),
     ]

@@ -328,12 +328,10 @@ from ragmetrics_core.cli.main import main
 sys.exit(main(["evaluate", "missing.jsonl", "--out", "r.jsonl", "--report", "r.html"]))
 """
 LOADED = (
-    *(
-        "ragmetrics_core.cli.options",
-        "ragmetrics_core.cli.evaluate",
-        "ragmetrics_core.cli.paths",
-        "pydantic",
-    ),
+    "ragmetrics_core.cli.options",
+    "ragmetrics_core.cli.evaluate",
+    "ragmetrics_core.cli.paths",
+    "pydantic",
     *("ragmetrics_core.data.errors", "ragmetrics_core.engine.run", "sqlite3"),
 )
 

@@ -1,4 +1,4 @@
-"""Clusters, paired differences, permutation, McNemar, Holm and power against scipy, statsmodels and closed forms."""
+"""Clusters, paired differences, permutation, Holm and power against scipy, statsmodels and closed forms."""
 
 from math import sqrt
 
@@ -17,7 +17,6 @@ from ragmetrics_core.statistics.paired import (
     detectable,
     difference_interval,
     holm,
-    mcnemar,
     one_sided_bounds,
     permutation,
     standard_error,
@@ -171,38 +170,6 @@ def test_exact_up_to_sixteen_and_random_above():
     assert found == permutation(values, [-1] * 80)
     assert found != permutation(values, [-1] * 80, seed=1)
     assert permutation([1.0] * 100, [-1] * 100).p == 1 / 10_000
-
-
-@pytest.mark.parametrize(
-    # mcnemar([[0, first], [second, 0]], exact=True), statsmodels 0.15.0
-    ("first", "second", "expected"),
-    [
-        (0, 0, 1.0),
-        (1, 5, 0.21875),
-        (3, 3, 1.0),
-        (10, 2, 0.03857421875),
-        (0, 40, 1.8189894035458565e-12),
-    ],
-)
-def test_mcnemar_against_statsmodels(first, second, expected):
-    assert mcnemar(first, second) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),  # multipletests(values, method="holm"), statsmodels 0.15.0
-    [
-        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
-        ([0.02, 0.02, 0.5, 0.001, 0.9], [0.08, 0.08, 1.0, 0.005, 1.0]),
-        (
-            [0.0, 0.3, 0.3, 0.04, 0.012, 0.6, 0.05, 0.05],
-            [0.0, 0.9, 0.9, 0.24, 0.084, 0.9, 0.25, 0.25],
-        ),
-        ([1.0], [1.0]),
-        ([], []),
-    ],
-)
-def test_holm_against_statsmodels(values, expected):
-    assert holm(values) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

@@ -12,7 +12,6 @@ from ragmetrics_core.statistics.means import (
     median,
     padded_t_interval,
     sd,
-    t_quantile,
 )
 
 SCORES = st.lists(
@@ -38,22 +37,6 @@ def test_nothing_and_one_value():
     assert (mean([]), median([]), sd([]), mean_interval([])) == (None, None, None, None)
     assert (mean([0.3]), sd([0.3])) == (0.3, None)
     assert interval_of([0.3]).high > interval_of([0.3]).low
-
-
-@pytest.mark.parametrize(
-    ("share", "freedom", "quantile"),
-    [  # scipy.stats.t.ppf, scipy 1.17.1
-        (0.95, 1, 6.313751514675037),
-        (0.975, 4, 2.7764451051977934),
-        (0.975, 5, 2.5705818356363146),
-        (0.975, 8, 2.306004135204166),
-        (0.975, 23, 2.0686576104190486),
-        (0.995, 30, 2.7499956535672254),
-        (0.975, 1003, 1.9623319684173264),
-    ],
-)
-def test_t_quantile(share, freedom, quantile):
-    assert t_quantile(share, freedom) == pytest.approx(quantile, rel=1e-10)
 
 
 def test_t_interval_with_two_scores_added_at_each_end():

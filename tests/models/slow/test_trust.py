@@ -32,50 +32,38 @@ LITELLM = find_spec("litellm") is not None
 
 # Usual variables of providers, those that LiteLLM reads by itself included.
 USUAL = (
-    *(
-        "OPENAI_API_KEY",
-        "ANTHROPIC_API_KEY",
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "MISTRAL_API_KEY",
-        "GROQ_API_KEY",
-    ),
-    *(
-        "COHERE_API_KEY",
-        "CO_API_KEY",
-        "AZURE_API_KEY",
-        "AZURE_OPENAI_API_KEY",
-        "AZURE_AI_API_KEY",
-        "DEEPSEEK_API_KEY",
-    ),
-    *(
-        "OPENROUTER_API_KEY",
-        "TOGETHERAI_API_KEY",
-        "TOGETHER_API_KEY",
-        "FIREWORKS_API_KEY",
-        "XAI_API_KEY",
-    ),
-    *(
-        "HUGGINGFACE_API_KEY",
-        "HF_TOKEN",
-        "OLLAMA_API_KEY",
-        "HOSTED_VLLM_API_KEY",
-        "LM_STUDIO_API_KEY",
-    ),
-    *(
-        "LITELLM_PROXY_API_KEY",
-        "PERPLEXITYAI_API_KEY",
-        "NVIDIA_NIM_API_KEY",
-        "CEREBRAS_API_KEY",
-        "DATABRICKS_API_KEY",
-    ),
-    *(
-        "AWS_BEARER_TOKEN_BEDROCK",
-        "OPENAI_ORGANIZATION",
-        "OPENAI_ORG_ID",
-        "OPENAI_PROJECT_ID",
-        "OPENAI_LIKE_API_KEY",
-    ),
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "MISTRAL_API_KEY",
+    "GROQ_API_KEY",
+    "COHERE_API_KEY",
+    "CO_API_KEY",
+    "AZURE_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "AZURE_AI_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "OPENROUTER_API_KEY",
+    "TOGETHERAI_API_KEY",
+    "TOGETHER_API_KEY",
+    "FIREWORKS_API_KEY",
+    "XAI_API_KEY",
+    "HUGGINGFACE_API_KEY",
+    "HF_TOKEN",
+    "OLLAMA_API_KEY",
+    "HOSTED_VLLM_API_KEY",
+    "LM_STUDIO_API_KEY",
+    "LITELLM_PROXY_API_KEY",
+    "PERPLEXITYAI_API_KEY",
+    "NVIDIA_NIM_API_KEY",
+    "CEREBRAS_API_KEY",
+    "DATABRICKS_API_KEY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "OPENAI_ORGANIZATION",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+    "OPENAI_LIKE_API_KEY",
 )
 MARK = "usual-secret-of"
 # Addresses that LiteLLM would take from the environment by itself.
@@ -277,21 +265,15 @@ OWN = (
     "HTTPS://API.OpenAI.com/v1/",
 )
 NOT_OWN = (
-    *(
-        "http://api.openai.com/v1",
-        "https://api.openai.com.evil.example/v1",
-        "https://evil.example/api.openai.com",
-    ),
-    *(
-        "https://api.openai.com@evil.example/v1",
-        "https://api.openai.com:8443/v1",
-        "https://xapi.openai.com/v1",
-    ),
-    *(
-        r"https://api.openai.com\@evil.example/v1",
-        "https://evil.example#api.openai.com",
-        "https://evil.example?x=@api.openai.com",
-    ),
+    "http://api.openai.com/v1",
+    "https://api.openai.com.evil.example/v1",
+    "https://evil.example/api.openai.com",
+    "https://api.openai.com@evil.example/v1",
+    "https://api.openai.com:8443/v1",
+    "https://xapi.openai.com/v1",
+    r"https://api.openai.com\@evil.example/v1",
+    "https://evil.example#api.openai.com",
+    "https://evil.example?x=@api.openai.com",
 )
 
 
@@ -319,37 +301,23 @@ def test_the_host_that_is_asked_decides_whose_address_it_is(before, sign, after)
     )
 
 
-def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy():
-    assert (
-        variable_naming(
-            "https://gw.example/v1/chat", [("A_URL", "https://gw.example/other")]
-        )
-        == "A_URL"
-    )
-    assert (
-        variable_naming(
-            "https://gw.example/v1/chat", [("HTTPS_PROXY", "https://gw.example")]
-        )
-        == ""
-    )
-    assert (
-        variable_naming(
-            "https://gw.example/v1/chat", [("A_URL", "https://gw.example:8443")]
-        )
-        == ""
-    )
-    assert (
-        variable_naming(
-            "https://api.anthropic.com/v1", [("A_URL", "https://api.anthropic.com")]
-        )
-        == ""
-    )
-    assert (
-        variable_naming(
-            "https://me.openai.azure.com/x", [("A_URL", "https://me.openai.azure.com")]
-        )
-        == ""
-    )
+GATEWAY = "https://gw.example/v1/chat"
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "value", "named"),
+    [
+        (GATEWAY, "A_URL", "https://gw.example/other", "A_URL"),
+        (GATEWAY, "HTTPS_PROXY", "https://gw.example", ""),
+        (GATEWAY, "A_URL", "https://gw.example:8443", ""),
+        ("https://api.anthropic.com/v1", "A_URL", "https://api.anthropic.com", ""),
+        ("https://me.openai.azure.com/x", "A_URL", "https://me.openai.azure.com", ""),
+    ],
+)
+def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy(
+    address, variable, value, named
+):
+    assert variable_naming(address, [(variable, value)]) == named
 
 
 @pytest.mark.parametrize(

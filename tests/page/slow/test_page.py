@@ -400,19 +400,15 @@ Report([]).to_html(sys.argv[1])
 # --------------------------------------------------------------------------------------------
 
 _OFFLINE = (
-    *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-    ),
-    *(
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ),
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 )
 
 
@@ -431,6 +427,14 @@ class Browser:
 
     def js(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]  # selenium's own
+
+    def show(self, report: Report, folder: Path) -> None:
+        page_of(report, folder)
+        self.open(folder / "report.html")
+
+    def click_all(self, selector: str) -> None:
+        script = "document.querySelectorAll(arguments[0]).forEach(one => one.click())"
+        self.js(script, selector)
 
     def find(self, selector: str) -> list[Any]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -522,8 +526,7 @@ def test_sorting_searching_and_opening(browser, tmp_path):
         row(1, 0.1, "pear"),
         row(2, 0.5, "quince", retrieval_accuracy=accuracy(0.5, "A fact.")),
     ]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, RUN), tmp_path)
     # faults first, then by the lowest score of each
     assert browser.titles() == ["apple", "quince", "pear"]
     assert browser.find("#count")[0].text == "3 of 3 rows"
@@ -590,8 +593,7 @@ def test_figures(browser, tmp_path):
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
     rows = [row(i, value, f"q{i}") for i, value in enumerate(scores)]
     by_model = RUN.model_copy(update={"judges": ("gpt-4o-mini",)})
-    page_of(Report(rows, by_model), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, by_model), tmp_path)
     (scored,) = browser.find("figure svg")
     assert (
         scored.get_attribute("aria-label")
@@ -671,8 +673,7 @@ def test_keys_and_filters(browser, tmp_path):
         ),
         row(2, 0.7, "more"),
     ]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, RUN), tmp_path)
     browser.find("body")[0].send_keys("/")
     assert browser.js("return document.activeElement.id") == "search"
     browser.js("document.activeElement.blur(); document.querySelector('.skip').click()")
@@ -698,8 +699,7 @@ def test_keys_and_filters(browser, tmp_path):
 
 def test_an_address_opens_its_row_and_says_the_filter(browser, tmp_path):
     rows = [row(i, i / 100, f"q{i}") for i in range(100)]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, RUN), tmp_path)
     assert browser.find("tr.detail") == []
     address = (tmp_path / "report.html").as_uri() + "#group=no+fault+found&row=95"
     browser.driver.get("about:blank")
@@ -732,8 +732,7 @@ def test_grades_are_counted_and_filter_the_table(browser, tmp_path):
         )
         for place, grade in enumerate(("exact", "inferred", "exact"))
     ]
-    page_of(Report([*rows, row(3, 0.5, "from a table")], RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report([*rows, row(3, 0.5, "from a table")], RUN), tmp_path)
     samples = browser.find("#samples")[0].text
     assert "Captured from runs: 2 exact, 1 inferred." in samples
     assert "4 rows: 3 not judged, 1 no fault found." in samples
@@ -760,8 +759,7 @@ def test_everything_filters_and_stands_in_the_address(browser, tmp_path):
         for i, it in enumerate(rows)
         if it.sample
     ]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, RUN), tmp_path)
     names = browser.js(
         "return [...document.querySelectorAll('#facets legend')].map(one =>"
         " one.textContent)"
@@ -868,8 +866,7 @@ def test_a_sentence_shows_the_passage_that_the_judge_names(browser, tmp_path):
         SampleResult(index=i, sample=sample, results={it.metric: it})
         for i, it in enumerate((first, second))
     ]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, RUN), tmp_path)
     browser.find("tr.row button")[0].click()
     assert browser.find("tr.detail .claim") == []
     browser.find("tr.row button")[0].click()
@@ -1009,8 +1006,7 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
 
 
 def test_a_conversation_is_shown_as_one(browser, tmp_path):
-    page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
     # of turn 2
     browser.js(
         "sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()"
@@ -1129,15 +1125,12 @@ def test_hostile_texts_run_nothing(browser, tmp_path):
         stopped=text,
         started=text,
     )
-    page_of(
+    browser.show(
         Report([*rows, SampleResult(index=99, sample=None, problem=text)], run),
         tmp_path,
     )
-    browser.open(tmp_path / "report.html")
     scripts = browser.js("return document.scripts.length")
-    browser.js(
-        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
-    )
+    browser.click_all("tr.row button")
     browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert len(browser.find("tr.detail")) == len(rows) + 1
     browser.js(
@@ -1162,8 +1155,7 @@ def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
     sample = citing_sample(answer, ["AA", "BB"], question="Which?")
     result = CitationQuality().score(sample, judge=oracle())
     rows = [SampleResult(index=0, sample=sample, results={result.metric: result})]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report(rows, RUN), tmp_path)
     browser.find("tr.row button")[0].click()
     lines = browser.js(
         "return [...document.querySelectorAll('.detail table.heat tbody tr')].map(line"
@@ -1211,8 +1203,7 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(browser, tmp_path
         capture=capture,
     )
     lost = SampleResult(index=0, sample=sample, results={found.metric: found})
-    page_of(Report([lost, row(1, 0.5, "another")], RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report([lost, row(1, 0.5, "another")], RUN), tmp_path)
     browser.find("tr.row button")[browser.titles().index("Who lit it?")].click()
     cells = browser.js(
         "return [...document.querySelectorAll('.detail table.way tr')].map(line =>"
@@ -1269,8 +1260,7 @@ def test_an_opened_row_tells_what_was_measured_of_each_passage(browser, tmp_path
     )
     low = Scored(metric="context_adherence", value=0.0, reason="r", evidence=evidence)
     measured = SampleResult(index=0, sample=sample, results={low.metric: low})
-    page_of(Report([measured, row(1, 0.5, "another")], RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(Report([measured, row(1, 0.5, "another")], RUN), tmp_path)
     line = "Measured on 1 row: 2.0 to 3.0 of 4.0 passages change the answer"
     assert line in browser.find("main")[0].text
     browser.find("tr.row button")[browser.titles().index("Who lit it?")].click()
@@ -1346,14 +1336,11 @@ def test_a_page_too_large_keeps_the_worst_rows_whole(browser, tmp_path, monkeypa
 def test_people_correct_the_judge(browser, tmp_path):
     """What is said of a verdict outlives the page, and is downloaded as labels that ``card`` reads."""
     run = RUN.model_copy(update={"started": "people"})
-    page_of(
+    browser.show(
         Report([row(0, 0.2, "a"), row(1, 0.9, "b"), row(2, 0.8, "c")], run), tmp_path
     )
-    browser.open(tmp_path / "report.html")
     # s0, s2, s1
-    browser.js(
-        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
-    )
+    browser.click_all("tr.row button")
     for place, word in enumerate(("no", "no", "unsure")):
         browser.find(f"fieldset.people input[value={word}]")[place].click()
     assert "The judge says no (0.20)" in browser.find("fieldset.people legend")[0].text
@@ -1420,8 +1407,7 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     assert main([*card, *labelled]) == 0
     assert Card.read(cards / "own.json").notes == ()
     monkeypatch.setenv("RAGMETRICS_CARDS", str(cards))
-    page_of(report, tmp_path)
-    browser.open(tmp_path / "report.html")
+    browser.show(report, tmp_path)
     assert "by 50 labels of people: 0.80" in browser.find(".stages")[0].text
     assert browser.console() == []
 
@@ -1436,11 +1422,8 @@ def test_labels_belong_to_one_row_of_one_report(browser, tmp_path):
         row(1, 0.9, "b"),
         row(1, 0.8, "c").model_copy(update={"index": 2}),
     ]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
-    browser.js(
-        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
-    )
+    browser.show(Report(rows, RUN), tmp_path)
+    browser.click_all("tr.row button")
     assert len(browser.find("fieldset.people")) == 1
     browser.find("fieldset.people input[value=yes]")[0].click()
     assert (
@@ -1480,7 +1463,7 @@ def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
             metadata={"k" * 500: "v" * 500},
         )
     ]
-    page_of(
+    browser.show(
         Report(
             [
                 SampleResult(index=i, sample=own, results={})
@@ -1490,7 +1473,6 @@ def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
         ),
         tmp_path,
     )
-    browser.open(tmp_path / "report.html")
     first, *_ = map(
         json.loads,
         browser.download("#save-jsonl", tmp_path / "samples.jsonl")
@@ -1500,9 +1482,7 @@ def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
     assert first["sample"]["contexts"] == [{"text": "x" * LONGEST}]
     assert first["cut"] == {"sample.contexts 1.text": 2}
     assert first["sample"]["metadata"] == kept
-    browser.js(
-        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
-    )
+    browser.click_all("tr.row button")
     banner = browser.find("tr.detail .banner")[0].text
     assert (
         banner
@@ -1522,16 +1502,13 @@ def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
 
 def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(browser, tmp_path):
     more = {"retrieval_accuracy": accuracy(0.5, "fact " * 400)}
-    page_of(
+    browser.show(
         Report(
             [row(i, i / 50, "q " * 300, "w. " * 3000, **more) for i in range(45)], RUN
         ),
         tmp_path,
     )
-    browser.open(tmp_path / "report.html")
-    browser.js(
-        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
-    )
+    browser.click_all("tr.row button")
     browser.js(
         "document.querySelectorAll('tr.detail"
         " button[aria-expanded=false]').forEach(button => button.click())"
