@@ -88,7 +88,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     ]
     command += ["--survivors", "survivors.txt"]
     done = subprocess.run(
-        command, cwd=root, capture_output=True, text=True, timeout=1500, check=False
+        command, cwd=root, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr
     assert (root / "tiny" / "module.py").read_text() == SOURCE

@@ -935,11 +935,7 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 )
 def test_a_child_forked_while_the_parent_judges_has(script):
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
 

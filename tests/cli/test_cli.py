@@ -60,7 +60,7 @@ def script(*words: str, env: dict[str, str] = ENVIRONMENT, **pipes: Any) -> Any:
     """Run ``ragmetrics`` as a process of its own, in the test's environment and ``env``."""
     pipes = pipes or {"capture_output": True}
     env = {**os.environ, **env}
-    return subprocess.run([SCRIPT, *words], env=env, check=False, **pipes)
+    return subprocess.run([SCRIPT, *words], env=env, **pipes)
 
 
 def fails(capsys: pytest.CaptureFixture[str], words: str) -> str:
@@ -648,7 +648,6 @@ def test_what_cannot_be_shown_is_no_gate_that_failed(gate, rows, monkeypatch):
             shell=True,
             capture_output=True,
             text=True,
-            check=False,
         )
         assert (full.returncode, full.stderr) == (
             2,
@@ -661,7 +660,6 @@ def test_what_cannot_be_shown_is_no_gate_that_failed(gate, rows, monkeypatch):
             shell=True,
             capture_output=True,
             text=True,
-            check=False,
         )
         assert done.returncode == 2
         assert "output is closed" in done.stderr or closed != ">&-"
@@ -683,7 +681,7 @@ def test_without_standard_error_gates_decide_the_exit_code(rows):
     name = rows(GOOD)
     for gate, code in (("adherence=0.9", 0), ("adherence=0.99", 1)):
         words = f"{SCRIPT} evaluate {name} --fail-under {gate} 2>&-"
-        done = subprocess.run(words, shell=True, capture_output=True, check=False)
+        done = subprocess.run(words, shell=True, capture_output=True)
         assert done.returncode == code
         assert b"The gate" in done.stdout
 
@@ -716,7 +714,6 @@ def test_progress_goes_to_standard_error(rows, quiet):
         env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
-        check=False,
     )
     counted = (
         r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left\n2/2 samples, .*\n"
@@ -754,7 +751,7 @@ class Client:
 client = Client()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "left open\n")
 

@@ -462,7 +462,7 @@ def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path):
         "--report",
         "r.html",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, Path("imported").exists()) == (0, False), done.stderr
 
 

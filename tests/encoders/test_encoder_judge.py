@@ -335,11 +335,7 @@ for name, revision in (("me/other", None), ("me/tiny", "v9"), ("no name at all",
         **kept,
     }
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
     lines = done.stdout.splitlines()
     assert lines[:2] == [f"{two[:12]} {one[:12]}", "me/tiny"], done.stderr

@@ -204,7 +204,6 @@ def parts_of(weights: tuple[Weight, ...]) -> list[tuple[float, str, float | None
 
 def error(model: ChatModel, question: Question[Any]) -> JudgeError:
     reply = answer(model, question).reply
-    assert isinstance(reply, NotAnswered)
     return reply.error
 
 
@@ -541,7 +540,6 @@ def test_polls_are_one_request_where_the_model_can():
 
 def test_polls_that_all_fail_are_no_answer():
     result = answer(Toy(TransientJudgeError("x")), adherent())
-    assert isinstance(result.reply, NotAnswered)
     assert isinstance(result.reply.error, TransientJudgeError)
     assert result.usage.calls == 1
 
@@ -668,7 +666,6 @@ def test_an_unavailable_judge_says_so_and_what_was_paid_before():
         Toy(YES, AuthenticationFailed("no key"), NO, capabilities=single),
         adherent(polls=3),
     )
-    assert isinstance(paid.reply, NotAnswered)
     assert isinstance(paid.reply.error, AuthenticationFailed)
     assert paid.usage.calls == 3
 
@@ -727,7 +724,6 @@ def test_a_question_that_needs_log_probabilities_is_not_polled(stated):
     judge = LLMJudge(model)
     for _ in range(2):
         reply = asyncio.run(judge.answer(fact())).reply
-        assert isinstance(reply, NotAnswered)
         assert isinstance(reply.error, QuestionNotSupported)
     # found out by one request, and remembered
     assert len(model.asked) == (1 if stated is None else 0)

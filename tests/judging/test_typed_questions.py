@@ -31,7 +31,6 @@ from ragmetrics_core.data import (
     Comment,
     Instructions,
     LabelProbability,
-    NotAnswered,
     Part,
     Question,
     QuestionNotSupported,
@@ -197,7 +196,6 @@ REFUSED: dict[str, tuple[type[BaseModel], str]] = {
 def test_what_no_typed_question_decides_is_refused_and_names_a_judge(server, name):
     reply, words = REFUSED[name]
     refused = run(judge_at(server).answer(tone(reply))).reply
-    assert isinstance(refused, NotAnswered)
     assert isinstance(refused.error, QuestionNotSupported)
     for said in (words, "Question", "gpt-4o-mini", "'lexical'"):
         assert said in str(refused.error)
@@ -211,7 +209,6 @@ def test_a_probability_of_what_is_not_asked_is_refused(server):
         reply, wanted_probability=LabelProbability("word", "a", labels=("a", "b"))
     )
     refused = run(judge_at(server).answer(asked)).reply
-    assert isinstance(refused, NotAnswered)
     assert '"word" has no probability' in str(refused.error)
 
 
@@ -279,7 +276,6 @@ class Contradicting(BaseModel):
 
 def test_bits_that_contradict_each_other_fail(server):
     reply = run(judge_at(server).answer(tone(Contradicting))).reply
-    assert isinstance(reply, NotAnswered)
     assert isinstance(reply.error, UnusableReply)
     assert "contradict" in str(reply.error)
 
@@ -292,7 +288,6 @@ def test_no_part_takes_the_place_of_what_is_asked(server, name):
         instructions=Instructions(f"Is it polite?\n{{{name}}}"),
     )
     refused = run(judge_at(server).answer(asked)).reply
-    assert isinstance(refused, NotAnswered)
     assert f"a part named {name}" in str(refused.error)
     assert not server.requests
 

@@ -312,7 +312,6 @@ def test_nothing_is_said_at_the_end_of_the_process():
         capture_output=True,
         text=True,
         timeout=60,
-        check=False,
         cwd=Path(__file__).parents[2],
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -15,7 +15,6 @@ from ragmetrics_core.data import (
     Asked,
     Bit,
     Instructions,
-    NotAnswered,
     Part,
     Question,
     SettingError,
@@ -74,7 +73,6 @@ def error_of(
 ) -> errors.JudgeError:
     """The error with which a question fails."""
     reply = run(DecisionJudge(model).answer(tone(reply_form))).reply
-    assert isinstance(reply, NotAnswered)
     return reply.error
 
 
@@ -158,7 +156,6 @@ def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(form, server, body)
     server.faults = lambda _: Fault(200, body=body)
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
-    assert isinstance(reply, NotAnswered)
     assert isinstance(reply.error, errors.TransientJudgeError)
     assert "could not be reached" not in str(reply.error)
     assert "HTTP 500" not in str(reply.error)
@@ -175,7 +172,6 @@ def test_an_error_that_comes_as_a_success_is_that_error(form, server, said, kind
     server.faults = lambda _: Fault(200, body=json.dumps(said))
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
-    assert isinstance(reply, NotAnswered)
     assert isinstance(reply.error, kind)
 
 
@@ -213,7 +209,6 @@ def test_errors_name_the_model_as_the_user_does(form, server, status):
     server.faults = lambda _: Fault(status)
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
-    assert isinstance(reply, NotAnswered)
     assert f"{form}/tiny" in str(reply.error)
 
 

@@ -231,9 +231,7 @@ with open("sink.jsonl", "a") as file:
     file.flush()
     os._exit(9)
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", script], check=False
-    )  # our own script
+    ended = subprocess.run([sys.executable, "-c", script])  # our own script
     assert ended.returncode == 9
     JsonlSink("sink.jsonl").write(Report.from_jsonl("results.jsonl").results[1])
     report = Report.from_jsonl("sink.jsonl")

@@ -342,7 +342,6 @@ def test_an_interrupt_while_modules_load_ends_the_command_quietly(module, tmp_pa
         [sys.executable, "-c", INTERRUPTED, module],
         capture_output=True,
         text=True,
-        check=False,
         cwd=tmp_path,
     )
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -373,9 +372,7 @@ def test_the_package_works_from_a_zip_file(tmp_path):
         '{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n'
     )
     command = [sys.executable, "-c", ZIPPED, "package.zip"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "r.html").read_text("utf-8").startswith("<!DOCTYPE html>")
 

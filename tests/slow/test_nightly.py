@@ -105,7 +105,6 @@ def run_nightly(checkout: Path, **variables: str) -> tuple[int, list[str], list[
         env={**os.environ, **given, "CALLS": str(calls), "PATH": path},
         capture_output=True,
         text=True,
-        check=False,
     )
     outcomes = run.stdout.partition("== outcomes\n")[2].splitlines()
     return (
@@ -249,5 +248,5 @@ def test_an_output_that_does_not_say_that_nothing_was_skipped_is_a_failure(
     if output is not None:
         path.write_text(output)
     script = SCRIPTS / "none_skipped"
-    run = subprocess.run([script, path], capture_output=True, check=False)
+    run = subprocess.run([script, path], capture_output=True)
     assert run.returncode == code

@@ -113,7 +113,6 @@ def test_core_and_command_stand_without_a_wing(wing, tmp_path):
         [sys.executable, "-c", WITHOUT, *arguments],
         capture_output=True,
         text=True,
-        check=False,
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr

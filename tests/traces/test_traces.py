@@ -590,7 +590,7 @@ def test_a_packed_file_that_holds_more_than_any_traces_is_refused(tmp_path):
 def test_a_large_file_is_read_in_little_memory():
     """60 MB of interleaved traces, by the benchmark that also makes the file of 2 GB."""
     call = [sys.executable, str(ROOT / "benchmarks" / "trace_memory.py"), "60"]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     figures = dict(line.split(": ") for line in done.stdout.splitlines())
     assert figures["samples"] == figures["traces"]
@@ -1009,7 +1009,7 @@ def test_real_instrumentations_give_the_adapters_samples(pair):
     The rows of docs/traces.md.
     """
     call = [sys.executable, str(ROOT / "benchmarks" / "traces.py"), pair, "--shuffle"]
-    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(call, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     *_, last = done.stdout.splitlines()
     shapes, right, hedged, _said, silent, absent = map(int, last.split("|")[2:8])

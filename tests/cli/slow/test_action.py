@@ -95,7 +95,6 @@ class Runner:
             env=environment,
             capture_output=True,
             text=True,
-            check=False,
         )
         self.log += done.stdout + done.stderr
         for line in output_file.read_text().splitlines():

@@ -26,7 +26,6 @@ def test_a_killed_run_goes_on_where_it_ended():
         capture_output=True,
         text=True,
         timeout=120,
-        check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "killed 2 times" in done.stdout

@@ -401,7 +401,6 @@ def test_nothing_is_printed_and_no_other_host_is_asked():
         capture_output=True,
         text=True,
         timeout=300,
-        check=False,
         cwd=Path(__file__).parents[3],
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -48,9 +48,7 @@ class Ended:
 
 def ended(code: str, *arguments: str) -> Ended:
     command = [sys.executable, "-c", RUN + code, *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=100
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     if done.returncode == NOBODY:
         pytest.skip("root cannot become another user here")
     assert done.returncode == 0, done.stderr

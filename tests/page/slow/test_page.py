@@ -389,7 +389,6 @@ Report([]).to_html(sys.argv[1])
         [sys.executable, "-B", "-c", code, str(page)],  # bytecode would be cut off, too
         capture_output=True,
         text=True,
-        check=False,
     )
     assert "the page cannot be written to" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["r.html"]

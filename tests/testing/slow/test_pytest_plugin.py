@@ -75,7 +75,6 @@ def run(project: Path, *options: str) -> tuple[int, str]:
         text=True,
         capture_output=True,
         env={**os.environ, "PYTEST_ADDOPTS": ""},
-        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
