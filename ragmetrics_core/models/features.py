@@ -280,12 +280,6 @@ class FittedRequest:
             )
             if is_unnamed and self._trial is not None and self._may_guess:
                 await self._guess_refused()
-            if self._ignores_logprobs:
-                self._leave_out("logprobs")
-                if self._request.temperature != 1:  # the reply was drawn beside them
-                    self._choices = []
-                    self._missing_replies = list(range(self._request.n))
-                    await self._ask_without_refused()
             self._learn()
 
         fallbacks = [
@@ -400,17 +394,6 @@ class FittedRequest:
         await gather_all(self._call(request_for_one, index) for index in indices)
 
     @property
-    def _ignores_logprobs(self) -> bool:
-        """Whether a complete reply came without the log-probabilities that were wanted."""
-        is_wanted = self._request.top_logprobs and "logprobs" not in self._left_out
-        complete_replies = [
-            choice
-            for choice in self._choices
-            if choice.finish in ("stop", "tool_calls") and choice.text.strip()
-        ]
-        return bool(is_wanted) and not all(it.tokens for it in complete_replies)
-
-    @property
     def _lacks_what_it_needs(self) -> bool:
         return self._request.needs_logprobs and "logprobs" in self._left_out
 
@@ -435,6 +418,14 @@ class FittedRequest:
         Nothing is learned from a request that was refused in the end: the refusal may
         have repeated words of the prompt.
         """
+        if self._request.top_logprobs and "logprobs" not in self._left_out:
+            complete_replies = [
+                choice
+                for choice in self._choices
+                if choice.finish in ("stop", "tool_calls") and choice.text.strip()
+            ]
+            if not all(choice.tokens for choice in complete_replies):
+                self._leave_out("logprobs")  # the endpoint ignored the wish for them
         learned = set[str]()
         if self._choices:
             learned = self._found_missing

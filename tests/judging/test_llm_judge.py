@@ -285,7 +285,7 @@ class Drawing(Toy):
         return ChatReply((Choice(text, tokens=tokens),), Usage(calls=1))
 
 
-@pytest.mark.parametrize("logprobs", ["refused", "ignored", "unclear"])
+@pytest.mark.parametrize("logprobs", ["refused", "unclear"])
 def test_a_single_verdict_without_a_probability_is_no_draw(logprobs):
     model = Drawing(logprobs)
     weights = answer(model, useful()).reply.weights
@@ -295,10 +295,19 @@ def test_a_single_verdict_without_a_probability_is_no_draw(logprobs):
     assert (verdict.temperature, verdict.top_logprobs) == (0.0, 0)
 
 
+def test_an_endpoint_that_ignores_the_wish_is_asked_at_0_from_then_on():
+    judge = LLMJudge(Drawing("ignored")).session(concurrency=1, store=None)
+    replies = [
+        asyncio.run(judge.answer(useful(text))).reply for text in ("first", "second")
+    ]
+    # of the first verdict nobody knew that it would come without a probability
+    assert [it.weights[0].p for it in replies] == [0.0, 1.0]
+
+
 def test_what_an_endpoint_lacks_changes_no_key_of_a_stored_verdict():
     """A later run, which does not know it yet, asks for nothing again."""
     store = MemoryStore()
-    judge, later = LLMJudge(Drawing("ignored")), Drawing("ignored")
+    judge, later = LLMJudge(Drawing("refused")), Drawing("refused")
     first, second = useful("first"), useful("second")
     for question in (first, second, first):
         run = judge.session(concurrency=1, store=store)
