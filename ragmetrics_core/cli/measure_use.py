@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
 
 from ragmetrics_core.cli import chosen_judges
@@ -10,6 +11,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.cli.run_folders import results_at
 from ragmetrics_core.data import Sample, SampleResult, Usage
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.engine.dry_run import Estimate
 from ragmetrics_core.engine.progress import Display
 from ragmetrics_core.measured_use import calls_needed, measure_use
@@ -17,6 +19,7 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.use_in_words import agreement_lines, use_in_one_line
 
+_REASONS_SHOWN = 3
 _ASSUMPTIONS = (
     "About: tokens of 3.5 characters; replies as long as the answers.",
     "Not counted: a second call for each used passage, calls without several, questions"
@@ -92,6 +95,7 @@ def _report(options: argparse.Namespace) -> Report:
 def _lines(rows: list[SampleResult], options: argparse.Namespace) -> Iterator[str]:
     """What was measured, what it cost, why rows were not, and what to do next."""
     usage = Usage()
+    whys: Counter[str] = Counter()
     for row in rows:
         use = row.sample.use if row.sample else None
         if use is None:
@@ -99,7 +103,10 @@ def _lines(rows: list[SampleResult], options: argparse.Namespace) -> Iterator[st
         usage += use.usage
         if use.why_not is not None:
             yield f"! {row.label}: {use.why_not}"
+        whys.update(each.why for each in use.passages if each.verdict == "cannot tell")
     yield use_in_one_line(rows) or "Nothing was measured."
+    for why, n_passages in whys.most_common(_REASONS_SHOWN):
+        yield f"! {count_in_words(n_passages, 'passage')}: {why}"
     yield from agreement_lines(rows)
     yield shared.spent(usage)
     yield f"Rows with what was measured: {options.out}"

@@ -5,9 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
 from itertools import combinations
 from typing import Literal
 
+from ragmetrics_core.data import Instructions, Part, Question, SilentData
+from ragmetrics_core.data.replies import Bit, Comment
 from ragmetrics_core.lexical.text import canonical_words
 
 Change = Literal["same", "other", "in doubt", "varies", "unknown"]
@@ -18,6 +23,11 @@ Change = Literal["same", "other", "in doubt", "varies", "unknown"]
 """
 
 _SURELY_ANOTHER = 0.5
+_TEMPLATE = (
+    files("ragmetrics_core.measured_use")
+    .joinpath("same_answer.txt")
+    .read_text(encoding="utf-8")
+)
 
 
 def effect(answer: str, other: str) -> float:
@@ -39,46 +49,104 @@ def effect(answer: str, other: str) -> float:
     return 1 - 2 * (words & other_words).total() / n_words
 
 
-def spread_of(answers: Sequence[str]) -> float:
-    """Return how far answers to the same prompt are from each other, at most."""
-    return max((effect(*pair) for pair in combinations(answers, 2)), default=0.0)
+@dataclass(frozen=True)
+class Repeats:
+    """The answers to the whole prompt, with which others are compared.
 
+    What a passage that the model does not read does to them is bounded, whatever the
+    model: of n + 2 answers to one prompt at most one choice of two lies farther from
+    the others than these from each other. So two answers without such a passage are
+    both ``other`` in at most 1 of (n + 2)(n + 1) / 2 cases.
 
-def effect_on(answer: str, whole_answers: Sequence[str]) -> float:
-    """Return how far an answer is from the nearest of those to the whole prompt."""
-    return min(effect(answer, whole) for whole in whole_answers)
-
-
-def change_of(answer: str, whole_answers: Sequence[str], spread: float) -> Change:
-    """Tell by words whether an answer says the same as those to the whole prompt.
-
-    ``spread`` is how far these are from each other.
-
-    Example: the answers to the whole prompt are equal. The same words and signs again
-    are the same, an answer that shares fewer than half is another, and all between is in
-    doubt. So is one whose words all stand in the other: it may only be longer.
+    Attributes:
+        answers: At least two answers to one prompt.
     """
-    distance = effect_on(answer, whole_answers)
-    if spread >= _SURELY_ANOTHER or (spread and distance <= spread):
-        return "varies"
-    words = canonical_words(answer)
-    words_of_whole = [canonical_words(whole) for whole in whole_answers]
-    # "A beat B" and "B beat A" have the same words, "x > 3" and "x < 3" too
-    if all(words == each for each in words_of_whole) and all(
-        _signs(answer) == _signs(whole) for whole in whole_answers
-    ):
-        return "same"
-    is_within = any(
-        set(words) <= set(each) or set(each) <= set(words) for each in words_of_whole
+
+    answers: tuple[str, ...]
+
+    @cached_property
+    def spread(self) -> float:
+        """How far they are from each other at most."""
+        return max(effect(*pair) for pair in combinations(self.answers, 2))
+
+    @cached_property
+    def are_alike(self) -> bool:
+        """Whether all have the same words and signs."""
+        first = self.answers[0]
+        return all(_read_alike(first, answer) for answer in self.answers)
+
+    @cached_property
+    def are_by_turns(self) -> bool:
+        """Whether some have the same words, and another is surely another answer.
+
+        The model then chooses among few answers, and may by chance choose one again.
+        """
+        effects = [effect(*pair) for pair in combinations(self.answers, 2)]
+        return min(effects) == 0 and max(effects) >= _SURELY_ANOTHER
+
+    def effect_on(self, answer: str) -> float:
+        """Return how far an answer is from the nearest of them."""
+        return min(effect(answer, whole) for whole in self.answers)
+
+    def change(self, answer: str) -> Change:
+        """Tell by words whether an answer says the same as they do.
+
+        Example: they are equal. The same words and signs again are the same, an answer
+        that shares fewer than half is another, and all between is in doubt. So is one
+        whose words all stand in the other: it may only be longer.
+        """
+        distance = self.effect_on(answer)
+        if self.spread >= _SURELY_ANOTHER or (self.spread and distance <= self.spread):
+            return "varies"
+        if self.are_alike and _read_alike(answer, self.answers[0]):
+            return "same"
+        words = set(canonical_words(answer))
+        words_of_whole = [set(canonical_words(whole)) for whole in self.answers]
+        is_within = any(words <= each or each <= words for each in words_of_whole)
+        return "other" if distance >= _SURELY_ANOTHER and not is_within else "in doubt"
+
+
+def _read_alike(answer: str, other: str) -> bool:
+    """Whether two answers have the same words in one order, and the same signs.
+
+    Those that say something: of sums, currencies and pictures, %, # and -. "A beat B"
+    and "B beat A" have the same words, "x > 3" and "x < 3", too.
+    """
+
+    def signs(text: str) -> list[str]:
+        return [
+            sign
+            for sign in text
+            if sign in "%#-" or unicodedata.category(sign)[0] == "S"
+        ]
+
+    are_same_words = canonical_words(answer) == canonical_words(other)
+    return are_same_words and signs(answer) == signs(other)
+
+
+class SameReply(SilentData, extra="ignore"):
+    """Whether two answers say the same, behind the reason."""
+
+    reason: Comment = ""
+    same: Bit
+
+
+class SameAnswer(Question[SameReply]):
+    """Do two answers say the same, as to the question? Parts: question, answer, other."""
+
+
+def same_answer(question: str | None, answer: str, other: str) -> SameAnswer:
+    """Ask a judge whether two answers to a question say the same."""
+    return SameAnswer(
+        parts={
+            "question": Part("Question", question),
+            "answer": Part("First answer", answer),
+            "other": Part("Second answer", other),
+        },
+        instructions=Instructions(_TEMPLATE),
+        Reply=SameReply,
+        example=SameReply(reason="Both name the year 1874.", same=True),
     )
-    return "other" if distance >= _SURELY_ANOTHER and not is_within else "in doubt"
-
-
-def _signs(text: str) -> list[str]:
-    """Return the signs that say something: of sums, currencies and pictures, % and #."""
-    return [
-        sign for sign in text if sign in "%#-" or unicodedata.category(sign)[0] == "S"
-    ]
 
 
 def likeliest_pair(

@@ -35,20 +35,14 @@ class KeptPrompt:
     spans: dict[int, list[tuple[int, int, int]]]
     texts: tuple[str, ...]
 
-    @property
-    def n_passages(self) -> int:
-        """How many passages there are."""
-        return len(self.texts)
-
     @cached_property
     def shown_elsewhere(self) -> frozenset[int]:
         """The passages of which words stay in the prompt that is without all of them.
 
         Example: an earlier reply of the model quotes the beginning of passage 0.
         """
-        rest = [
-            letters_of(each.content) for each in self.without(range(self.n_passages))
-        ]
+        all_passages = range(len(self.texts))
+        rest = [letters_of(each.content) for each in self.without(all_passages)]
         return frozenset(
             passage
             for passage, letters in enumerate(map(letters_of, self.texts))
@@ -63,21 +57,17 @@ class KeptPrompt:
         """
         messages = []
         for number, message in enumerate(self.messages):
-            spans = self.spans.get(number, [])
-            if not any(passage in removed for _, _, passage in spans):
-                messages.append(message)
-                continue
             content = message.content
+            spans = self.spans.get(number, [])
             separator = _separator(content, spans)
-            texts = [content[start:end] for start, end, _ in spans]
-            kept = [
-                text
-                for text, (_, _, passage) in zip(texts, spans, strict=True)
-                if passage not in removed
-            ]
             if separator is not None:
-                first, last = spans[0][0], spans[-1][1]
-                content = content[:first] + separator.join(kept) + content[last:]
+                kept = [
+                    content[start:end]
+                    for start, end, passage in spans
+                    if passage not in removed
+                ]
+                before, behind = content[: spans[0][0]], content[spans[-1][1] :]
+                content = before + separator.join(kept) + behind
             else:
                 for start, end, passage in reversed(spans):
                     if passage in removed:

@@ -1,5 +1,6 @@
 """``ragmetrics measure-use``: a results file or traces in, the same rows with what was measured out."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,18 @@ def test_a_cap_is_said_of_the_rows_that_it_cuts_off(
     shown = capsys.readouterr().out
     assert "Measured on 1 row:" in shown
     assert "row 2 (b): max_calls=9 was reached" in shown
+
+
+def test_why_nobody_can_tell_is_said(results, tmp_path, loopback_server, capsys):
+    replies = itertools.cycle(["Yes.", "No."])
+    server = loopback_server(reply=lambda _: next(replies))
+    out = tmp_path / "measured.jsonl"
+    assert (
+        main(arguments(results, server, "--out", str(out), "--concurrency", "1")) == 0
+    )
+    shown = capsys.readouterr().out
+    assert "of 5 passages nobody can tell" in shown
+    assert "! 5 passages: the answer varies as much by itself" in shown
 
 
 def test_a_file_without_prompts_ends_with_1_and_says_why(

@@ -27,12 +27,7 @@ from ragmetrics_core.measured_use import (
     kept_prompt,
     measure_use,
 )
-from ragmetrics_core.measured_use.effects import (
-    change_of,
-    effect,
-    likeliest_pair,
-    spread_of,
-)
+from ragmetrics_core.measured_use.effects import Repeats, effect, likeliest_pair
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.limits import Limits
 
@@ -133,6 +128,10 @@ def test_three_passages_of_which_one_is_enough_are_not_told_as_unused():
     assert {each.verdict for each in measured.use.passages} == {"cannot tell"}
 
 
+WORDS_OF_ANSWERS = st.lists(st.sampled_from(["it", "is", "red", "1874", "not"])).map(
+    " ".join
+)
+
 PARAPHRASES = [
     "Anna lit the lantern in 1874.",
     "The lantern was lit by Anna.",
@@ -142,36 +141,127 @@ PARAPHRASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("replies", "k", "most_used", "most_unused"),
-    [
-        ([f"It is {number}." for number in range(10_000)], 5, 0, 0),
-        (["Yes.", "No."], 5, 0.02, 0.02),
-        (["Yes.", "No."], 1, 0.06, 0.1),
-        (PARAPHRASES, 5, 0.01, 0.01),
-        # it seems constant where ten answers are equal; no passage is used in truth
-        (["Anna Brandt."] * 9 + ["I do not know."], 5, 0.01, 0.45),
-    ],
-    ids=["any number", "yes or no", "yes or no, alone", "paraphrases", "mostly one"],
-)
-def test_of_a_model_that_reads_nothing_nearly_nothing_is_told(
-    replies, k, most_used, most_unused
-):
-    verdicts: Counter[str] = Counter()
+NUMBERS = [
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+]
+RANDOM_REPLIES = {
+    "yes or no": ["Yes.", "No."],
+    "one of three": NUMBERS[:3],
+    "one of ten": NUMBERS,
+    "mostly one": ["Anna Brandt."] * 9 + ["I do not know."],
+}
+
+
+def uses_by_a_random_model(replies, n_rows, k, seed):
+    """What is measured of rows whose model reads nothing and replies by chance."""
+    chance = random.Random(seed)
+    model = Scripted(lambda _: chance.choice(replies))
     texts = PASSAGES[:k]
-    for seed in range(600 // k):
-        chance = random.Random(seed)
-        model = Scripted(lambda present, chance=chance: chance.choice(replies))
-        sample = sample_of(texts, RENDERINGS["listed"](texts))
-        # one call at a time, so that replies come in one order
-        [measured] = measure_use(
-            [answered(sample, model)], model=model, judge="lexical", concurrency=1
-        )
-        verdicts.update(each.verdict for each in measured.use.passages)
-    n_passages = verdicts.total()
-    assert n_passages == 600
-    assert verdicts["used"] + verdicts["redundant"] <= most_used * n_passages
-    assert verdicts["not used"] <= most_unused * n_passages
+    [(role, prompt)] = RENDERINGS["listed"](texts)
+    samples = [
+        answered(sample_of(texts, [(role, f"Row {number}. {prompt}")]), model)
+        for number in range(n_rows)
+    ]
+    # one call at a time, so that replies come in one order
+    measured = measure_use(samples, model=model, judge="lexical", concurrency=1)
+    return [each.use for each in measured]
+
+
+@pytest.mark.parametrize("name", RANDOM_REPLIES)
+def test_of_one_row_of_a_random_model_no_more_is_told_than_chance_allows(name):
+    replies = RANDOM_REPLIES[name]
+    verdicts: Counter[str] = Counter()
+    for seed in range(50):
+        [use] = uses_by_a_random_model(replies, 1, 4, seed)
+        verdicts.update(each.verdict for each in use.passages)
+    assert verdicts.total() == 200
+    shares = [n / len(replies) for n in Counter(replies).values()]
+    # four answers are alike, and two without the passage are others: at most 1 of 15
+    used = sum(share**4 * (1 - share) ** 2 for share in shares)
+    assert used <= 1 / 15
+    # five are alike; and of so many passages chance gives up to four errors more
+    unused = sum(share**5 for share in shares)
+    for n_told, share in (
+        (verdicts["used"] + verdicts["redundant"], used),
+        (verdicts["not used"], unused),
+    ):
+        error = (200 * share * (1 - share)) ** 0.5
+        assert n_told <= 200 * share + 4 * error
+
+
+@pytest.mark.parametrize(
+    ("replies", "n_rows"),
+    [
+        (RANDOM_REPLIES["yes or no"], 5),
+        (RANDOM_REPLIES["one of three"], 5),
+        (RANDOM_REPLIES["one of ten"], 5),
+        # nine of ten are alike: it takes more rows to see that it wavers
+        (RANDOM_REPLIES["mostly one"], 20),
+        (PARAPHRASES, 5),
+        ([f"It is {number}." for number in range(10_000)], 5),
+    ],
+    ids=[*RANDOM_REPLIES, "paraphrases", "any number"],
+)
+def test_of_some_rows_of_a_random_model_nothing_is_told_at_all(replies, n_rows):
+    for seed in range(40 // n_rows):
+        for use in uses_by_a_random_model(replies, n_rows, 4, seed):
+            assert {each.verdict for each in use.passages} == {"cannot tell"}
+            assert use.redundant == ()
+
+
+@pytest.mark.parametrize(("n_wavering", "is_told"), [(1, True), (2, False)])
+def test_where_many_rows_waver_what_is_alike_may_be_so_by_chance(n_wavering, is_told):
+    texts = PASSAGES[:2]
+    n_replies = itertools.count()
+
+    class Wavers(Scripted):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            reply = await super().complete(request)
+            if "waver" in request.messages[0].content:
+                return ChatReply((Choice(f"{next(n_replies) % 2}"),), reply.usage)
+            return reply
+
+    model = Wavers(lambda present: ANSWERS[present & frozenset(["amber"])])
+    rows = [
+        *(f"Row {number}." for number in range(3)),
+        *(f"Row {number}: waver." for number in range(n_wavering)),
+    ]
+    samples = [
+        answered(sample_of(texts, [("user", row), *RENDERINGS["listed"](texts)]), model)
+        for row in rows
+    ]
+    uses = [each.use for each in measure_use(samples, model=model)]
+    for use in uses[:3]:
+        if is_told:
+            assert verdicts_of(use) == ("amber",)
+        else:
+            for each in use.passages:
+                assert each.verdict == "cannot tell"
+                assert each.why == (
+                    "the answer varies as much by itself on 2 of 5 rows"
+                )
+                assert each.effect is not None
+    for use in uses[3:]:
+        assert {each.verdict for each in use.passages} == {"cannot tell"}
+
+
+@given(st.lists(WORDS_OF_ANSWERS, min_size=6, max_size=6))
+def test_of_six_answers_to_one_prompt_chance_makes_at_most_one_pair_others(answers):
+    """So two answers without an unread passage are others in at most 1 of 15 cases."""
+    n_choices = 0
+    for pair in itertools.combinations(range(6), 2):
+        repeats = Repeats(tuple(answers[n] for n in range(6) if n not in pair))
+        n_choices += all(repeats.change(answers[n]) == "other" for n in pair)
+    assert n_choices <= 1
 
 
 def test_an_answer_unlike_the_runs_own_tells_nothing_and_says_so():
@@ -239,8 +329,8 @@ def test_a_reply_without_an_answer_is_no_answer(reply, why):
     model = Scripted(lambda present: "Anna lit it." if "amber" in present else reply)
     [measured] = measure_use([sample], model=model)
     assert why in (measured.use.why_not or "")
-    # asked once, and not for JSON: the whole prompt, without any, and without each
-    assert len(model.requests) == 3 + 1 + 3
+    # asked once, and not for JSON; without each, nothing could be told
+    assert len(model.requests) == 3 + 1
     model = Scripted(
         lambda present: reply if present == {"birch", "cedar"} else "Anna."
     )
@@ -540,11 +630,6 @@ def test_no_text_stands_in_a_repr():
     assert "not used" in str(measured.use)
 
 
-WORDS_OF_ANSWERS = st.lists(st.sampled_from(["it", "is", "red", "1874", "not"])).map(
-    " ".join
-)
-
-
 @given(WORDS_OF_ANSWERS, WORDS_OF_ANSWERS)
 def test_the_effect_is_a_distance(first, second):
     assert 0 <= effect(first, second) <= 1
@@ -570,9 +655,9 @@ def test_the_effect_is_a_distance(first, second):
         ("✓", "in doubt"),
     ],
 )
-def test_what_words_alone_tell(answer, change):
-    whole = ["It opened in 1874.", "It opened in 1874."]
-    assert change_of(answer, whole, spread=0.0) == change
+def test_what_words_alone_tell(answer: str, change: str) -> None:
+    repeats = Repeats(("It opened in 1874.", "It opened in 1874."))
+    assert repeats.change(answer) == change
 
 
 @pytest.mark.parametrize(
@@ -586,15 +671,18 @@ def test_what_words_alone_tell(answer, change):
         ("It costs $5.", "It costs €5."),
     ],
 )
-def test_answers_that_differ_in_signs_alone_are_in_doubt(answer, other):
-    assert change_of(answer, [answer, answer], spread=0.0) == "same"
-    assert change_of(other, [answer, answer], spread=0.0) == "in doubt"
+def test_answers_that_differ_in_signs_alone_are_in_doubt(
+    answer: str, other: str
+) -> None:
+    repeats = Repeats((answer, answer))
+    assert repeats.change(answer) == "same"
+    assert repeats.change(other) == "in doubt"
 
 
 @pytest.mark.parametrize("whole", [["Yes.", "No."], ["A B C.", "A B C D E F G H I."]])
 def test_where_answers_to_the_same_prompt_are_others_nothing_is_told(whole):
     for answer in (*whole, "Something else."):
-        assert change_of(answer, whole, spread_of(whole)) == "varies"
+        assert Repeats(tuple(whole)).change(answer) == "varies"
 
 
 def test_the_pair_of_which_the_answer_lost_the_words_is_the_likeliest():
