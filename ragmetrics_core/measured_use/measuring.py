@@ -86,11 +86,12 @@ def measure_use(
     find those that hold the same. Where words leave a doubt, the judge is asked.
 
     Where repeats differ, nothing is told as not used. Where one prompt gives now the
-    answer and now another, nothing is told of the sample; and if more than a quarter of
-    the samples of which something could be told do so, nothing is told of any. Chance
-    stays for a few samples: a passage that the model does not read is told as used in
-    at most 1 of 15 cases by words, whatever the model, and in 1 of 32 if it says Yes or
-    No at random.
+    answer and now another, the sample wavers: nothing is told of it. If more than one
+    wavers for three that are told, nothing is told of any, as answers may be alike by
+    chance: of five samples of a model that says Yes or No at random something is told
+    in 1 of 2,000 runs. Of one sample chance stays: a passage that the model does not
+    read is told as used by words in at most 1 of 15 cases, whatever the model, and in 1
+    of 32 if it says Yes or No at random.
 
     Args:
         samples: Samples whose prompts were kept, as by ``capture(keep_prompts=True)``.
