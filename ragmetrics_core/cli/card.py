@@ -69,9 +69,22 @@ def run(options: argparse.Namespace) -> int:
         return _draw_rows(options) if options.to_label else _measure_results(options)
     judge = chosen_judges.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
-    samples = _labelled_samples(options)
+    samples: LabelledSamples = read_labelled(options.data, options.limit)
+    if options.metric is not None:
+        kind = NAMED_METRICS.get(full_name(options.metric))
+        samples = [sample for sample in samples if ASKING[sample.question] is kind]
+        if not samples:
+            raise SettingError(
+                f"nothing is labelled for {options.metric}; --metric names another"
+                " metric"
+            )
     if options.dry_run:
-        return _count_calls(options, judge, samples)
+
+        def do_work(counting_judge: Judge) -> object:
+            return _make_card(options, judge, samples, asking(counting_judge))
+
+        more = "\nNot counted: each sample is asked once more."
+        return chosen_judges.dry_run(judge, len(samples), "samples", do_work, more)
     ask = asking(
         judge,
         store=shared.store(options),
@@ -133,33 +146,6 @@ def _measure_results(options: argparse.Namespace) -> int:
     lines = [*_lines_on_card(card), *(f"! {sentence}" for sentence in left_over)]
     show(*lines, *_lines_on_files(options))
     return 0
-
-
-def _count_calls(
-    options: argparse.Namespace, judge: Judge, samples: LabelledSamples
-) -> int:
-    """Print how many calls of the judge the command would make; return exit code 0."""
-
-    def do_work(counting_judge: Judge) -> object:
-        """Do all the work, but ask a judge that counts, and replies with examples."""
-        return _make_card(options, judge, samples, asking(counting_judge))
-
-    more = "\nNot counted: each sample is asked once more."
-    return chosen_judges.dry_run(judge, len(samples), "samples", do_work, more)
-
-
-def _labelled_samples(options: argparse.Namespace) -> LabelledSamples:
-    """Read the labelled samples; those that one metric asks about for ``--metric``."""
-    samples: LabelledSamples = read_labelled(options.data, options.limit)
-    if options.metric is None:
-        return samples
-    kind = NAMED_METRICS.get(full_name(options.metric))
-    samples = [sample for sample in samples if ASKING[sample.question] is kind]
-    if not samples:
-        raise SettingError(
-            f"nothing is labelled for {options.metric}; --metric names another metric"
-        )
-    return samples
 
 
 def _make_card(

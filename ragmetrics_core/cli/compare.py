@@ -42,7 +42,15 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         InputError: If the summary of the CI job cannot be written.
     """
-    options.first, options.second = _two_files(options.runs)
+    paths = [results_named(path) for path in options.runs] or last_results(2)
+    if len(paths) != 2 and options.runs:
+        raise InputError(f"two files are compared; got {len(options.runs)}")
+    if len(paths) != 2:
+        raise InputError(
+            f"{FOLDER} holds the results of {count_in_words(len(paths), 'run')} here;"
+            " evaluate twice, or name two files"
+        )
+    options.first, options.second = paths
     comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
@@ -58,7 +66,16 @@ def run(options: argparse.Namespace) -> int:
     summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n{table}"
     shared.write_job_summary(options, summary)
     # From here on the lines hold questions of samples.
-    lines += _lines_on_losses(comparison)
+    losses = [change for change in comparison.moved if change.difference < 0]
+    if losses:
+        lines += ["", "Lost most:"]
+    for loss in losses[:_N_WORST]:
+        row = loss.second
+        question = one_line((row.sample and row.sample.question) or "", _LONGEST)
+        lines.append(
+            f"  {one_line(row.label)}: {loss.metric} {loss.difference:+.3f}:"
+            f" {question or '(no question)'}"
+        )
     if options.report:
         lines.append(f"Report: {options.report}")
     else:
@@ -66,24 +83,6 @@ def run(options: argparse.Namespace) -> int:
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show(*lines)
     return exit_code
-
-
-def _two_files(files: Sequence[Path]) -> tuple[Path, Path]:
-    """The files of the two runs; without any those of the last two runs.
-
-    Raises:
-        InputError: If there are not two.
-    """
-    paths = [results_named(path) for path in files] or last_results(2)
-    if len(paths) == 2:
-        first, second = paths
-        return first, second
-    if files:
-        raise InputError(f"two files are compared; got {len(files)}")
-    raise InputError(
-        f"{FOLDER} holds the results of {count_in_words(len(paths), 'run')} here;"
-        " evaluate twice, or name two files"
-    )
 
 
 def _make_comparison(options: argparse.Namespace) -> Comparison:
@@ -161,20 +160,6 @@ def _table_of_moved_rows(comparison: Comparison) -> list[str]:
     n_more = len(moved) - _MOST_MOVED
     if n_more > 0:
         lines += ["", f"{n_more:,} more stand in the comparison's page."]
-    return lines
-
-
-def _lines_on_losses(comparison: Comparison) -> list[str]:
-    """Return lines on the rows that lost most, each with its metric and question."""
-    losses = [change for change in comparison.moved if change.difference < 0]
-    lines = ["", "Lost most:"] if losses else []
-    for loss in losses[:_N_WORST]:
-        row = loss.second
-        question = one_line((row.sample and row.sample.question) or "", _LONGEST)
-        lines.append(
-            f"  {one_line(row.label)}: {loss.metric} {loss.difference:+.3f}:"
-            f" {question or '(no question)'}"
-        )
     return lines
 
 

@@ -146,7 +146,18 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
         judge_scores.composition(dataset, reviews=None),
     ]
     if isinstance(dataset, ContinuousSet):
-        lines += _lines_on_continuous(dataset, n_wanted=options.documents)
+        documents = dataset.documents
+        n_facts = sum(len(document.facts) for document in documents)
+        # calls to label the documents; to write them took one call each
+        n_labelling_calls = sum(document.calls for document in documents)
+        lines.append(
+            f"{n_facts} facts; {n_labelling_calls} questions for the labels,"
+            f" {len(documents)} to write."
+        )
+        if len(documents) < options.documents:
+            lines.append(
+                f"Only {len(documents)} of {options.documents} documents could be used."
+            )
     if dataset.header.left_out:
         count_by_reason = dataset.header.left_out
         counts = [f"{count} {reason}" for reason, count in count_by_reason.items()]
@@ -156,26 +167,6 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
     lines.append(f"Next: ragmetrics dataset review {options.out}")
     show(*lines)
     return 0
-
-
-def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
-    """Return lines on the facts and calls of a continuous set.
-
-    Args:
-        dataset: The set.
-        n_wanted: How many documents were asked for; fewer may have been usable.
-    """
-    documents = dataset.documents
-    n_facts = sum(len(document.facts) for document in documents)
-    # calls to label the documents; to write them took one call each
-    n_labelling_calls = sum(document.calls for document in documents)
-    lines = [
-        f"{n_facts} facts; {n_labelling_calls} questions for the labels,"
-        f" {len(documents)} to write."
-    ]
-    if len(documents) < n_wanted:
-        lines.append(f"Only {len(documents)} of {n_wanted} documents could be used.")
-    return lines
 
 
 def review_set(options: argparse.Namespace) -> int:

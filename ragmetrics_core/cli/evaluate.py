@@ -257,8 +257,16 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
     except KeyboardInterrupt:  # a second one, while the first was handled
         run.interrupted = True
     finally:
-        if writer is not None:
-            _tell_where_results_are(writer, options.out, run)
+        left = None if writer is None else writer.left
+        if left is not None and left.is_file():
+            if run.batch_store:  # the stored answers make the results again
+                left.unlink()
+            else:
+                sentence = (
+                    f"ragmetrics: {options.out} is as it was; what was judged stands in"
+                    f" {left}"
+                )
+                print(sentence, file=sys.stderr)
     return measured
 
 
@@ -297,23 +305,6 @@ def _facts(plan: _Plan, run: Run) -> RunFacts:
     return facts.model_copy(update={"name": plan.options.name or ""})
 
 
-def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
-    """Say in which file the results of an unfinished run are; nothing if it finished.
-
-    ``left`` is that file, which was to replace ``out`` at the end.
-    """
-    if writer.left is None or not writer.left.is_file():
-        return
-    if run.batch_store:
-        # In a run in batches, the stored answers make the results again.
-        writer.left.unlink()
-        return
-    sentence = (
-        f"ragmetrics: {out} is as it was; what was judged stands in {writer.left}"
-    )
-    print(sentence, file=sys.stderr)
-
-
 def _finish(plan: _Plan, measured: _Measured) -> int:
     """End a run: decide the gates, write job summary and page, print the first screen.
 
@@ -347,7 +338,19 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         _show(plan, measured, glance, summary, exit_code)
     elif options.report:
         show(f"page   {options.report}")
-    _say_why_nothing_was_scored(plan, measured, summary)
+
+    # why nothing, or not everything, was scored
+    sentence = ""
+    if run.interrupted:
+        sentence = "interrupted; what was done is counted above"
+    elif not _was_judged(summary) and run.stopped:
+        sentence = f"nothing was scored: {run.stopped}"
+    elif not _was_judged(summary):
+        plan.source.say_why_idle(measured.reasons)
+    elif not any(metric.count for metric in summary.metrics):
+        sentence = "nothing was scored"
+    if sentence:
+        print(f"ragmetrics: {sentence}", file=sys.stderr)
     return exit_code
 
 
@@ -356,25 +359,6 @@ def _was_judged(summary: Summary) -> bool:
     return any(
         metric.count or metric.failed or metric.not_judged for metric in summary.metrics
     )
-
-
-def _say_why_nothing_was_scored(
-    plan: _Plan, measured: _Measured, summary: Summary
-) -> None:
-    """Print on standard error why nothing was scored, or that the run was interrupted.
-
-    Nothing is printed if some row has a score.
-    """
-    if measured.run.interrupted:
-        sentence = "ragmetrics: interrupted; what was done is counted above"
-        print(sentence, file=sys.stderr)
-    elif not _was_judged(summary) and measured.run.stopped:
-        sentence = f"ragmetrics: nothing was scored: {measured.run.stopped}"
-        print(sentence, file=sys.stderr)
-    elif not _was_judged(summary):
-        plan.source.say_why_idle(measured.reasons)
-    elif not any(metric.count for metric in summary.metrics):
-        print("ragmetrics: nothing was scored", file=sys.stderr)
 
 
 def _show(
@@ -429,7 +413,16 @@ def fill_in(options: argparse.Namespace) -> None:
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE
         )
-    _refuse_code_or_key(file_settings, options)
+    if options.dry_run and file_settings.code:
+        raise SettingError(
+            f"{PROJECT_FILE} names code of its folder, which a dry run does not import:"
+            " leave out --dry-run, or choose with --judge and --metrics yourself"
+        )
+    if file_settings.api_base and options.api_key_env:
+        raise SettingError(
+            f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
+            " beside --api-key-env"
+        )
     metrics_typed = options.metrics  # kept, since the loop may set options.metrics
     for name, value in _options_of_file(file_settings).items():
         # There is an option for the column of each field that samples have.
@@ -446,28 +439,6 @@ def fill_in(options: argparse.Namespace) -> None:
     if not options.fail_under:
         # Of the file's gates only those on metrics that were typed, if any were.
         options.fail_under = _gates_to_decide(file_settings.gates, metrics_typed)
-
-
-def _refuse_code_or_key(
-    file_settings: ProjectSettings, options: argparse.Namespace
-) -> None:
-    """Refuse a settings file that would have code imported in vain, or get a key.
-
-    Raises:
-        SettingError: If the file names code and ``--dry-run`` is typed, as a dry run
-            imports no code. If the file names an address and ``--api-key-env`` is typed:
-            a key goes only to an address that was typed.
-    """
-    if options.dry_run and file_settings.code:
-        raise SettingError(
-            f"{PROJECT_FILE} names code of its folder, which a dry run does not import:"
-            " leave out --dry-run, or choose with --judge and --metrics yourself"
-        )
-    if file_settings.api_base and options.api_key_env:
-        raise SettingError(
-            f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
-            " beside --api-key-env"
-        )
 
 
 def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:

@@ -38,7 +38,19 @@ def run(options: argparse.Namespace) -> int:
         SettingError: If options are missing or invalid.
     """
     shared.needs_out(options)
-    report = _report(options)
+    if options.traces:
+        # a results file does without
+        from ragmetrics_core.traces import samples_from_spans
+
+        samples_of_traces = samples_from_spans(options.file, keep_prompts=True)
+        report = Report(
+            [
+                SampleResult(index=index, sample=sample)
+                for index, sample in enumerate(samples_of_traces)
+            ]
+        )
+    else:
+        report = results_at(options.file)
     samples = [row.sample for row in report.results if row.sample is not None]
     model = chosen_judges.judge_from(options.model, options)
     if options.dry_run:
@@ -75,21 +87,6 @@ def run(options: argparse.Namespace) -> int:
         row.sample and row.sample.use and row.sample.use.why_not is None for row in rows
     )
     return 0 if is_any_measured else 1
-
-
-def _report(options: argparse.Namespace) -> Report:
-    """Read a results file, or make rows without results of recorded traces."""
-    if not options.traces:
-        return results_at(options.file)
-    from ragmetrics_core.traces import samples_from_spans  # a results file does without
-
-    samples = samples_from_spans(options.file, keep_prompts=True)
-    return Report(
-        [
-            SampleResult(index=index, sample=sample)
-            for index, sample in enumerate(samples)
-        ]
-    )
 
 
 def _lines(rows: list[SampleResult], options: argparse.Namespace) -> Iterator[str]:

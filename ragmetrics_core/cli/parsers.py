@@ -65,7 +65,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                 if has_subcommands
                 else parser.parse_intermixed_args(typed)
             )
-    parser = _parser_of_all()
+    parser = CommandParser(
+        prog="ragmetrics",
+        description="Evaluate retrieval and answers of RAG applications.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"ragmetrics {version('ragmetrics-core')}",
+    )
+    _list_commands(parser, [name for name in COMMANDS if " " not in name])
     if not arguments:
         _show_help(parser)
     return parser.parse_args(arguments)
@@ -112,39 +122,18 @@ def parser_of(command: str) -> "CommandParser":
         _list_commands(parser, commands_below)
     else:
         # all options would fill a screen, and each is listed below
-        parser.usage = _usage(entry, command)
+        words = [f"ragmetrics {command}", "[OPTION ...]"]
+        for table in entry.get("options", ()):
+            for name, option in _TABLES["options"].get(table, {}).items():
+                if not name.startswith("--"):
+                    form = _FORMS_OF_ARGUMENTS[option.get("nargs")]
+                    words.append(form.format(option.get("metavar", name.upper())))
+        parser.usage = " ".join(words)
     for table in entry.get("options", ()):
         place: Any = parser
         if table in _TABLES["titles"]:
             place = parser.add_argument_group(table, _TABLES["titles"][table] or None)
         add_options(place, table)
-    return parser
-
-
-def _usage(entry: Mapping[str, Any], command: str) -> str:
-    """A command with its arguments, as "ragmetrics evaluate [OPTION ...] FILE ..."."""
-    words = [f"ragmetrics {command}", "[OPTION ...]"]
-    for table in entry.get("options", ()):
-        for name, option in _TABLES["options"].get(table, {}).items():
-            if not name.startswith("--"):
-                form = _FORMS_OF_ARGUMENTS[option.get("nargs")]
-                words.append(form.format(option.get("metavar", name.upper())))
-    return " ".join(words)
-
-
-def _parser_of_all() -> "CommandParser":
-    """Make the parser that lists all commands, and refuses what is none."""
-    parser = CommandParser(
-        prog="ragmetrics",
-        description="Evaluate retrieval and answers of RAG applications.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"ragmetrics {version('ragmetrics-core')}",
-    )
-    _list_commands(parser, [name for name in COMMANDS if " " not in name])
     return parser
 
 

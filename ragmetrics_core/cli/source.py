@@ -3,7 +3,7 @@
 import argparse
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -225,7 +225,15 @@ class Source:
         With ``--stop-at-bad-row`` the first error is raised. The keys that the samples have are
         noted; at the end, so are the notes on traces.
         """
-        for row in self._rows(file):
+        rows: Iterable[Sample | RowError]
+        if file.traces is None:
+            file.columns_read = ColumnsRead(self._columns)
+            rows = read_samples(file.path, file.columns_read, self._limit)
+        else:
+            rows = islice(file.traces.samples_and_bad_rows(), self._limit)
+        for row in rows:
+            if file.traces is not None and isinstance(row, RowError):
+                row = RowError(f"{file.path}: {row}")
             if self._stops_at_bad_row and isinstance(row, RowError):
                 raise row
             if isinstance(row, Sample):
@@ -234,17 +242,6 @@ class Source:
         if file.traces is not None:
             sentences = file.traces.notes.sentences
             file.notes = [f"{file.path}: {sentence}" for sentence in sentences]
-
-    def _rows(self, file: _File) -> Iterator[Sample | RowError]:
-        """Yield the samples of a file, and an error that names the place of each bad row."""
-        if file.traces is None:
-            file.columns_read = ColumnsRead(self._columns)
-            yield from read_samples(file.path, file.columns_read, self._limit)
-            return
-        for row in islice(file.traces.samples_and_bad_rows(), self._limit):
-            yield (
-                RowError(f"{file.path}: {row}") if isinstance(row, RowError) else row
-            )
 
     def described(self, facts: RunFacts) -> RunFacts:
         """Return the facts of a run, with the files that it reads.

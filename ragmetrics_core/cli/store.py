@@ -53,7 +53,16 @@ def _show_or_remove(options: argparse.Namespace) -> int:
     """
     path = options.store or default_path()
     # replies from before this time are removed; from before infinity means all
-    before = inf if options.older_than is None else _time_before(options.older_than)
+    before = inf
+    if options.older_than is not None:
+        number = options.older_than[:-1]
+        unit = options.older_than[-1:]
+        if not number.isdecimal() or unit not in _SECONDS:
+            raise SettingError(
+                "--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w;"
+                f" got {options.older_than!r}"
+            )
+        before = time.time() - float(number) * _SECONDS[unit]
     if not path.exists():
         show(f"{path}: no replies are stored yet")
         return 0
@@ -151,15 +160,3 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return n_removed
-
-
-def _time_before(age: str) -> float:
-    """Return the time that is an age ago, in seconds since 1970; ``age`` is e.g. 30d."""
-    number = age[:-1]
-    unit = age[-1:]
-    if not number.isdecimal() or unit not in _SECONDS:
-        raise SettingError(
-            "--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w;"
-            f" got {age!r}"
-        )
-    return time.time() - float(number) * _SECONDS[unit]

@@ -4,8 +4,7 @@ Nothing is fetched. What cannot be known of a checkpoint is refused in a sentenc
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -83,8 +82,11 @@ def load(
     transformers = import_extra("transformers", "local", "an encoder")
     folder = folder_of(model, revision)
     # a device is one of torch
-    onnx_file = _onnx_file(folder) if device is None else None
-    with _as_setting_error(model):
+    onnx_files = (folder / "onnx" / "model.onnx", folder / "model.onnx")
+    onnx_file = next((file for file in onnx_files if file.is_file()), None)
+    if device is not None:
+        onnx_file = None
+    try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         architectures = config.architectures or ()
         if not any("SequenceClassification" in name for name in architectures):
@@ -98,7 +100,26 @@ def load(
         if onnx_file is not None:
             logits = _onnx_logits(onnx_file)
         else:
-            logits = _torch_logits(_load_network(transformers, folder, model), device)
+            network, loading_info = (
+                transformers.AutoModelForSequenceClassification.from_pretrained(
+                    folder, output_loading_info=True, local_files_only=True
+                )
+            )
+            missing_weights = sorted(loading_info["missing_keys"])
+            if missing_weights:
+                examples = ", ".join(missing_weights[:3])
+                raise SettingError(
+                    f"the checkpoint {model} lacks weights ({examples}), such as those"
+                    " of a head: it would judge by chance; take one that was trained to"
+                    " judge"
+                )
+            logits = _torch_logits(network, device)
+    except SettingError:
+        raise
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            f"{model} cannot be loaded as a sequence classifier: {error}"
+        ) from error
     return Checkpoint(
         tokenizer=tokenizer,
         logits=logits,
@@ -107,37 +128,6 @@ def load(
         commit=_commit_of(folder, onnx_file),
         tensors="pt" if onnx_file is None else "np",
     )
-
-
-@contextmanager
-def _as_setting_error(model: str | Path) -> Iterator[None]:
-    """Turn what transformers raises for a checkpoint into a ``SettingError``."""
-    try:
-        yield
-    except SettingError:
-        raise
-    except (OSError, ValueError) as error:
-        raise SettingError(
-            f"{model} cannot be loaded as a sequence classifier: {error}"
-        ) from error
-
-
-def _load_network(transformers: Any, folder: Path, model: object) -> Any:
-    """Load the model; refuse it if weights are missing, such as those of its head."""
-    network, loading_info = (
-        transformers.AutoModelForSequenceClassification.from_pretrained(
-            folder, output_loading_info=True, local_files_only=True
-        )
-    )
-    missing_weights = sorted(loading_info["missing_keys"])
-    if missing_weights:
-        examples = ", ".join(missing_weights[:3])
-        raise SettingError(
-            f"the checkpoint {model} lacks weights ({examples}), such as"
-            " those of a head: it would judge by chance; take one that was trained to"
-            " judge"
-        )
-    return network
 
 
 def _stated_window(model: str | Path, config: Any, tokenizer: Any) -> int:
@@ -219,14 +209,6 @@ def name_of(model: str | Path) -> str:
     if Path(model).expanduser().is_dir():
         return folder_of(model, None).name
     return str(model)
-
-
-def _onnx_file(folder: Path) -> Path | None:
-    """Return the model's ONNX file in a folder; None if there is none."""
-    for file in (folder / "onnx" / "model.onnx", folder / "model.onnx"):
-        if file.is_file():
-            return file
-    return None
 
 
 def _commit_of(folder: Path, onnx_file: Path | None) -> str:

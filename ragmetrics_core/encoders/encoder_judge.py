@@ -114,7 +114,12 @@ class EncoderJudge(Judge):
         check_number("EncoderJudge(batch=)", self.batch, least=1)
         if self.window is not None:
             check_number("EncoderJudge(window=)", self.window, least=1)
-        _check_label(self.label)
+        label = self.label
+        if label is not None and not (isinstance(label, str) and label.strip()):
+            raise SettingError(
+                "EncoderJudge(label=) is the name of a label of the model, e.g."
+                f' label="LABEL_1"; got {label!r}'
+            )
         self.name = name_of(self.model)
         self.free = True  # no call costs anything
         self._checkpoint = load(
@@ -162,7 +167,12 @@ class EncoderJudge(Judge):
         make?" is not supported (``QuestionNotSupported``). If the model raises a judge
         error, that error is the answer.
         """
-        answer_to = self._answer_to(type(question))
+        answers: dict[object, Callable[[Any], Asked[Any]]] = {
+            Adherent: self._adherent,
+            FactInContext: self._facts_in_context,
+            Declined: judge_declining,
+        }
+        answer_to = answers.get(type(question))
         if answer_to is None:
             message = (
                 f"the encoder {self.name} says whether contexts support claims and"
@@ -179,18 +189,6 @@ class EncoderJudge(Judge):
             return Answer(await asyncio.wrap_future(computation))
         except JudgeError as error:
             return Answer(NotAnswered(error))
-
-    def _answer_to(
-        self, kind: type[Question[Any]]
-    ) -> Callable[[Any], Asked[Any]] | None:
-        """Return the method that answers questions of a type; None if there is none."""
-        if kind is Adherent:
-            return self._adherent
-        if kind is FactInContext:
-            return self._facts_in_context
-        if kind is Declined:
-            return judge_declining
-        return None
 
     def _adherent(self, question: Adherent) -> Asked[AdherenceReply]:
         """Judge each claim of an answer against the contexts; the weakest claim counts.
@@ -343,7 +341,9 @@ class EncoderJudge(Judge):
         probabilities = [0.0] * len(pairs)
         # A batch is padded to its longest pair, so pairs of like length are put
         # together: the indices of the pairs are sorted by the lengths of the pairs.
-        by_length = sorted(range(len(pairs)), key=lambda index: _length(pairs[index]))
+        by_length = sorted(
+            range(len(pairs)), key=lambda index: sum(map(len, pairs[index]))
+        )
         for start in range(0, len(pairs), self.batch):
             indices = by_length[start : start + self.batch]
             tokens = self._tokenize(
@@ -404,16 +404,6 @@ class EncoderJudge(Judge):
         return self._special_tokens.sub(" ", text)
 
 
-def _check_label(label: object) -> None:
-    """Raise ``SettingError`` for a label that is no text."""
-    if label is None or (isinstance(label, str) and label.strip()):
-        return
-    raise SettingError(
-        "EncoderJudge(label=) is the name of a label of the model, e.g."
-        f' label="LABEL_1"; got {label!r}'
-    )
-
-
 def _reason(probabilities: Sequence[float], other_parts: Sequence[str]) -> str:
     """Say how many claims are supported, which is weakest, and what claims nothing.
 
@@ -437,8 +427,3 @@ def _reason(probabilities: Sequence[float], other_parts: Sequence[str]) -> str:
     if n_more > 0:
         reason += f" and {n_more} more"
     return reason
-
-
-def _length(pair: Pair) -> int:
-    premise, hypothesis = pair
-    return len(premise) + len(hypothesis)

@@ -64,10 +64,5 @@ def run_metric(work: Coroutine[Any, Any, T]) -> T:
     ).result()
 
 
-def _forget_work() -> None:
-    """Forget what runs in a forked child, where its loop does not."""
-    _pending.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_work)
+if hasattr(os, "register_at_fork"):  # in a forked child the loop does not run
+    os.register_at_fork(after_in_child=_pending.clear)

@@ -98,7 +98,12 @@ def make_model_judge(
     if _MODULE_AND_NAME.fullmatch(name):
         return _import_judge(name, is_endpoint_given=is_endpoint_given)
     # LiteLLM takes seconds to load. So it is asked only where a name is close to ours.
-    hint = _hint_of_misspelt(name)
+    prefix, slash, rest = name.partition("/")
+    if slash:
+        meant = {known.strip("/"): f"{known}{rest}" for known in _PREFIXES}
+        hint = did_you_mean(prefix, meant, stands_for=meant)
+    else:
+        hint = did_you_mean(name, ["lexical", *names_of_models()])
     if hint and not knows_provider(name, address):
         raise SettingError(
             f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
@@ -113,20 +118,6 @@ def make_model_judge(
 def _judge_with_time(model: ChatModel, seconds: float) -> LLMJudge:
     """Make a judge that lets a call take as long as its model does."""
     return LLMJudge(model, timeout=max(seconds, LLMJudge.timeout or 0.0))
-
-
-def _hint_of_misspelt(name: str) -> str:
-    """Return a question such as "did you mean decisions/gpt?"; "" if no name is close.
-
-    Of a name with a provider, such as ``decision/gpt``, only the provider is compared.
-    """
-    prefix, slash, rest = name.partition("/")
-    if not slash:
-        return did_you_mean(name, ["lexical", *names_of_models()])
-    meant = {
-        known_prefix.strip("/"): f"{known_prefix}{rest}" for known_prefix in _PREFIXES
-    }
-    return did_you_mean(prefix, meant, stands_for=meant)
 
 
 def _import_judge(place: str, *, is_endpoint_given: bool) -> Judge:

@@ -85,7 +85,12 @@ class ProjectSettings(Settings):
     def code(self) -> tuple[str, ...]:
         """What is imported by its name: ``module:name`` of metrics and of the judge."""
         names = [name for name in self.metrics or () if ":" in name]
-        if self.judge and not _is_model(self.judge):
+        # the embedded judge's name, or a provider's and a model's, imports nothing
+        judge = (self.judge or "").strip()
+        is_model = judge == EMBEDDED or (
+            _MODEL.fullmatch(judge) is not None and _NO_MODEL.search(judge) is None
+        )
+        if self.judge and not is_model:
             names.append(self.judge)
         return tuple(names)
 
@@ -131,7 +136,10 @@ def project_settings(
     if not path.exists():
         return ProjectSettings()
     file = read_project_file(path)
-    left_out = {*settings_not_read, *_settings_of_environment()}
+    left_out = set(settings_not_read)
+    for name in ("judge", "store", "api_base"):
+        if os.environ.get(f"RAGMETRICS_{name.upper()}"):
+            left_out.add(name)
     if "judge" in left_out:  # the file's address was meant for the file's judge
         left_out.add("api_base")
     no_settings = dict.fromkeys(left_out)
@@ -149,22 +157,20 @@ def project_settings(
     return settings
 
 
-def _settings_of_environment() -> list[str]:
-    """Return the names of the settings that variables of the environment give."""
-    return [
-        name
-        for name in ("judge", "store", "api_base")
-        if os.environ.get(f"RAGMETRICS_{name.upper()}")
-    ]
-
-
 def read_project_file(path: Path) -> ProjectFile:
     """Read a settings file.
 
     Raises ``SettingError`` if the file cannot be read or holds an invalid setting.
     """
     try:
-        content = _content_of_file(path)
+        if not path.is_file():
+            raise SettingError("it is no file")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise SettingError(
+                f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
+            )
         table = tomllib.loads(content.decode("utf-8-sig"))
         return ProjectFile(path, content, _settings_of_table(table))
     except RecursionError:
@@ -177,19 +183,6 @@ def read_project_file(path: Path) -> ProjectFile:
         ) from None
     except (OSError, ValueError) as error:  # a SettingError is a ValueError, too
         raise SettingError(f"{path} cannot be read: {one_line(str(error))}") from None
-
-
-def _content_of_file(path: Path) -> bytes:
-    """Return the bytes of a settings file; ``SettingError`` if they are too many."""
-    if not path.is_file():
-        raise SettingError("it is no file")
-    with path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise SettingError(
-            f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
-        )
-    return content
 
 
 def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
@@ -208,12 +201,3 @@ def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
                 f' ["{example}"]'
             )
     return ProjectSettings(**table)
-
-
-def _is_model(name: str) -> bool:
-    """Tell whether a name is the embedded judge's, or a provider's and model's."""
-    plain = name.strip()
-    if plain == EMBEDDED:
-        return True
-    is_written_so = _MODEL.fullmatch(plain) is not None
-    return is_written_so and _NO_MODEL.search(plain) is None

@@ -388,7 +388,17 @@ def caveats(
     labelled_set: AnySet, reviews: Reviews | None, scores: Sequence[Score]
 ) -> list[str]:
     """Return what must stand under the table."""
-    lines = [composition(labelled_set, reviews), _on_intervals(scores)]
+    n_documents = max((score.documents for score in scores), default=0)
+    on_intervals = (
+        "One document: no intervals, because the points of a document hang together."
+    )
+    if n_documents > 1:
+        on_intervals = f"Intervals (95 %) resample the {n_documents} documents."
+        if n_documents < _FEW_DOCUMENTS:
+            on_intervals += (
+                f" {n_documents} documents are few: the intervals are too narrow."
+            )
+    lines = [composition(labelled_set, reviews), on_intervals]
     if any(_caveat_mark(labelled_set, reviews, score) for score in scores):
         lines.append(
             f"{_CAVEAT_MARK} not evidence: the judge counts words, and so do the BM25"
@@ -400,20 +410,6 @@ def caveats(
             " none was given."
         )
     return lines
-
-
-def _on_intervals(scores: Sequence[Score]) -> str:
-    """Say what the intervals rest on, and whether that is too little."""
-    n_documents = max((score.documents for score in scores), default=0)
-    if n_documents < 2:
-        return (
-            "One document: no intervals, because the points of a document hang"
-            " together."
-        )
-    sentence = f"Intervals (95 %) resample the {n_documents} documents."
-    if n_documents < _FEW_DOCUMENTS:
-        sentence += f" {n_documents} documents are few: the intervals are too narrow."
-    return sentence
 
 
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
@@ -436,29 +432,17 @@ def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
             f"{len(labels) - n_ambiguous} points: {n_ones} positive, {n_zeros} negative;"
             f" {n_ambiguous} left out as ambiguous."
         )
-    return (
-        f"{len(labels)} points of"
-        f" {count_in_words(len(labelled_set.documents), 'document')}, skewed:"
-        f" {_golden_chunks_in_words(labelled_set)}; {n_ones} are"
-        f" labelled 1, {n_zeros} are labelled 0, {n_ambiguous} left out."
-    )
-
-
-def _golden_chunks_in_words(labelled_set: ContinuousSet) -> str:
-    """Say how many points hold how many golden chunks.
-
-    A chunk is golden if the question was written from it.
-    """
+    documents = labelled_set.documents
     n_points_by_n_golden = labelled_set.skew()
-    most_golden = max(
-        (document.golden for document in labelled_set.documents), default=0
-    )
+    most_golden = max((document.golden for document in documents), default=0)
     n_without_golden = n_points_by_n_golden.get(0, 0)
     n_with_all_golden = n_points_by_n_golden.get(most_golden, 0)
     spread = ", ".join(
         f"{n_golden}: {n_points}" for n_golden, n_points in n_points_by_n_golden.items()
     )
     return (
-        f"{n_without_golden} hold no golden chunk, {n_with_all_golden} all of them"
-        f" (points by golden chunks: {spread})"
+        f"{len(labels)} points of {count_in_words(len(documents), 'document')}, skewed:"
+        f" {n_without_golden} hold no golden chunk, {n_with_all_golden} all of them"
+        f" (points by golden chunks: {spread}); {n_ones} are labelled 1, {n_zeros} are"
+        f" labelled 0, {n_ambiguous} left out."
     )

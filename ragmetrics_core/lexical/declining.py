@@ -112,11 +112,26 @@ def declines(answer: str, question: str | None = None) -> bool:
     """
     if len(answer) > _LONGEST:
         return False
-    parts = [part for sentence in split_sentences(answer) for part in _parts(sentence)]
+    parts: list[str] = []
+    for sentence in split_sentences(answer):
+        text = " ".join(sentence.casefold().split())
+        for contraction, wording in _SPELT.items():
+            text = text.replace(contraction, wording)
+        for part in _PARTS.split(text):
+            bare_part = part.strip(" .!?…。！？؟।\"'“”*_-")
+            if bare_part:
+                parts.append(bare_part)
     if not any(_is_declining(part) for part in parts):
         return False
+
+    # each part declines, is polite, or speaks of what was asked alone
     speakable = _GENERIC.union(content_terms(question or ""))
-    return all(_makes_no_claim(part, speakable) for part in parts)
+    for part in parts:
+        if part in _ELSEWHERE or _POLITE.fullmatch(part):
+            continue
+        if not _is_declining(part) or not speakable.issuperset(content_terms(part)):
+            return False
+    return True
 
 
 def user_question_of(question: Question[Any]) -> str | None:
@@ -132,22 +147,3 @@ def user_question_of(question: Question[Any]) -> str | None:
 
 def _is_declining(part: str) -> bool:
     return part in _ELSEWHERE or _DECLINING.match(part) is not None
-
-
-def _makes_no_claim(part: str, speakable: frozenset[str]) -> bool:
-    """True if a part is polite, or declines and speaks of nothing but these terms."""
-    if part in _ELSEWHERE or _POLITE.fullmatch(part):
-        return True
-    return _is_declining(part) and speakable.issuperset(content_terms(part))
-
-
-def _parts(sentence: str) -> list[str]:
-    """Return the parts of a sentence in lower case, contractions spelt out.
-
-    The signs around a part are left out.
-    """
-    text = " ".join(sentence.casefold().split())
-    for contraction, wording in _SPELT.items():
-        text = text.replace(contraction, wording)
-    parts = [part.strip(" .!?…。！？؟।\"'“”*_-") for part in _PARTS.split(text)]
-    return [part for part in parts if part]

@@ -142,9 +142,16 @@ def _answer(
     Everything that this judge was measured on is in English. Fixed wordings that
     decline are known in other languages, too.
     """
-    parts = {
-        name: _as_a_reader_sees(name, part) for name, part in question.parts.items()
-    }
+    # the parts as a reader sees them: no signs that nobody sees, no list of sources
+    parts: dict[str, Part] = {}
+    for name, part in question.parts.items():
+        texts = tuple(map(plain_text, part.texts))
+        if name == "answer":
+            texts = tuple(map(without_sources, texts))
+        parts[name] = part
+        if texts != part.texts:
+            text = texts if isinstance(part.text, tuple) else texts[0]
+            parts[name] = replace(part, text=text)
     if parts != question.parts:
         question = replace(question, parts=parts)
     answer = parts.get("answer")
@@ -173,16 +180,6 @@ def _is_in_english(parts: Mapping[str, Part]) -> bool:
     if not any(are_english) and False not in are_english:
         are_english = [is_english("\n".join(texts))]
     return False not in are_english
-
-
-def _as_a_reader_sees(name: str, part: Part) -> Part:
-    """A part without signs that nobody sees, an answer without its list of sources."""
-    texts = tuple(map(plain_text, part.texts))
-    if name == "answer":
-        texts = tuple(map(without_sources, texts))
-    if texts == part.texts:
-        return part
-    return replace(part, text=texts if isinstance(part.text, tuple) else texts[0])
 
 
 def _judge_adherence(question: Adherent) -> Asked[AdherenceReply]:

@@ -47,8 +47,12 @@ def normalise_number(token: str) -> str:
     Args:
         token: Digits with points and commas between them.
     """
-    ascii_token = token if token.isascii() else "".join(map(_ascii, token))
-    without_groups = _GROUP.sub("", ascii_token)  # "1,234.5" without its comma
+    if not token.isascii():
+        token = "".join(
+            str(unicodedata.decimal(sign)) if sign.isdecimal() else sign
+            for sign in token
+        )
+    without_groups = _GROUP.sub("", token)  # "1,234.5" without its comma
     number = without_groups.replace(",", ".")
     # "2.5" for "2.50", and "2" for "2.0"; a version such as "1.2.0" stays
     if number.count(".") == 1:
@@ -59,14 +63,6 @@ def normalise_number(token: str) -> str:
     if is_zero or has_one_digit_before_point:
         return number
     return number.lstrip("0")
-
-
-def _ascii(sign: str) -> str:
-    """A digit of any script in ASCII; other signs as they are."""
-    if not sign.isdecimal():
-        return sign
-    digit = unicodedata.decimal(sign, "")
-    return str(digit)
 
 
 def numbers_of(text: str) -> frozenset[str]:
@@ -144,19 +140,14 @@ def numbers_in_words(terms: Iterable[str]) -> Iterator[str]:
             value = max(value, 1) * 10 ** _SCALES[term]
         elif is_small_number:
             addend = int(term)
-            value = value + addend if _continues(value, addend) else addend
+            # "two thousand" goes on with any small number, "twenty" with one digit
+            is_tens = value % 10 == 0 and value % 100 > 10
+            does_continue = value % 100 == 0 or (is_tens and addend < 10)
+            value = value + addend if does_continue else addend
         else:
             value = 0
             continue
         yield str(value)
-
-
-def _continues(value: int, addend: int) -> bool:
-    """True if a number adds to the one before it: to full hundreds, or units to tens."""
-    if value % 100 == 0:
-        return True
-    is_tens = value % 10 == 0 and value % 100 > 10
-    return is_tens and addend < 10
 
 
 def _write_years_out(span: re.Match[str]) -> str:

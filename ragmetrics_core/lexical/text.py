@@ -406,22 +406,15 @@ def _stem_english(word: str) -> str:
     is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
     if is_plural:
         word = word[:-1]
-    word = _strip_ing_ed_or_ly(word)
+    for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
+        if word.endswith(ending) and len(word) >= shortest:
+            word = word.removesuffix(ending)
+            is_doubled = word[-2] == word[-1]
+            if len(word) > 3 and is_doubled and word[-1] not in "aeiouls":
+                word = word[:-1]
+            break
     if len(word) > 4:
         word = word.removesuffix("e")
-    return word
-
-
-def _strip_ing_ed_or_ly(word: str) -> str:
-    """Strip *ing*, *ed* or *ly*, and the doubled consonant before it."""
-    for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
-        if not word.endswith(ending) or len(word) < shortest:
-            continue
-        stem = word.removesuffix(ending)
-        is_doubled = stem[-2] == stem[-1]
-        if len(stem) > 3 and is_doubled and stem[-1] not in "aeiouls":
-            return stem[:-1]
-        return stem
     return word
 
 

@@ -231,7 +231,14 @@ class ContextAdherence(Metric):
         # contexts, question and answer, by these names
         parts = parts_of_turn(sample, shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
-        polls, grounds = yield from self._poll(groups, parts)
+        question = self._question_of_verdict(parts)
+        grounds: Grounds | None = None
+        polls: Asked[Poll] | NotAnswered
+        if groups.go_beyond_this_turn:
+            polls, grounds = yield from self._poll_beyond_this_turn(question, groups)
+        else:
+            replies = yield from self._poll_or_judge_claims(question)
+            polls = polls_of(replies) if isinstance(replies, Asked) else replies
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
         # the judge names a text by its place among the shown ones, evidence by its rank
@@ -256,26 +263,6 @@ class ContextAdherence(Metric):
         )
         evidence = outcome.evidence.model_copy(update=fields_of_cause)
         return outcome.model_copy(update={"evidence": evidence})
-
-    def _poll(
-        self, groups: Groups, parts: Mapping[str, Part]
-    ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
-        """Poll the judge whether the answer is based on the texts.
-
-        Args:
-            groups: The texts that the answer may rest on: those of this turn, and those
-                of earlier turns.
-            parts: What the judge is shown.
-
-        Returns:
-            The polls, and what the claims rest on: None if the answer can rest on texts
-            of this turn only, or if the judge failed.
-        """
-        question = self._question_of_verdict(parts)
-        if groups.go_beyond_this_turn:
-            return (yield from self._poll_beyond_this_turn(question, groups))
-        polls = yield from self._poll_or_judge_claims(question)
-        return (polls_of(polls) if isinstance(polls, Asked) else polls), None
 
     def _poll_beyond_this_turn(
         self, question_of_verdict: Adherent, groups: Groups
@@ -454,19 +441,15 @@ class ContextAdherence(Metric):
             verdicts = [True] * evidence.yes + [False] * evidence.no
             score = stopped_estimate(verdicts, self.polls)
         bounds = bounds_of_share(polls, evidence.yes, evidence.no)
-        return self.scored(score, _reason(evidence), evidence, bounds)
-
-
-def _reason(evidence: AdherenceEvidence) -> str:
-    """Return the explanation, and how it came about where that is not usual."""
-    reason = evidence.explanation
-    if evidence.yes == evidence.no:
-        reason = f"The polls are tied; the side against the answer says: {reason}"
-    if evidence.windows:
-        reason += (
-            f" (Judged claim by claim in {evidence.windows} windows of the contexts.)"
-        )
-    return reason
+        reason = evidence.explanation
+        if evidence.yes == evidence.no:
+            reason = f"The polls are tied; the side against the answer says: {reason}"
+        if evidence.windows:
+            reason += (
+                f" (Judged claim by claim in {evidence.windows} windows of the"
+                " contexts.)"
+            )
+        return self.scored(score, reason, evidence, bounds)
 
 
 def _poll_of_claims(

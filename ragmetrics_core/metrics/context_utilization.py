@@ -360,9 +360,18 @@ class ContextUtilization(Metric):
             useful_by_rank = [bool(chunk.useful) for chunk in evidence.chunks]
             further_fields["ledger"] = call_table(sample, contexts, useful_by_rank)
         evidence = evidence.model_copy(update=further_fields)
-        useful_ranks = [chunk.rank for chunk in chunks if chunk.useful]
-        reason = _reason(useful_ranks, len(chunks), value)
-        return self.scored(value, reason, evidence)
+        ranks = [str(chunk.rank) for chunk in chunks if chunk.useful]
+        if not ranks and value == 0:
+            reason = (
+                f"None of the {len(chunks)} chunks is useful to arrive at the answer."
+            )
+            return self.scored(value, reason, evidence)
+        reason = f"{len(ranks)} of {len(chunks)} chunks useful"
+        if ranks:
+            reason += f", at rank {', '.join(ranks[:_MOST_RANKS_LISTED])}"
+        if len(ranks) > _MOST_RANKS_LISTED:
+            reason += ", …"
+        return self.scored(value, f"{reason}.", evidence)
 
 
 class Usefulness(SilentData, extra="ignore"):
@@ -495,28 +504,6 @@ def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, _Verd
             "windows": n_windows if n_windows > 1 else None,
         }
     return verdict_by_text
-
-
-def _reason(useful_ranks: Sequence[int], n_passages: int, value: float) -> str:
-    """Say how many chunks are useful, and at which ranks.
-
-    Example: "2 of 3 chunks useful, at rank 1, 3."
-
-    Args:
-        useful_ranks: The ranks of the useful chunks.
-        n_passages: How many chunks were judged, equal texts once.
-        value: The score, which may be above 0 without a useful chunk, if it is made of
-            probabilities.
-    """
-    ranks = [str(rank) for rank in useful_ranks]
-    if not ranks and value == 0:
-        return f"None of the {n_passages} chunks is useful to arrive at the answer."
-    reason = f"{len(ranks)} of {n_passages} chunks useful"
-    if ranks:
-        reason += f", at rank {', '.join(ranks[:_MOST_RANKS_LISTED])}"
-    if len(ranks) > _MOST_RANKS_LISTED:
-        reason += ", …"
-    return f"{reason}."
 
 
 def _all_useful(question: Useful) -> Any:

@@ -204,7 +204,13 @@ def metrics_with_settings(
                 "--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got"
                 f" {text!r}"
             )
-        setting_value = _setting_value(place, value)
+        setting_value: Any = value
+        try:
+            setting_value = json_value(value)
+        except NotJson:  # a text
+            pass
+        except RowError as error:
+            raise SettingError(f"--set {place}: {error}") from None
         # One of the user's own may be called by what follows its colon, a criterion by
         # its name.
         names_in_run = [
@@ -222,16 +228,6 @@ def metrics_with_settings(
     for name, line in named_lines:
         metrics.append(Criterion.of_line(line, **settings_by_metric[name]))
     return choose_metrics(metrics)
-
-
-def _setting_value(place: str, value: str) -> Any:
-    """Return a value as JSON, else the text itself."""
-    try:
-        return json_value(value)
-    except NotJson:
-        return value
-    except RowError as error:
-        raise SettingError(f"--set {place}: {error}") from None
 
 
 def choose_metrics(

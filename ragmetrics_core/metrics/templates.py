@@ -1,5 +1,6 @@
 """Prompt templates: those shipped with the metrics, and the check of users' own."""
 
+from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -44,7 +45,10 @@ def instructions_for_judge(
         SettingError: If the template does not fit these names; see ``check_template``.
     """
     if examples is None:
-        examples = "" if template is not None else _shipped_examples(name)
+        examples = ""
+        if template is None:
+            with suppress(FileNotFoundError):  # not each shipped template has some
+                examples = read_shipped_template(f"{name}_examples").strip()
     instructions = Instructions(
         template=read_shipped_template(name) if template is None else template,
         examples=examples,
@@ -53,14 +57,6 @@ def instructions_for_judge(
     )
     check_template(instructions, (*required.split(), *instructions.optional))
     return instructions
-
-
-def _shipped_examples(name: str) -> str:
-    """Return the examples that stand beside a shipped template; "" without any."""
-    try:
-        return read_shipped_template(f"{name}_examples").strip()
-    except FileNotFoundError:
-        return ""
 
 
 def digest_of_prompt(*parts: str) -> str:

@@ -313,8 +313,13 @@ def passages_behind(
     words = canonical_words(claim)
     terms = set(content_terms(claim)) - set(content_terms(question))
     answers = [_sentences(answer) for answer in use.answers]
-    holding = {each for each in set().union(*answers) if _is_run(words, each)}
-    if not answers or not all(holding & each for each in answers):
+    # the sentences that hold the claim word for word
+    holding = set()
+    for sentence in set().union(*answers):
+        starts = range(len(sentence) - len(words) + 1)
+        if any(sentence[start : start + len(words)] == words for start in starts):
+            holding.add(sentence)
+    if not words or not answers or not all(holding & each for each in answers):
         return None
 
     def has_left(answer: str) -> bool | None:
@@ -340,14 +345,6 @@ def passages_behind(
 
 def _sentences(answer: str) -> set[tuple[str, ...]]:
     return set(map(canonical_words, split_sentences(answer)))
-
-
-def _is_run(words: tuple[str, ...], sentence: tuple[str, ...]) -> bool:
-    """Whether words stand in a sentence one behind the other."""
-    starts = range(len(sentence) - len(words) + 1)
-    return bool(words) and any(
-        sentence[start : start + len(words)] == words for start in starts
-    )
 
 
 def _evidence_of_adherence(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

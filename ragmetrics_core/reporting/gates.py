@@ -258,20 +258,26 @@ class _Rule(NamedTuple):
         for numbers in summary.metrics:
             if numbers.mixed and self.gate.metric in (ANSWERED, numbers.metric):
                 return numbers.mixed
-        if self.gate.metric == ANSWERED:
-            return self._why_not_asked(summary)
-        numbers = summary[self.gate.metric]
-        return self._why_too_few(numbers, summary) or self._why_declined(summary)
-
-    def _why_not_asked(self, summary: Summary) -> str:
-        """Why the answered share says too little; "" if it is known of enough rows."""
-        if not summary.asked:
+        if self.gate.metric == ANSWERED and not summary.asked:
             return "no metric of the run asks whether answers decline"
-        if summary.asked >= self.min_scored * summary.rows - ROUNDING:
+        if self.gate.metric == ANSWERED:
+            if summary.asked >= self.min_scored * summary.rows - ROUNDING:
+                return ""
+            return (
+                f"of {summary.asked:,} of {summary.rows:,} rows it is known whether they"
+                f" were answered, and a gate needs {100 * self.min_scored:.0f} %"
+            )
+        too_few = self._why_too_few(summary[self.gate.metric], summary)
+        if too_few:
+            return too_few
+
+        # too few answers may say anything
+        share = summary.answered_share
+        if share in (None, 1) or share > self.min_answered + ROUNDING:
             return ""
         return (
-            f"of {summary.asked:,} of {summary.rows:,} rows it is known whether they were"
-            f" answered, and a gate needs {100 * self.min_scored:.0f} %"
+            f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
+            f" answered from a text, and a gate needs more than {100 * self.min_answered:.0f} %"
         )
 
     def _why_too_few(self, numbers: MetricSummary, summary: Summary) -> str:
@@ -289,16 +295,6 @@ class _Rule(NamedTuple):
         return (
             f"{n_scored:,.4g} of {n_to_score:,} rows were scored, and a gate needs"
             f" {100 * self.min_scored:.0f} %. Not scored: {why}"
-        )
-
-    def _why_declined(self, summary: Summary) -> str:
-        """Why too few answers say anything; "" if enough do."""
-        share = summary.answered_share
-        if share in (None, 1) or share > self.min_answered + ROUNDING:
-            return ""
-        return (
-            f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
-            f" answered from a text, and a gate needs more than {100 * self.min_answered:.0f} %"
         )
 
     def _measure(self, summary: Summary) -> _Measure:

@@ -67,8 +67,14 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     """
     if by is None or sample is None:
         return None
-    if by == "auto":
-        return _automatic_group(sample)
+    if by == "auto":  # the key as "name=key"
+        named_conversation = conversation_in(sample.metadata)
+        if named_conversation is not None:
+            return f"{named_conversation.name}={_key(named_conversation.value)}"
+        conversation_key = _key(_conversation_in_ledger(sample))
+        if conversation_key is not None:
+            return f"{_LEDGER}={conversation_key}"
+        return _document_group(sample.metadata) or _question_group(sample)
     if not by:
         raise SettingError('cluster= takes a name, a path, "auto" or None; got ""')
     # the path may begin at the metadata's own name, or at a flattened column of it
@@ -86,21 +92,6 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
 def _conversation_in_ledger(sample: Sample) -> str | None:
     """The conversation that an adapter recorded; None if it recorded none."""
     return None if sample.ledger is None else sample.ledger.conversation
-
-
-def _automatic_group(sample: Sample) -> str | None:
-    """Return the group of a sample by what usually groups samples, as "name=key".
-
-    It is the conversation, else the source document, else the question; None if the
-    sample has none of them.
-    """
-    named_conversation = conversation_in(sample.metadata)
-    if named_conversation is not None:
-        return f"{named_conversation.name}={_key(named_conversation.value)}"
-    conversation_key = _key(_conversation_in_ledger(sample))
-    if conversation_key is not None:
-        return f"{_LEDGER}={conversation_key}"
-    return _document_group(sample.metadata) or _question_group(sample)
 
 
 def _question_group(sample: Sample) -> str | None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ragmetrics_core.data import (
-    CaptureNotes,
     Cell,
     Context,
     FactMatrix,
@@ -268,28 +267,19 @@ def _noted_places(sample: Sample) -> Iterator[tuple[int, PassageNote]]:
                 yield place, PassageNote(context=place, share=1.0)
         return
     noted = None if sample.capture is None else sample.capture.passages
-    if noted is None or len(noted) != len(sample.retrieved):
-        noted = _notes_of_table(sample.retrieved, sample.known_contexts)
-    yield from enumerate(noted)
-
-
-def _notes_of_table(
-    retrieved: Sequence[Context], contexts: Sequence[Context]
-) -> tuple[PassageNote, ...]:
-    """Note of each passage of a table's row whether it is one of the contexts.
-
-    A passage that is none of them was not shown only if each context is another passage:
-    else some context may be this passage in another form.
-    """
-    texts = [context.text for context in contexts]
-    is_each_a_passage = set(texts) <= {passage.text for passage in retrieved}
+    if noted is not None and len(noted) == len(sample.retrieved):
+        yield from enumerate(noted)
+        return
+    # A row of a table: a passage that is no context was not shown only if each context
+    # is another passage: else some context may be this passage in another form.
+    texts = [context.text for context in sample.known_contexts]
+    is_each_a_passage = set(texts) <= {passage.text for passage in sample.retrieved}
     not_shown = PassageNote(share=0.0 if is_each_a_passage else None)
-    return tuple(
-        PassageNote(context=texts.index(passage.text), share=1.0)
-        if passage.text in texts
-        else not_shown
-        for passage in retrieved
-    )
+    for place, passage in enumerate(sample.retrieved):
+        if passage.text in texts:
+            yield place, PassageNote(context=texts.index(passage.text), share=1.0)
+        else:
+            yield place, not_shown
 
 
 def _is_showing_known(sample: Sample) -> bool:
@@ -583,16 +573,11 @@ def why_texts_are_unread(sample: Sample) -> str:
     reasons += notes.unread_texts or ()
     if reasons:
         return "; ".join(dict.fromkeys(reasons))
-    if not _may_lack_texts(sample, notes):
-        return ""
-    return "; ".join(notes.warnings) or _SOME_TEXTS
-
-
-def _may_lack_texts(sample: Sample, notes: CaptureNotes) -> bool:
-    """Whether a sample whose capture names no text as unread may still lack some."""
     says_which_are_unread = notes.unread_texts is not None
     if notes.grade == "inferred" and not says_which_are_unread:
-        return bool(notes.warnings)  # a result of an older version
+        return "; ".join(notes.warnings)  # a result of an older version
     # A whole run without an answer is incomplete for that reason, and lacks no text.
     only_lacks_answer = notes.complete and sample.answer is None
-    return is_captured_in_part(sample) and not only_lacks_answer
+    if only_lacks_answer or not is_captured_in_part(sample):
+        return ""
+    return "; ".join(notes.warnings) or _SOME_TEXTS

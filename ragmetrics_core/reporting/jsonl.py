@@ -248,7 +248,15 @@ class _ReportContent:
                 " or traces first: ragmetrics evaluate FILE --out results.jsonl"
             )
         if self._run is None:
-            run, rows = _report_of_rows(self._rows, self._name)
+            # A file without a header, as a sink writes it: each process that appends to
+            # it numbers its rows from 0, so they are numbered anew.
+            rows = tuple(
+                row.model_copy(update={"index": new_index})
+                for new_index, row in enumerate(self._rows)
+            )
+            file_facts = Input.of_samples(row.sample for row in rows)
+            file_facts = file_facts.model_copy(update={"name": self._name})
+            run = facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)})
             reason = ""
         else:
             run, rows = self._run, tuple(self._rows)
@@ -304,27 +312,6 @@ def is_line_of_results(value: object) -> bool:
         return False
     fields_of_every_row = {"index", "sample", "results", "problem"}
     return _MAGIC in value or value.keys() >= fields_of_every_row
-
-
-def _report_of_rows(
-    results: Iterable[SampleResult], name: str
-) -> tuple[RunFacts, tuple[SampleResult, ...]]:
-    """Return the facts and rows of a file without a header, as a sink writes it.
-
-    The rows get new numbers in the order of the file, because each process that appends
-    to it numbers its rows from 0. Example: rows 0, 1 and 0 become 0, 1 and 2.
-
-    Args:
-        results: The rows.
-        name: The file's name.
-    """
-    rows = tuple(
-        row.model_copy(update={"index": new_index})
-        for new_index, row in enumerate(results)
-    )
-    file_facts = Input.of_samples(row.sample for row in rows)
-    file_facts = file_facts.model_copy(update={"name": name})
-    return facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)}), rows
 
 
 def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:

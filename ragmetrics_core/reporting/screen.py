@@ -232,23 +232,19 @@ def _rows(glance: Glance) -> Iterator[_Line]:
     """The worst rows with what is wrong in them."""
     shown = glance.worst[:_MOST_ROWS]
     width = max((len(_label(row)) for row in shown), default=0)
+    width = max(width, _LABEL)
     for place, row in enumerate(shown):
-        yield _Line((3, 6, 9)[place], _row_line(row, max(width, _LABEL)))
+        mark = {"fault": "x", "unjudged": "?", "fine": " "}[row.kind]
+        quote = one_line(row.quote, _LONGEST_QUOTE - (width - _LABEL))
+        line = f'  {_label(row):<{width}}  {mark}  {row.name:<17}  "{quote}"'
+        if row.expected:
+            line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
+        yield _Line((3, 6, 9)[place], line)
 
 
 def _label(row: RowGlance) -> str:
     """What a row is called, in a few characters."""
     return one_line(row.label, _LONGEST_LABEL)
-
-
-def _row_line(row: RowGlance, width: int) -> str:
-    """A row: its number and id, what became of it, and the words that show it."""
-    mark = {"fault": "x", "unjudged": "?", "fine": " "}[row.kind]
-    quote = one_line(row.quote, _LONGEST_QUOTE - (width - _LABEL))
-    line = f'  {_label(row):<{width}}  {mark}  {row.name:<17}  "{quote}"'
-    if row.expected:
-        line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
-    return line
 
 
 def reason_lines(glance: Glance) -> list[str]:

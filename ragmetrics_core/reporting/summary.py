@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum
 from typing import TypeVar
 
@@ -486,8 +486,17 @@ class Tally:
             self._clusters_of_asked.append(cluster_number)
         self._n_asked_whether_declined += declined is not None
         self._n_without_answer += lacks_wanted_answer(result)
-        if sample.capture is not None:
-            self._add_doubts(sample.capture.doubts, result.index)
+        if sample.capture is None:
+            return
+        for code, text in sample.capture.doubts.items():
+            known = self._doubts.get(code)
+            if known is None or result.index < known.index:
+                n_samples = 0 if known is None else known.samples
+                known = CaptureDoubt(
+                    code=code, text=text, index=result.index, samples=n_samples
+                )
+            counted = known.model_copy(update={"samples": known.samples + 1})
+            self._doubts[code] = counted
 
     def _add_to_slices(self, result: SampleResult) -> None:
         """Count a row in the slice of each key to which its sample belongs.
@@ -512,18 +521,6 @@ class Tally:
                 for bad_row in self._bad_rows:
                     slices[name].add(bad_row)
             slices[name].add(result)
-
-    def _add_doubts(self, doubts: Mapping[str, str], index: int) -> None:
-        """Count what capturing was not sure of in the sample of a row, by code."""
-        for code, text in doubts.items():
-            known = self._doubts.get(code)
-            if known is None or index < known.index:
-                n_samples = 0 if known is None else known.samples
-                known = CaptureDoubt(
-                    code=code, text=text, index=index, samples=n_samples
-                )
-            counted = known.model_copy(update={"samples": known.samples + 1})
-            self._doubts[code] = counted
 
     def summary(self, *, run: RunFacts | None = None) -> Summary:
         """Sum up everything counted so far, as ``Report.summary`` does.

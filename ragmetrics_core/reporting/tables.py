@@ -98,23 +98,43 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
 
     That is signs of high risk, what the intervals mean, rows that were not evaluated, and an early end.
     """
-    return (
-        *(f"Sign of risk: {sentence}" for sentence in summary.risks),
-        *_notes_on_intervals(summary),
-        *(
-            f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
-            for numbers in summary.metrics
-            if numbers.unscored_in_words
-        ),
-        *(
-            f"{numbers.metric} failed, e.g.: {numbers.failure}"
-            for numbers in summary.metrics
-            if numbers.failure
-        ),
-        *_notes_on_rows(summary),
-        *_notes_on_run(summary, run),
-        *run.notes,
-    )
+    notes = [f"Sign of risk: {sentence}" for sentence in summary.risks]
+    notes += _notes_on_intervals(summary)
+    for numbers in summary.metrics:
+        if numbers.unscored_in_words:
+            notes.append(
+                f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
+            )
+    for numbers in summary.metrics:
+        if numbers.failure:
+            notes.append(f"{numbers.metric} failed, e.g.: {numbers.failure}")
+
+    # how many rows there are, how samples were captured, and what is in doubt
+    words = count_in_words(summary.rows, "row")
+    if summary.not_judged:
+        words += f", {summary.not_judged:,} without a result"
+    if summary.bad_rows:
+        words += f", {summary.bad_rows:,} unreadable"
+    notes.append(f"{words}.")
+    if summary.grades:
+        grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
+        notes.append(f"Captured: {', '.join(grades)}.")
+    notes += [f"Noted of samples: {doubt}." for doubt in summary.doubts]
+
+    # how the run went, and who judged
+    if summary.usage.faults:
+        notes.append(
+            "Calls repeated after faults of the judge's endpoint:"
+            f" {summary.usage.faults}."
+        )
+    if run.ended_early:
+        notes.append(f"The run ended early: {run.ended_early}.")
+    if run.judges:
+        notes.append(f"Judge: {judges_in_words(run.judges, run.addresses)}.")
+    metrics = [numbers.metric for numbers in summary.metrics]
+    if "context_adherence" in metrics and EMBEDDED in run.judges:
+        notes.append(adherence_worth())
+    return (*notes, *run.notes)
 
 
 def _notes_on_intervals(summary: Summary) -> Iterator[str]:
@@ -136,40 +156,6 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
         if interval.design_effect is not None:
             words += f", design effect {interval.design_effect:.2f}"
         yield f"{metric}: {words}."
-
-
-def _notes_on_rows(summary: Summary) -> Iterator[str]:
-    """Say how many rows there are, how samples were captured, and what is in doubt.
-
-    Example: "20 rows, 1 without a result." and "Captured: 15 exact, 5 inferred."
-    """
-    words = count_in_words(summary.rows, "row")
-    if summary.not_judged:
-        words += f", {summary.not_judged:,} without a result"
-    if summary.bad_rows:
-        words += f", {summary.bad_rows:,} unreadable"
-    yield f"{words}."
-    if summary.grades:
-        grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
-        yield f"Captured: {', '.join(grades)}."
-    for doubt in summary.doubts:
-        yield f"Noted of samples: {doubt}."
-
-
-def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
-    """How the run went, and who judged."""
-    if summary.usage.faults:
-        yield (
-            "Calls repeated after faults of the judge's endpoint:"
-            f" {summary.usage.faults}."
-        )
-    if run.ended_early:
-        yield f"The run ended early: {run.ended_early}."
-    if run.judges:
-        yield f"Judge: {judges_in_words(run.judges, run.addresses)}."
-    metrics = [numbers.metric for numbers in summary.metrics]
-    if "context_adherence" in metrics and EMBEDDED in run.judges:
-        yield adherence_worth()
 
 
 def text_table(summary: Summary, run: RunFacts) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ragmetrics_core.data import JudgedChunks, MeasuredUse, Sample, SampleResult
+from ragmetrics_core.data import JudgedChunks, Sample, SampleResult
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.statistics.rater_agreement import bootstrap, kappa
 
@@ -148,9 +148,17 @@ def agreement_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
         if use is None or use.why_not is not None:
             continue
         for name, result in row.results.items():
-            if isinstance(result.evidence, JudgedChunks):
-                pairs = _pairs(use, result.evidence)
-                pairs_by_metric.setdefault(name, []).append(pairs)
+            if not isinstance(result.evidence, JudgedChunks):
+                continue
+            pairs = []
+            for chunk in result.evidence.chunks:
+                is_measured = 0 < chunk.rank <= len(use.passages)
+                if not is_measured or chunk.useful is None:
+                    continue
+                verdict = use.passages[chunk.rank - 1].verdict
+                if verdict != "cannot tell":
+                    pairs.append((chunk.useful, verdict in _CHANGING))
+            pairs_by_metric.setdefault(name, []).append(pairs)
     for name, pairs_of_rows in pairs_by_metric.items():
         counts = Counter(pair for pairs in pairs_of_rows for pair in pairs)
         if not counts:
@@ -166,18 +174,6 @@ def agreement_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
         bounds = bootstrap([pairs_of_rows], _kappa, draws=_DRAWS)
         inside = f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else ""
         yield f"  kappa {value:.2f}{inside}: how far judge and measurement agree"
-
-
-def _pairs(use: MeasuredUse, evidence: JudgedChunks) -> Pairs:
-    pairs = []
-    for chunk in evidence.chunks:
-        is_measured = 0 < chunk.rank <= len(use.passages)
-        if not is_measured or chunk.useful is None:
-            continue
-        verdict = use.passages[chunk.rank - 1].verdict
-        if verdict != "cannot tell":
-            pairs.append((chunk.useful, verdict in _CHANGING))
-    return pairs
 
 
 def _kappa(pairs_of_rows: Sequence[Pairs]) -> float | None:

@@ -183,11 +183,14 @@ async def _call_until_it_succeeds(
         except errors.TransientJudgeError as error:
             seconds_tried = time.monotonic() - started
             if (method, path) == _MAKE_BATCH:
-                wait = _seconds_until_batch_is_tried(error, n_failed, seconds_tried)
-            else:
-                wait = seconds_until_next_attempt(
-                    error, n_failed, seconds_tried=seconds_tried
-                )
+                # The same batch made twice would cost twice. So it is tried again only
+                # for a few minutes: other runs make it if it is missing after ten.
+                seconds_tried += _SECONDS_LESS_TO_MAKE_BATCH
+                if may_have_made_batch(error):
+                    raise
+            wait = seconds_until_next_attempt(
+                error, n_failed, seconds_tried=seconds_tried
+            )
             if wait is None:  # it is not tried again
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)
@@ -195,25 +198,15 @@ async def _call_until_it_succeeds(
     raise AssertionError  # count() never ends
 
 
-def _seconds_until_batch_is_tried(
-    error: errors.TransientJudgeError, n_failed: int, seconds_tried: float
-) -> float | None:
-    """Return how long to wait before a batch is made again; None if it is not.
+def may_have_made_batch(error: errors.JudgeError) -> bool:
+    """Whether a service may have made a batch although the call ended in this error.
 
-    The same batch made twice would cost twice. So it is tried again only where the
-    fault surely made none; and only for a few minutes, since other runs make it if it
-    is missing after ten.
+    A time-out leaves that open. A service that could not be reached, or refused the
+    call, made none.
     """
-    if not _surely_made_nothing(error):
-        return None
-    return seconds_until_next_attempt(
-        error, n_failed, seconds_tried=seconds_tried + _SECONDS_LESS_TO_MAKE_BATCH
-    )
-
-
-def _surely_made_nothing(error: errors.TransientJudgeError) -> bool:
-    """Whether a service did nothing; after a time-out, a batch may have been made."""
-    return isinstance(error, errors.RateLimited) or not error.is_sent
+    if not isinstance(error, errors.TransientJudgeError):
+        return False
+    return error.is_sent and not isinstance(error, errors.RateLimited)
 
 
 def _quote_for_path(batch_id: str) -> str:
@@ -240,21 +233,12 @@ def reason_for_failure(batch: dict[str, Any]) -> str:
     The reason has the service's error codes alone: its message may quote a line of the
     file, and so the text of a sample. Example: "(invalid_json_line)".
     """
-    text = json.dumps({"error": _first_error(batch)})
+    list_of_errors = batch.get("errors")
+    entries = list_of_errors.get("data") if isinstance(list_of_errors, dict) else None
+    first_error = entries[0] if isinstance(entries, list) and entries else None
+    text = json.dumps({"error": first_error if isinstance(first_error, dict) else {}})
     codes = Fault.from_reply(status=None, text=text).codes
     reason = f"({', '.join(codes)})" if codes else ""
     if "token_limit_exceeded" in codes:
         reason += "; give fewer rows at a time"
     return reason
-
-
-def _first_error(batch: dict[str, Any]) -> dict[str, Any]:
-    """The first error that a service lists for a batch; empty if it lists none."""
-    list_of_errors = batch.get("errors")
-    if not isinstance(list_of_errors, dict):
-        return {}
-    entries = list_of_errors.get("data")
-    if not isinstance(entries, list) or not entries or not isinstance(entries[0], dict):
-        return {}
-    first_error: dict[str, Any] = entries[0]
-    return first_error

@@ -44,9 +44,9 @@ from ragmetrics_core.scale.batch_table import (
     Batch,
     ParkedRequest,
     RequestEntry,
+    WaitingRequests,
     digest,
 )
-from ragmetrics_core.scale.waiting_requests import WaitingRequests
 
 T = TypeVar("T")
 
@@ -289,7 +289,14 @@ class ParkingStore(SqliteStore):
             self._waits_for_other_process = True
             return
         self.batches_of_pass.add(token)
-        file_id = await self._upload(model, request_lines, token)
+        try:
+            file_id = await batch_calls.upload_file(model, request_lines)
+        except asyncio.CancelledError:  # the run's deadline has come
+            self.batches_of_pass.discard(token)
+            self._forget_unmade(token)
+            raise
+        except errors.JudgeError as error:
+            raise await self._not_made(token, error) from None
         # from now the requests are claimed for ten minutes more
         has_claim_expired = not self._run_and_commit(
             partial(batch_table.restart_clock, token)
@@ -300,7 +307,7 @@ class ParkingStore(SqliteStore):
             batch_id = await self._make_batch_of_file(model, file_id, token)
         except errors.JudgeError as error:
             # Refused, so surely not made: the token is removed from the file again.
-            if not _may_have_made_batch(error):
+            if not batch_calls.may_have_made_batch(error):
                 raise await self._not_made(token, error) from None
             logger.warning("a batch may have been made, and is looked for: %s", error)
             return
@@ -310,23 +317,6 @@ class ParkingStore(SqliteStore):
             len(request_lines),
             model.name,
         )
-
-    async def _upload(
-        self, model: OpenAICompatibleModel, lines: list[bytes], token: str
-    ) -> str:
-        """Upload the file of a batch; without the file, forget the batch.
-
-        Raises:
-            BatchFailed: If the service refuses the file.
-        """
-        try:
-            return await batch_calls.upload_file(model, lines)
-        except asyncio.CancelledError:  # the run's deadline has come
-            self.batches_of_pass.discard(token)
-            self._forget_unmade(token)
-            raise
-        except errors.JudgeError as error:
-            raise await self._not_made(token, error) from None
 
     async def _not_made(
         self, token: str, error: errors.JudgeError
@@ -387,8 +377,14 @@ class ParkingStore(SqliteStore):
         states: dict[str, dict[str, Any]] = {}
         for batch in self._run_and_commit(batch_table.all_batches):
             model = self._model_by_address.get(batch.endpoint)
-            if model is None:
-                self._leave_alone(batch)
+            if model is None:  # of another service: it is left alone, and logged once
+                if batch.token not in self.address_by_foreign_batch:
+                    address = public_address(str(batch.endpoint))
+                    self.address_by_foreign_batch[batch.token] = address
+                    logger.warning(
+                        "a batch of this store is at %s, which is not asked here",
+                        address,
+                    )
                 continue
             state = await self._state_of(model, batch)
             # the service lists it, under an id, and it has not ended
@@ -425,16 +421,6 @@ class ParkingStore(SqliteStore):
         else:
             state["status"] = "expired"
         return state
-
-    def _leave_alone(self, batch: Batch) -> None:
-        """Leave a batch of another service alone, and log once at which address it is."""
-        if batch.token in self.address_by_foreign_batch:
-            return
-        address = public_address(str(batch.endpoint))
-        self.address_by_foreign_batch[batch.token] = address
-        logger.warning(
-            "a batch of this store is at %s, which is not asked here", address
-        )
 
     async def wait(self) -> bool:
         """Wait until the batches of this pass have ended.
@@ -497,9 +483,14 @@ class ParkingStore(SqliteStore):
         token = batch.token
         status = state["status"]
         n_entered, are_all_readable = await self._enter_answers_of(model, token, state)
-        if not are_all_readable and self._may_be_readable_later(batch):
-            state["status"] = f"{status}, but its answers cannot be read yet"
-            return
+        if not are_all_readable:  # it is looked at again for ten minutes
+            first_look = batch.unreadable_since
+            if first_look is None:
+                first_look = time.time()
+                self._run_and_commit(partial(batch_table.note_unreadable, token))
+            if time.time() - first_look < SETTLED_SECONDS:
+                state["status"] = f"{status}, but its answers cannot be read yet"
+                return
         counts = await self._forget(token, status, n_entered)
         outcome = (
             f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
@@ -578,17 +569,6 @@ class ParkingStore(SqliteStore):
         are_all_readable = n_output_lines >= n_completed
         return n_entered, are_all_readable
 
-    def _may_be_readable_later(self, batch: Batch) -> bool:
-        """Whether to look again at a batch whose answers cannot be read yet.
-
-        That is so for ten minutes after the first look.
-        """
-        first_look = batch.unreadable_since
-        if first_look is None:
-            first_look = time.time()
-            self._run_and_commit(partial(batch_table.note_unreadable, batch.token))
-        return time.time() - first_look < SETTLED_SECONDS
-
     def _run_and_commit(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function of ``batch_table`` on the file, and commit what it changes.
 
@@ -621,17 +601,6 @@ def _check_models(models: Sequence[ChatModel]) -> list[OpenAICompatibleModel]:
             " take batches: name such a judge, or leave out batch="
         )
     return batch_models
-
-
-def _may_have_made_batch(error: errors.JudgeError) -> bool:
-    """Whether a service may have made a batch although the call ended in this error.
-
-    A time-out leaves that open. A service that could not be reached, or refused the
-    call, made none.
-    """
-    if not isinstance(error, errors.TransientJudgeError):
-        return False
-    return error.is_sent and not isinstance(error, errors.RateLimited)
 
 
 @dataclass(frozen=True, slots=True)

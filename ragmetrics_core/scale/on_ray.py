@@ -53,7 +53,17 @@ def score_dataset(
     """
     data = import_extra("ray.data", "ray", "scoring a Ray dataset")
     if scorer.limits is not None:
-        scorer = _with_limits_of_job(scorer, scorer.limits, job)
+        # a copy asks a process of Ray what the job may spend
+        ray = import_extra("ray", "ray", "scoring a Ray dataset")
+        actor_class = ray.remote(JobLimits).options(
+            name=job or f"ragmetrics-{uuid4().hex}",
+            get_if_exists=True,
+            num_cpus=0,
+            max_concurrency=_MOST_WAITING_CALLS,
+        )
+        keeper = actor_class.remote(scorer.limits)
+        scorer = copy(scorer)
+        scorer.open_job_budget = partial(_JobBudget, keeper)
     return dataset.map_batches(
         _Worker,
         fn_constructor_args=(scorer,),
@@ -62,21 +72,6 @@ def score_dataset(
         num_cpus=1,
         compute=data.ActorPoolStrategy(size=workers),
     )
-
-
-def _with_limits_of_job(scorer: Scorer, limits: Limits, job: str | None) -> Scorer:
-    """Copy a scorer, and let the copy ask a process of Ray what the job may spend."""
-    ray = import_extra("ray", "ray", "scoring a Ray dataset")
-    actor_class = ray.remote(JobLimits).options(
-        name=job or f"ragmetrics-{uuid4().hex}",
-        get_if_exists=True,
-        num_cpus=0,
-        max_concurrency=_MOST_WAITING_CALLS,
-    )
-    keeper = actor_class.remote(limits)
-    scorer_of_job = copy(scorer)
-    scorer_of_job.open_job_budget = partial(_JobBudget, keeper)
-    return scorer_of_job
 
 
 class _Worker:

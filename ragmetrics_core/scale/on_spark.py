@@ -35,7 +35,14 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
     """
     types = import_extra("pyspark.sql.types", "spark", "scoring a Spark frame")
     arrow = import_extra("pyspark.sql.pandas.types", "spark", "scoring a Spark frame")
-    scorer_of_partition = _with_limits_of_partition(scorer, partitions)
+    scorer_of_partition = copy(scorer)
+    if scorer.limits is not None:
+        if partitions is None:
+            raise SettingError(
+                "limits are divided among the partitions: say how many, with"
+                " partitions="
+            )
+        scorer_of_partition.limits = share_of_limits(scorer.limits, partitions)
     added = arrow.from_arrow_schema(scorer.added_schema(frame.columns))
 
     def score_batches(batches: Iterator[Any]) -> Iterator[Any]:
@@ -46,23 +53,6 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
     return parts.mapInArrow(
         score_batches, types.StructType([*frame.schema.fields, *added.fields])
     )
-
-
-def _with_limits_of_partition(scorer: Scorer, partitions: int | None) -> Scorer:
-    """Copy a scorer with the share of its limits that one partition may spend.
-
-    Raises:
-        SettingError: If the scorer has limits, and the number of partitions is unknown.
-    """
-    if scorer.limits is None:
-        return scorer
-    if partitions is None:
-        raise SettingError(
-            "limits are divided among the partitions: say how many, with partitions="
-        )
-    scorer_of_partition = copy(scorer)
-    scorer_of_partition.limits = share_of_limits(scorer.limits, partitions)
-    return scorer_of_partition
 
 
 def share_of_limits(limits: Limits, parts: int) -> Limits:

@@ -99,8 +99,16 @@ class ParquetRows(Sequence[SampleResult]):
         self._field = dataset.field  # makes an expression that reads a column
         try:
             data = dataset.dataset(path, format="parquet")
-            schema = _schema_of_results(data)
+            # the common schema of all files, each of which holds results
+            arrow = import_extra("pyarrow", "parquet", "a report from Parquet")
+            schemas = {part.path: part.physical_schema for part in data.get_fragments()}
+            schema = arrow.unify_schemas(schemas.values(), promote_options="permissive")
             self.metrics = _metrics_in(schema)
+            for file, file_schema in schemas.items():
+                if set(self.metrics).isdisjoint(file_schema.names):
+                    raise ValueError(f"{file} holds no results")
+            if "sample" not in schema.names:
+                raise ValueError("it has no column named sample")
             self._data = data.replace_schema(schema)
             self._count: int = self._data.count_rows()
         except (OSError, ValueError, TypeError) as error:
@@ -190,24 +198,6 @@ class ParquetRows(Sequence[SampleResult]):
             "problem": problem,
         }
         return validate_data(SampleResult, fields, f"{self._path}, row {index}")
-
-
-def _schema_of_results(data: Any) -> Any:
-    """The common schema of all files of a data set.
-
-    Raises:
-        ValueError: If a file holds no results, or none holds samples.
-    """
-    arrow = import_extra("pyarrow", "parquet", "a report from Parquet")
-    schemas = {part.path: part.physical_schema for part in data.get_fragments()}
-    schema = arrow.unify_schemas(schemas.values(), promote_options="permissive")
-    metrics = _metrics_in(schema)
-    for file, file_schema in schemas.items():
-        if set(metrics).isdisjoint(file_schema.names):
-            raise ValueError(f"{file} holds no results")
-    if "sample" not in schema.names:
-        raise ValueError("it has no column named sample")
-    return schema
 
 
 def _metrics_in(schema: Any) -> tuple[str, ...]:

@@ -39,7 +39,12 @@ def slope_and_intercept(
     Source:
         Cox (1958), Biometrika 45(3/4).
     """
-    if _are_separated(pairs):
+    positive = [score for score, label in pairs if label]
+    negative = [score for score, label in pairs if not label]
+    if not positive or not negative:
+        return None
+    # a threshold separates the classes
+    if max(negative) <= min(positive) or max(positive) <= min(negative):
         return None
     counts: dict[float, _Counts] = {}
     for score, label in pairs:
@@ -103,17 +108,6 @@ def _logistic_weights(counts: Mapping[float, _Counts]) -> tuple[float, float] | 
         if max(abs(step_of_slope), abs(step_of_intercept)) < _TOLERANCE:
             return slope, intercept
     return None
-
-
-def _are_separated(pairs: Pairs) -> bool:
-    """Whether a threshold separates the classes, or there is one class only."""
-    positive = [score for score, label in pairs if label]
-    negative = [score for score, label in pairs if not label]
-    if not positive or not negative:
-        return True
-    are_positive_above = max(negative) <= min(positive)
-    are_positive_below = max(positive) <= min(negative)
-    return are_positive_above or are_positive_below
 
 
 def calibration_error(pairs: Pairs) -> float | None:

@@ -202,22 +202,17 @@ def padded_t_interval(
     padding = padding.replace("-", "−")  # the typographic minus
     if max(sizes) == 1:
         return Interval(low, high, f"t with {padding}")
+    error_unclustered = (sd(values) or 0.0) / sqrt(len(values))
+    design_effect = None
+    if error_unclustered != 0:
+        design_effect = (error / error_unclustered) ** 2
     return Interval(
         low,
         high,
         method=f"t over {len(sums)} clusters, {padding}",
         clusters=len(sums),
-        design_effect=_design_effect(values, error),
+        design_effect=design_effect,
     )
-
-
-def _design_effect(values: Sequence[float], error: float) -> float | None:
-    """How much the variance of the mean grows by clusters; None if values are equal."""
-    spread = sd(values) or 0.0
-    error_unclustered = spread / sqrt(len(values))
-    if error_unclustered == 0:
-        return None
-    return (error / error_unclustered) ** 2
 
 
 def sum_clusters(

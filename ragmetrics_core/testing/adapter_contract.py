@@ -41,17 +41,6 @@ _CLIENTS = (
 )
 
 
-def _assert_ids_of_whole_documents(sample: Sample, case_name: str) -> None:
-    """A context that is a whole document of the turn has the document's id."""
-    id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
-    for context in sample.known_contexts:
-        if context.text in id_by_text:
-            assert context.id == id_by_text[context.text], (
-                f"{case_name}: a context has another id than its chunk; chunks without"
-                " ids say so by keeps_ids = False"
-            )
-
-
 class AdapterContract:
     """Tests that hold for every adapter.
 
@@ -224,6 +213,7 @@ class AdapterContract:
         that shows some of them, e.g. as JSON or cut, and how sure it is which
         (``grade``). The messages tell the author of an adapter what to mend.
         """
+        id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
         for case in SHOWN_CASES:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
             assert sample.capture is not None, f"{case.name}: it was not captured"
@@ -238,8 +228,12 @@ class AdapterContract:
             assert sample.capture.grade == case.grade, (
                 f"{case.name}: warnings are {sample.capture.warnings}"
             )
-            if self.keeps_ids:
-                _assert_ids_of_whole_documents(sample, case.name)
+            for context in sample.known_contexts:
+                if self.keeps_ids and context.text in id_by_text:
+                    assert context.id == id_by_text[context.text], (
+                        f"{case.name}: a context has another id than its chunk; chunks"
+                        " without ids say so by keeps_ids = False"
+                    )
 
     def test_ledger(self) -> None:
         """Each retrieval is one call, an empty one too.

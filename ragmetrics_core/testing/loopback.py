@@ -272,8 +272,13 @@ class LoopbackServer:
         if gives_several:
             n_choices = body.get("n") or 1
         choices = []
-        for index, reply in enumerate(self._replies(body, n_choices)):
-            choices.append(self._choice(index, reply, body))
+        asked = body
+        if self.supports["response_format"] not in (True, "json_mode"):
+            asked = {**body, "response_format": None}
+        reply = self.reply(asked)
+        replies = reply[:n_choices] if isinstance(reply, list) else [reply] * n_choices
+        for index, each in enumerate(replies):
+            choices.append(self._choice(index, each, body))
         prompts = [message.get("content") for message in body.get("messages", ())]
         prompt_tokens = _n_tokens(prompts)
         texts = [choice["message"].get("content") for choice in choices]
@@ -290,15 +295,6 @@ class LoopbackServer:
                 "total_tokens": prompt_tokens + completion_tokens,
             },
         }
-
-    def _replies(self, body: Body, n_choices: int) -> list[Any]:
-        """Return what the server replies, once for each choice."""
-        if self.supports["response_format"] not in (True, "json_mode"):
-            body = {**body, "response_format": None}
-        reply = self.reply(body)
-        if isinstance(reply, list):
-            return reply[:n_choices]
-        return [reply] * n_choices
 
     def _choice(self, index: int, reply: str | Body, body: Body) -> Body:
         """Make one choice of a reply, in OpenAI's form.

@@ -195,7 +195,9 @@ def _gates_of(test: pytest.Item) -> Sequence[Any]:
     settings file, speak only of tests that ask for the fixture.
     """
     asks_for_fixture = "ragmetrics" in getattr(test, "fixturenames", ())
-    if not asks_for_fixture and not _has_marker_of_its_own(test):
+    marked_nodes = [node for node, _ in test.iter_markers_with_node("ragmetrics")]
+    has_marker_of_its_own = any(node is test for node in marked_nodes)
+    if not asks_for_fixture and not has_marker_of_its_own:
         return []
     by_markers = _arguments_of_markers(test)
     if "gates" in by_markers:
@@ -206,12 +208,6 @@ def _gates_of(test: pytest.Item) -> Sequence[Any]:
 
     folder = _folder_of_settings(test)
     return project_settings(folder, as_it_is=True).gates
-
-
-def _has_marker_of_its_own(test: pytest.Item) -> bool:
-    """Whether the marker stands at the test itself, and not at its class or module."""
-    marked = [node for node, _ in test.iter_markers_with_node("ragmetrics")]
-    return any(node is test for node in marked)
 
 
 def _folder_of_settings(test: pytest.Item) -> Path:
@@ -251,17 +247,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     summaries: list[str] = []
     for reports in terminalreporter.stats.values():
         for report in reports:
-            if isinstance(report, pytest.TestReport) and report.when == "call":
-                summaries += _summaries_of(report)
+            if not isinstance(report, pytest.TestReport) or report.when != "call":
+                continue
+            for name, summary in report.user_properties:
+                if name == "ragmetrics":
+                    summaries.append(f"{report.nodeid}\n{summary}")
     if summaries:
         terminalreporter.section("ragmetrics")
         terminalreporter.write_line("\n".join(summaries))
-
-
-def _summaries_of(report: pytest.TestReport) -> list[str]:
-    """Return what a test measured, under its name."""
-    summaries = []
-    for name, summary in report.user_properties:
-        if name == "ragmetrics":
-            summaries.append(f"{report.nodeid}\n{summary}")
-    return summaries

@@ -12,10 +12,10 @@ from importlib.resources import files
 from typing import Any, cast
 
 from ragmetrics_core.capture import Document, Message
+from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import number_as_text
 from ragmetrics_core.data.cells import conversation_in, conversation_name
-from ragmetrics_core.traces.found_texts import found_texts
 from ragmetrics_core.traces.values import (
     mapping,
     messages_in,
@@ -29,6 +29,12 @@ DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
 )
 _HIDDEN = "__REDACTED__"  # OpenInference writes it in place of a text
 _INDEX = re.compile(r"-?\d+")
+FORM_NOT_READ = (
+    "a retriever's span holds what was found in a form that is not read; let it record a"
+    " list of texts, or of objects with a field text, content or page_content"
+)
+# a list or an object as Python shows it
+_LOOKS_LIKE_CODE = re.compile(r"\s*[\[{(<]|\w+\(")
 _KINDS = {
     mark: cast("Kind", kind)
     for kind, marks in DIALECTS.pop("kinds").items()
@@ -270,9 +276,19 @@ class _Fields:
         and no text.
         """
         for name in self.names.get(field_name, ()):
-            documents = _documents_under(name, self.attributes)
-            if documents is not None:
-                return documents
+            # The list stands under "documents.0.content" and so on, or as JSON under
+            # "documents".
+            entries = value_of(self.attributes, name)
+            if not entries:
+                entries = self.attributes.get(name.removesuffix("."))
+            if isinstance(entries, str):
+                entries = plain(entries)
+            if not isinstance(entries, (list, tuple)):
+                continue
+            read_entries = map(_document, entries)
+            documents = [entry for entry in read_entries if entry is not None]
+            if documents or not entries:
+                return tuple(documents)
         return None
 
 
@@ -331,31 +347,6 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
     return branches
 
 
-def _documents_under(
-    name: str, attributes: Mapping[str, Any]
-) -> tuple[Document, ...] | None:
-    """Return the documents that a span lists under a name; None if it lists none.
-
-    Examples: under the name "documents." both the attribute "documents.0.content":
-    "Rome is old." and the attribute "documents": '[{"content": "Rome is old."}]' list
-    one document. An empty list gives ().
-    """
-    entries = value_of(attributes, name)
-    if not entries:
-        entries = attributes.get(name.removesuffix("."))
-    if isinstance(entries, str):
-        entries = plain(entries)
-    if not isinstance(entries, (list, tuple)):
-        return None
-    is_empty_list = not entries
-    documents = []
-    for entry in entries:
-        document = _document(entry)
-        if document is not None:
-            documents.append(document)
-    return tuple(documents) if documents or is_empty_list else None
-
-
 def _document(entry: object) -> Document | None:
     """The document of an entry of a list of documents; None for no such entry.
 
@@ -397,3 +388,50 @@ def _without_wrapping(value: Any, name: str) -> Any:
         return value
     is_of_traceloop = "kwargs" in value or "tags" in value
     return value[name] if is_of_traceloop else value
+
+
+def found_texts(output: object) -> tuple[Document, ...] | None:
+    """Read what a retriever returned as documents.
+
+    Example: ``["It fell."]``, ``[{"text": "It fell."}]`` and ``{"documents": ["It
+    fell."]}`` are one document. A single text is one document as well.
+
+    Returns:
+        The documents; () if nothing was found. None if the output cannot be read.
+    """
+    if not _holds_anything(output):
+        return ()
+    if isinstance(output, str):
+        return None if _LOOKS_LIKE_CODE.match(output) else (Document(output),)
+    if isinstance(output, Mapping):
+        lists = [entry for entry in output.values() if isinstance(entry, (list, tuple))]
+        documents = divided("", output)
+        return found_texts(lists[0]) if documents is None and lists else documents
+    if not isinstance(output, (list, tuple)):
+        return None
+    found: list[Document] = []
+    for element in output:
+        is_document = isinstance(element, Document)
+        passages = (element,) if is_document else divided("", [element])
+        if passages is None:
+            return None
+        found += passages
+    return tuple(found)
+
+
+def holds_only_numbers(output: object) -> bool:
+    """Whether an output is a number, or holds nothing but numbers: no text, no id."""
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    if isinstance(output, (list, tuple)):
+        return bool(output) and all(map(holds_only_numbers, output))
+    return isinstance(output, (int, float))
+
+
+def _holds_anything(value: object) -> bool:
+    """Whether a value holds a text, a number or an object, at any depth."""
+    if isinstance(value, Mapping):
+        return any(map(_holds_anything, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_anything, value))
+    return value is not None and str(value).strip() != ""

@@ -388,22 +388,15 @@ def _spans_of_trace(
         named, event = (earlier, span) if earlier.name else (span, earlier)
         attributes = {**event.attributes, **named.attributes}
         span_by_id[span.id] = replace(named, attributes=attributes)
-        if _contradict(earlier, span):
-            span_by_id[""] = Span(trace, "", name="unreadable")
+        for name in earlier.attributes.keys() & span.attributes:
+            first_value = earlier.attributes[name]
+            second_value = span.attributes[name]
+            if first_value is None or second_value is None:
+                continue
+            if str(first_value) != str(second_value):
+                span_by_id[""] = Span(trace, "", name="unreadable")
     # events of a span that was not recorded have no name, and are left out
     return [span for span in span_by_id.values() if span.name]
-
-
-def _contradict(earlier: Span, later: Span) -> bool:
-    """Whether two records of a span give an attribute different values."""
-    for name in earlier.attributes.keys() & later.attributes:
-        first_value = earlier.attributes[name]
-        second_value = later.attributes[name]
-        if first_value is None or second_value is None:
-            continue
-        if str(first_value) != str(second_value):
-            return True
-    return False
 
 
 def _open(path: Path) -> BufferedReader:

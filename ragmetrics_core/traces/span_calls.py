@@ -137,7 +137,19 @@ def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) ->
                 missing_ids[document.id] = None
     if not missing_ids:
         return
-    texts = _texts_by_id(list(missing_ids), resolve, trace)
+    texts: object = resolve
+    if not isinstance(resolve, Mapping):
+        try:
+            texts = resolve(list(missing_ids))
+        except _RESOLVE_ERRORS as error:
+            raise InputError(
+                f"resolve= failed on trace {trace}: {type(error).__name__}: {error}"
+            ) from error
+    if not isinstance(texts, Mapping):
+        raise InputError(
+            f"resolve= failed on trace {trace}: it must return a mapping of ids to"
+            f" texts, got {type(texts).__name__}"
+        )
     for reading in readings:
         if reading.documents:
             documents = []
@@ -147,25 +159,3 @@ def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) ->
                     document = replace(document, text=text)
                 documents.append(document)
             reading.documents = tuple(documents)
-
-
-def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[str, str]:
-    """Return the texts of documents by their ids, as ``resolve`` gives them.
-
-    Raises:
-        InputError: If ``resolve`` raises, or returns no mapping.
-    """
-    if isinstance(resolve, Mapping):
-        return resolve
-    try:
-        texts: object = resolve(ids)
-    except _RESOLVE_ERRORS as error:
-        raise InputError(
-            f"resolve= failed on trace {trace}: {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(texts, Mapping):
-        raise InputError(
-            f"resolve= failed on trace {trace}: it must return a mapping of ids to"
-            f" texts, got {type(texts).__name__}"
-        )
-    return texts

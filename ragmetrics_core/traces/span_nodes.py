@@ -12,9 +12,9 @@ from ragmetrics_core.capture.step_documents import (
 )
 from ragmetrics_core.capture.structures import compact, find_instances
 from ragmetrics_core.capture.tree import Document, Message, Node
-from ragmetrics_core.traces.dialects import Reading
-from ragmetrics_core.traces.found_texts import (
+from ragmetrics_core.traces.dialects import (
     FORM_NOT_READ,
+    Reading,
     found_texts,
     holds_only_numbers,
 )

@@ -64,7 +64,12 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     session = session_of(call.span.attributes) or session_around
     reading = call.reading
-    is_only_around_turns = _is_only_around_turns(call)
+    # A loop of LangChain over runs, or a step that says nothing around one call. A span
+    # of no known instrumentation is none of these.
+    is_only_around_turns = reading is not None and (
+        call.span.name.startswith("RunnableEach<")
+        or (reading.kind == "step" and len(call.inside) == 1 and reading.says_nothing)
+    )
     # A step is one turn if it was asked a single question itself. A call that is no step,
     # such as a retriever or a model, counts as asked.
     is_asked = False
@@ -111,19 +116,6 @@ def _doubt(trees: Sequence[Tree]) -> None:
         tree.doubts += (_ASKED_UNLIKE,)
 
 
-def _is_only_around_turns(call: Call) -> bool:
-    """Whether a call is a loop over runs, or a step that says nothing around one call.
-
-    A span of no known instrumentation is none of these.
-    """
-    reading = call.reading
-    if reading is None:
-        return False
-    if call.span.name.startswith("RunnableEach<"):  # a loop of LangChain
-        return True
-    return reading.kind == "step" and len(call.inside) == 1 and reading.says_nothing
-
-
 def _tree_of_turn(call: Call, session: str | None) -> Tree:
     """Make the tree of one turn: its calls, and what they say of the turn.
 
@@ -155,7 +147,12 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     _add_question(tree, reading)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
-    _add_answers(tree, reading)
+    tree.answers = _answers(root, reading.output)
+    # another run may answer from the documents that this one returns
+    tree.gives_only_documents = root.kind == "reranker" or (
+        isinstance(reading.output, tuple)
+        and set(map(type, reading.output)) == {Document}
+    )
     texts_of_models = {node.reply.text for node in models if node.reply}
     has_provider_searched = any(
         says_that_provider_searched(inner.span.attributes, texts_of_models)
@@ -174,38 +171,6 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     if reading.says_nothing:
         tree.resumption_key = None  # what it was given, or returned, is not known
     return tree
-
-
-def _add_answers(tree: Tree, reading: Reading) -> None:
-    """Write into a tree what its run answered, as the span of its outermost call says."""
-    root = tree.root
-    tree.answers = _answers(root, reading.output)
-    # another run may answer from the documents that this one returns
-    output = reading.output
-    tree.gives_only_documents = root.kind == "reranker" or (
-        isinstance(output, tuple) and set(map(type, output)) == {Document}
-    )
-
-
-def _ids_of_documents_without_text(root: Node) -> list[str | None]:
-    """Return the ids of the documents without text in a tree, each id once.
-
-    Documents without an id follow, as None for each. The same one may stand in several
-    calls: so those that retrievers found are counted, and one if only other calls hold
-    any.
-    """
-    ids: dict[str, None] = {}  # an ordered set
-    some_lack_id = False
-    for node in root.walk():
-        for document in node.documents or ():
-            if document.text:
-                continue
-            if document.id is None:
-                some_lack_id = True
-            else:
-                ids[document.id] = None
-    n_without_id = max(1, _n_found_without_text_and_id(root)) if some_lack_id else 0
-    return [*ids, *[None] * n_without_id]
 
 
 def _n_found_without_text_and_id(node: Node) -> int:
@@ -256,14 +221,30 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """
     # first, since documents without text are taken out next
     _note_searches_without_documents(tree.root, do_calls_around_hold_documents=False)
-    ids = _ids_of_documents_without_text(tree.root)
-    if ids:  # a call that had no others: its documents are then not known
+    # Documents without text: those with an id once each, as they may stand in several
+    # calls. Of those without one the retrievers' are counted, and one if only other
+    # calls hold any.
+    ids: dict[str, None] = {}  # an ordered set
+    some_lack_id = False
+    for node in tree.root.walk():
+        for document in node.documents or ():
+            if document.text:
+                continue
+            if document.id is None:
+                some_lack_id = True
+            else:
+                ids[document.id] = None
+    n_without_id = 0
+    if some_lack_id:
+        n_without_id = max(1, _n_found_without_text_and_id(tree.root))
+    names = [*ids, *[None] * n_without_id]
+    if names:  # a call that had no others: its documents are then not known
         for node in tree.root.walk():
             documents = node.documents or ()
             readable = tuple(document for document in documents if document.text)
             node.documents = readable or None
-    tree.documents_without_text = tuple(Document("", name) for name in ids)
-    tree.n_without_text = len(ids)
+    tree.documents_without_text = tuple(Document("", name) for name in names)
+    tree.n_without_text = len(names)
     missing = []
     if any(inner.is_cut for inner in call.walk()):
         missing.append(VALUES_CUT)

@@ -115,7 +115,7 @@ def spans_in(value: Any) -> Iterator[Span]:
     elif isinstance(value, list):
         for element in value:
             yield from spans_in(element)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, Mapping):  # its keys tell which tool wrote it
         yield from _spans_in_object(value)
     else:  # a text or a number holds no span: it is counted as unreadable
         yield _span(value)
@@ -136,7 +136,14 @@ def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
     elif not _OTLP_MARKS.isdisjoint(value):  # OTLP, as collectors write it
         yield from _otlp_spans(value)
     elif isinstance(held_spans, Mapping) and "info" in value:  # a trace of MLflow
-        yield from _mlflow_spans(value["info"], held_spans)
+        # what MLflow tells beside the spans, its session and how many there are, is
+        # added to the attributes of each
+        info = value["info"]
+        trace_metadata = info.get("trace_metadata") or {}
+        of_trace = {name: trace_metadata.get(name) for name in (_SESSION, MLFLOW_SIZES)}
+        for fields in held_spans.get("spans") or ():
+            span = _span(fields, trace_id=info.get("trace_id"))
+            yield replace(span, attributes={**of_trace, **span.attributes})
     elif any(name in value for name in (*_TRACE, "context")):
         # one span, of the console exporter, Phoenix, Langfuse or LangSmith
         yield _span(value)
@@ -179,19 +186,6 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
         fields["parent_id"] = f"{span.parent.span_id:016x}"
         fields["flags"] = _PARENT_IS_REMOTE if span.parent.is_remote else 0
     return fields
-
-
-def _mlflow_spans(info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the spans of a trace of MLflow.
-
-    What MLflow tells beside them, its session and how many spans there are, is added to
-    the attributes of each.
-    """
-    trace_metadata = info.get("trace_metadata") or {}
-    of_trace = {name: trace_metadata.get(name) for name in (_SESSION, MLFLOW_SIZES)}
-    for fields in data.get("spans") or ():
-        span = _span(fields, trace_id=info.get("trace_id"))
-        yield replace(span, attributes={**of_trace, **span.attributes})
 
 
 def _otlp_spans(value: Any) -> Iterator[Span]:

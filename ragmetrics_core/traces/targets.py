@@ -11,7 +11,7 @@ each time it is written.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -214,7 +214,16 @@ class OpenTelemetry(Sink):
         """
         records = []
         for score in _scores(result):
-            records.append(self._record(score, self._judged_span(score)))
+            try:
+                trace_id = int(score.trace.removeprefix("tr-"), 16)
+                span_id = int(score.span, 16)
+            except ValueError:
+                raise InputError(
+                    f"trace {score.trace}: OpenTelemetry needs trace_id and span_id as"
+                    " hex digits"
+                ) from None
+            judged = _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
+            records.append(self._record(score, judged))
         if not records:
             return
         is_sent = self._exporter.export(records).name == "SUCCESS"
@@ -228,18 +237,6 @@ class OpenTelemetry(Sink):
             f"row {result.number} was not taken{reason}: is OTEL_EXPORTER_OTLP_ENDPOINT"
             " right?"
         )
-
-    def _judged_span(self, score: _Score) -> Any:
-        """The context of the span that a score judges."""
-        try:
-            trace_id = int(score.trace.removeprefix("tr-"), 16)
-            span_id = int(score.span, 16)
-        except ValueError:
-            raise InputError(
-                f"trace {score.trace}: OpenTelemetry needs trace_id and span_id as hex"
-                " digits"
-            ) from None
-        return _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
 
     def _record(self, score: _Score, judged: Any) -> Any:
         """An event in the context of the judged span."""
@@ -397,7 +394,15 @@ class MLflow(Sink):
         scores = list(_scores(result))
         try:
             with _no_redirects_of_mlflow():
-                self._write(scores)
+                written_ids = set()
+                if scores:
+                    trace = self._client.get_trace_info(scores[0].trace)
+                    for assessment in trace.assessments:
+                        metadata = assessment.metadata or {}
+                        written_ids.add(metadata.get("ragmetrics.id"))
+                for score in scores:
+                    if score.id not in written_ids:
+                        self._log(score)
         except ImportError as error:
             raise _error_without_server(error) from error
         except self._mlflow.exceptions.MlflowException as error:
@@ -409,19 +414,6 @@ class MLflow(Sink):
                 f"row {result.number} was not taken: is MLFLOW_TRACKING_URI a server of"
                 " MLflow?"
             ) from error
-
-    def _write(self, scores: Sequence[_Score]) -> None:
-        """Log the outcomes that the judged trace does not have yet."""
-        if not scores:
-            return
-        trace = self._client.get_trace_info(scores[0].trace)
-        written_ids = set()
-        for assessment in trace.assessments:
-            metadata = assessment.metadata or {}
-            written_ids.add(metadata.get("ragmetrics.id"))
-        for score in scores:
-            if score.id not in written_ids:
-                self._log(score)
 
     def _log(self, score: _Score) -> None:
         """Log one outcome at MLflow, as an assessment of its trace.

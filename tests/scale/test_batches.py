@@ -35,7 +35,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.models import attempts
-from ragmetrics_core.scale import batch_table, batches, waiting_requests
+from ragmetrics_core.scale import batch_table, batches
 
 METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
 ROWS = [
@@ -131,7 +131,7 @@ def test_a_run_says_what_it_submitted_and_the_next_goes_on(store):
 
 
 def test_many_requests_are_several_batches(store, monkeypatch):
-    monkeypatch.setattr(waiting_requests, "_MAX_REQUESTS", 4)
+    monkeypatch.setattr(batch_table, "_MAX_REQUESTS", 4)
     with BatchService(plausible_reply, most=4) as service:
         report = asked(service, store, METRICS[:3])
     assert len(service.batches) > 2
