@@ -12,7 +12,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.cli.run_folders import (
     FOLDER,
-    last_results,
+    last_two_results,
     results_at,
     results_named,
 )
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         InputError: If the summary of the CI job cannot be written.
     """
-    paths = [results_named(path) for path in options.runs] or last_results(2)
+    paths = [results_named(path) for path in options.runs] or last_two_results()
     if len(paths) != 2 and options.runs:
         raise InputError(f"two files are compared; got {len(options.runs)}")
     if len(paths) != 2:

@@ -55,13 +55,22 @@ def _run(arguments: Sequence[str]) -> int:
     from ragmetrics_core.data import RagMetricsError
     from ragmetrics_core.data.deferred_imports import whole_installation_for
 
-    empty = _empty_argument(arguments)
-    if empty is not None:
-        _tell(
-            f"ragmetrics: {empty} is empty, perhaps a variable that is not set; give a"
-            " value"
-        )
-        return 2
+    before = ""
+    for argument in arguments:
+        option, has_value, value = argument.partition("=")
+        empty = ""
+        if option.startswith("--") and has_value and not value.strip():
+            empty = f"the value of {option}"
+        elif not argument.strip():
+            is_value = before.startswith("-")
+            empty = f"the value of {before}" if is_value else "an argument"
+        if empty:
+            _tell(
+                f"ragmetrics: {empty} is empty, perhaps a variable that is not set;"
+                " give a value"
+            )
+            return 2
+        before = argument
     from ragmetrics_core.cli.parsers import COMMANDS, check_needed_options, parse
 
     try:
@@ -118,23 +127,6 @@ def _function(place: str) -> Callable[[Namespace], Any]:
         import_module(f"ragmetrics_core.cli.{module}"), name
     )
     return function
-
-
-def _empty_argument(arguments: Sequence[str]) -> str | None:
-    """Say which argument is empty, e.g. "the value of --judge"; None if none is.
-
-    A shell makes an empty value of a variable that is not set. It must not count as an
-    option that is left out, or the run takes another judge or address than was meant.
-    """
-    before = ""
-    for argument in arguments:
-        option, has_value, value = argument.partition("=")
-        if option.startswith("--") and has_value and not value.strip():
-            return f"the value of {option}"
-        if not argument.strip():
-            return f"the value of {before}" if before.startswith("-") else "an argument"
-        before = argument
-    return None
 
 
 class Lines(logging.StreamHandler[TextIO]):

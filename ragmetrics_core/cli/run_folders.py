@@ -112,9 +112,9 @@ def page_of_run(results: Path) -> Path | None:
     return results.with_name(PAGE) if results.parent.parent == FOLDER else None
 
 
-def last_results(count: int) -> list[Path]:
-    """The results of the last runs that have any, the earlier first."""
+def last_two_results() -> list[Path]:
+    """The results of the last two runs that have any, the earlier first."""
     if not FOLDER.is_dir():
         return []
     paths = [FOLDER / str(number) / RESULTS for number in sorted(_numbers())]
-    return [path for path in paths if path.is_file()][-count:]
+    return [path for path in paths if path.is_file()][-2:]

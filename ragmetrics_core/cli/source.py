@@ -80,12 +80,6 @@ class _File:
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    @property
-    def unread_columns_in_words(self) -> str:
-        """A phrase on the columns that no field of a sample was made of."""
-        names = names_in_words(self.columns_read.unread, most=_SHOWN_COLUMNS)
-        return f"columns that were not recognised: {names}"
-
 
 def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
     """Say which columns a file has, and with which options to name them.
@@ -301,9 +295,12 @@ class Source:
     @property
     def remarks(self) -> list[str]:
         """Lines on columns that no field was made of, then the notes."""
-        lines = [
-            f"{file.path}: {file.unread_columns_in_words}, kept as metadata"
-            for file in self._files
-            if file.columns_read.unread
-        ]
+        lines = []
+        for file in self._files:
+            if file.columns_read.unread:
+                names = names_in_words(file.columns_read.unread, most=_SHOWN_COLUMNS)
+                lines.append(
+                    f"{file.path}: columns that were not recognised: {names}, kept as"
+                    " metadata"
+                )
         return lines + [f"! {note}" for note in self.notes]

@@ -281,13 +281,6 @@ def is_ours(kind: type) -> bool:
     return kind.__module__.startswith("ragmetrics_core.")
 
 
-def reason_of_crash(error: BaseException) -> str:
-    """Return our own error's words, which say what to do; else ``crash_in_words``."""
-    if isinstance(error, RagMetricsError):
-        return str(error)  # it holds no text of a sample
-    return crash_in_words(error)
-
-
 def crash_in_words(error: BaseException) -> str:
     """Return the kind of an error and where it was raised, without its own words.
 

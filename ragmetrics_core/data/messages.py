@@ -171,26 +171,18 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     # Amazon Bedrock's stands one level deeper: {"document": {"source": {"text": …}}}
     if isinstance(fields.get("document"), Mapping):
         fields = fields["document"]
-    if isinstance(fields.get("source"), Mapping):
-        return _text_of_document(fields["source"])
+    source = fields.get("source")
+    if isinstance(source, Mapping):  # on lines of its own; "" for a file
+        if "type" not in source:
+            text = text_of_content(source.get("text") or source.get("content"))
+            return f"{text}\n" if text else ""
+        if source["type"] == "content":  # a text in parts
+            return f"{text_of_content(source.get('content'))}\n"
+        return f"{source.get('data')}\n" if source["type"] == "text" else ""
     for key in ("text", "content", "response", "result"):
         if fields.get(key):
             return text_of_content(fields[key])
     return ""
-
-
-def _text_of_document(source: Mapping[str, Any]) -> str:
-    """Return the text of a document in a message, on lines of its own; "" for a file.
-
-    ``{"type": "content", "content": [{"type": "text", "text": "Page one"}]}`` is a text
-    in parts. Bedrock names no type: ``{"text": "Page one"}``.
-    """
-    if "type" not in source:
-        text = text_of_content(source.get("text") or source.get("content"))
-        return f"{text}\n" if text else ""
-    if source["type"] == "content":
-        return f"{text_of_content(source.get('content'))}\n"
-    return f"{source.get('data')}\n" if source["type"] == "text" else ""
 
 
 def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:

@@ -454,55 +454,39 @@ def turns_without_answer(
             break
         last_replies_start -= 1
     if last_replies_start > 0:
-        last_user_turn = history[last_replies_start - 1]
-        if _asks(last_user_turn.content, question):
+        text = history[last_replies_start - 1].content
+        if _letters(question) and _says(text, question, _FEWEST_LETTERS_OF_QUESTION):
             history = history[: last_replies_start - 1]
-    return tuple(
-        turn
-        for index, turn in enumerate(history)
-        if not _says(turn.content, answer, is_last_reply=index >= last_replies_start)
-    )
+    earlier_turns = []
+    for index, turn in enumerate(history):
+        # the last replies may be this answer with words added
+        is_last_reply = index >= last_replies_start
+        fewest = _FEWEST_LETTERS_OF_LAST if is_last_reply else _FEWEST_LETTERS
+        if not _says(turn.content, answer, fewest):
+            earlier_turns.append(turn)
+    return tuple(earlier_turns)
 
 
 def _same_words(text: str, other: str) -> bool:
-    """Tell whether two texts hold the same words.
-
-    Texts without a word are never the same.
-    """
+    """Tell whether two texts hold the same words; texts without a word never do."""
     return bool(text.split()) and text.split() == other.split()
 
 
-def _asks(text: str, question: str) -> bool:
-    """Tell whether a turn asks a question; punctuation and letter case do not matter.
+def _says(text: str, wording: str, fewest: int) -> bool:
+    """Tell whether a turn says a question or an answer.
 
-    A long question may also stand within a longer turn, such as a prompt.
+    Citation marks, punctuation and letter case do not matter. A short wording such as
+    "In 1903" may stand in any longer turn by chance: there it counts from ``fewest``
+    letters on.
     """
-    letters_of_question = _letters(question)
-    if not letters_of_question:
-        return False
+    letters_of_wording = _letters(wording)
+    if not letters_of_wording:
+        return _same_words(text, wording)
     letters = _letters(text)
     without_speaker = _letters(_SPEAKER.sub("", text, count=1))
-    if letters_of_question in (letters, without_speaker):
+    if letters_of_wording in (letters, without_speaker):
         return True
-    is_long = len(letters_of_question) >= _FEWEST_LETTERS_OF_QUESTION
-    return is_long and letters_of_question in letters
-
-
-def _says(text: str, answer: str, *, is_last_reply: bool) -> bool:
-    """Tell whether a turn says an answer; citation marks and punctuation do not matter.
-
-    A short answer such as "In 1903" may stand in any longer turn by chance. There it
-    counts only in the last replies, which may be this answer with words added.
-    """
-    letters_of_answer = _letters(answer)
-    if not letters_of_answer:
-        return _same_words(text, answer)
-    letters = _letters(text)
-    without_speaker = _letters(_SPEAKER.sub("", text, count=1))
-    if letters_of_answer in (letters, without_speaker):
-        return True
-    fewest = _FEWEST_LETTERS_OF_LAST if is_last_reply else _FEWEST_LETTERS
-    return len(letters_of_answer) >= fewest and letters_of_answer in letters
+    return len(letters_of_wording) >= fewest and letters_of_wording in letters
 
 
 def _letters(text: str) -> str:

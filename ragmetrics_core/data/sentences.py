@@ -103,17 +103,8 @@ def _goes_on_behind(
     is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
     if is_shortened and _GOES_ON.match(text, end):
         return True
-    return _is_ordinal(text, start, end)
 
-
-def _is_ordinal(text: str, start: int, end: int) -> bool:
-    """Tell whether a full stop belongs to an ordinal number: "am 4. Mai", "Karl IX. fiel".
-
-    Args:
-        text: The text.
-        start: Where the current sentence begins.
-        end: Where the full stop ends.
-    """
+    # an ordinal number: "am 4. Mai", "Karl IX. fiel"
     ordinal_start = max(start, end - _LONGEST_ORDINAL)
     if _SMALL_WORD.match(text, end) and _NUMBER_OF_A_KING.search(
         text, ordinal_start, end

@@ -349,7 +349,8 @@ class Run:
         """
         self._started.popleft()
         refusal = self._judging.refused
-        if refusal is not None and not self._judging.was_paid:
+        was_paid = any(judge.paid for judge in self._judging.judges)
+        if refusal is not None and not was_paid:
             raise refusal
         return result
 

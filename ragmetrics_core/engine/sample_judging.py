@@ -219,11 +219,6 @@ class SampleJudging:
                     await self._row_slots.acquire()
 
     @property
-    def was_paid(self) -> bool:
-        """True if any call of the run was paid."""
-        return any(judge.paid for judge in self.judges)
-
-    @property
     def unavailable(self) -> JudgeUnavailable | None:
         """Why a judge of the run will answer no more; None if all judges go on."""
         for judge in self.judges:

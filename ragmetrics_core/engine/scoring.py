@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
-from ragmetrics_core.data.errors import frame_of_users_code, is_ours, reason_of_crash
+from ragmetrics_core.data.errors import crash_in_words, frame_of_users_code, is_ours
 from ragmetrics_core.data.sample import UNDIVIDED_CODES, sample_from_row
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric
@@ -522,9 +522,10 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
     sample. The whole traceback, which may hold some, is in the error's ``raw``.
     Example: a metric "tone" raises ``KeyError``: "tone: KeyError …; see error.raw".
     """
-    message = f"{metric.name}: {reason_of_crash(error)}"
-    if not isinstance(error, errors.RagMetricsError):
-        message += "; see error.raw"
+    if isinstance(error, errors.RagMetricsError):
+        message = f"{metric.name}: {error}"  # it holds no text of a sample
+    else:
+        message = f"{metric.name}: {crash_in_words(error)}; see error.raw"
     logger.warning(
         "metric %s crashed: %s in %s",
         metric.name,

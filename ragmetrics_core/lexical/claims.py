@@ -136,7 +136,14 @@ def parts_of(answer: str, question: str | None = None) -> AnswerParts:
             others.append(lead_in)
         if not _has_words(rest):
             continue
-        if _claims(rest, question):
+        words = _words(rest)
+        if _CLAIMS_NOTHING.fullmatch(words):
+            is_claim = False
+        elif _AGREES.fullmatch(words):  # said to a yes-or-no question, it means yes
+            is_claim = question is not None and _YES_OR_NO.match(question) is not None
+        else:
+            is_claim = not declines(rest, question)
+        if is_claim:
             claims.append(rest)
         else:
             others.append(rest)
@@ -211,16 +218,6 @@ def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
     if not _LEAD_IN.fullmatch(words):
         return "", sentence
     return up_to_colon[0], sentence[up_to_colon.end() :].strip()
-
-
-def _claims(sentence: str, question: str | None) -> bool:
-    """Whether a sentence may say something that is true or false of the contexts."""
-    words = _words(sentence)
-    if _CLAIMS_NOTHING.fullmatch(words):
-        return False
-    if _AGREES.fullmatch(words):  # said to a yes-or-no question, it means yes
-        return question is not None and _YES_OR_NO.match(question) is not None
-    return not declines(sentence, question)
 
 
 def _words(sentence: str) -> str:

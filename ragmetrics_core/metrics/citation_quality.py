@@ -308,7 +308,7 @@ class CitationQuality(Metric):
         """
         statement = answer.statements[index]
         cited_indices = answer.not_blank(statement.contexts)
-        cited_texts = answer.texts_at(cited_indices)
+        cited_texts = [answer.contexts[place].text for place in cited_indices]
         first_before = max(0, index - _SENTENCES_BEFORE)
         before = [sentence.text for sentence in answer.statements[first_before:index]]
         instructions, _ = self.instructions()
@@ -513,10 +513,6 @@ class _Answer:
     def not_blank(self, indices: Iterable[int]) -> list[int]:
         """Return the indices of the contexts that a judge sees: those not blank."""
         return [index for index in indices if not self.contexts[index].blank]
-
-    def texts_at(self, indices: Iterable[int]) -> list[str]:
-        """Return the texts of these contexts."""
-        return [self.contexts[index].text for index in indices]
 
 
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:

@@ -234,7 +234,8 @@ class ContextAdherence(Metric):
         question = self._question_of_verdict(parts)
         grounds: Grounds | None = None
         polls: Asked[Poll] | NotAnswered
-        if groups.go_beyond_this_turn:
+        # may a claim rest on more than this turn's evidence and question?
+        if groups.earlier or groups.assistant or len(groups.user) > 1:
             polls, grounds = yield from self._poll_beyond_this_turn(question, groups)
         else:
             replies = yield from self._poll_or_judge_claims(question)

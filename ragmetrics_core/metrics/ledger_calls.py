@@ -45,11 +45,6 @@ class Groups(NamedTuple):
     assistant: tuple[str, ...] = ()
     n_earlier_shown_and_known: tuple[int, int] | None = None
 
-    @property
-    def go_beyond_this_turn(self) -> bool:
-        """True if a claim may rest on more than this turn's evidence and question."""
-        return bool(self.earlier or self.assistant or len(self.user) > 1)
-
 
 def groups_of_texts(sample: Sample) -> Groups:
     """Group the texts that an answer may rest on.

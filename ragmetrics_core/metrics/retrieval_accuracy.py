@@ -164,7 +164,14 @@ class RetrievalAccuracy(Metric):
         all_facts = chain.from_iterable(fact_lists)
         facts = list(dict.fromkeys(fact.text for fact in all_facts))
         texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
-        calls, replies = yield from self._ask_of_texts(sample, texts, facts)
+        calls = self.calls
+        replies = yield from ask(self._questions(sample, texts, facts, calls))
+        # A judge that gives no probability of a single fact refuses that question. It is
+        # asked about all facts of a text at once.
+        is_refused = any(failed_with(reply, QuestionNotSupported) for reply in replies)
+        if is_refused and calls != "per_context":
+            calls = "per_context"
+            replies = yield from ask(self._questions(sample, texts, facts, calls))
         # for each text and fact whether the text covers the fact
         grid = matrix.grid_of_cells(replies, texts, facts)
 
@@ -220,22 +227,6 @@ class RetrievalAccuracy(Metric):
             if facts:
                 fact_lists.append(_distinct_facts(facts))
         return fact_lists
-
-    def _ask_of_texts(
-        self, sample: Sample, texts: Sequence[str], facts: Sequence[str]
-    ) -> Generator[Batch, Replies, tuple[Calls, Replies]]:
-        """Ask which facts each text covers; return how it was asked, and the replies.
-
-        A judge that gives no probability of a single fact refuses that question. It is
-        asked about all facts of a text at once.
-        """
-        replies = yield from ask(self._questions(sample, texts, facts, self.calls))
-        if self.calls == "per_context" or not any(
-            failed_with(reply, QuestionNotSupported) for reply in replies
-        ):
-            return self.calls, replies
-        replies = yield from ask(self._questions(sample, texts, facts, "per_context"))
-        return "per_context", replies
 
     def _questions(
         self, sample: Sample, texts: Sequence[str], facts: Sequence[str], calls: Calls

@@ -78,7 +78,9 @@ class RetrievalRanking(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Compare the retrieved passages with the expected ones; nobody is asked."""
         yield from ()
-        retrieved = _retrieved(sample) or ()
+        retrieved = sample.retrieved
+        if retrieved is None:  # then what reached the generator
+            retrieved = sample.contexts or ()
         matched_by: Literal["id", "text"] = "text"
         if sample.expected_ids:
             matched_by = "id"
@@ -112,7 +114,11 @@ class RetrievalRanking(Metric):
         evidence = RankingEvidence(
             passages=tuple(passages), n_expected=len(expected), matched_by=matched_by
         )
-        reason = self._reason(hits, len(expected))
+        ranks = [str(rank) for rank, hit in enumerate(hits[: self.k], start=1) if hit]
+        place = f"the first {self.k}" if self.k else f"the {len(hits)} retrieved"
+        reason = f"{len(ranks)} of {len(expected)} expected passages are among {place}"
+        if ranks:
+            reason += f", at rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
         if matched_by == "id" and retrieved and not any(hits):
             # ids of two forms, such as 7 and doc-7, never match: both are shown
             reason += (
@@ -123,15 +129,6 @@ class RetrievalRanking(Metric):
             if not set(map(_number, expected)).isdisjoint(numbers):
                 reason += "; some are equal as numbers: write ids as text, alike"
         return self.scored(value, reason, evidence)
-
-    def _reason(self, hits: Sequence[bool], n_expected: int) -> str:
-        """For example "2 of 3 expected passages are among the first 5, at ranks 1, 4"."""
-        ranks = [str(rank) for rank, hit in enumerate(hits[: self.k], start=1) if hit]
-        place = f"the first {self.k}" if self.k else f"the {len(hits)} retrieved"
-        reason = f"{len(ranks)} of {n_expected} expected passages are among {place}"
-        if not ranks:
-            return reason
-        return f"{reason}, at rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
 
 
 def ranking_score(
@@ -198,13 +195,6 @@ class RankingEvidence(Evidence):
             f" {'expected' if passage.expected else 'not expected'}"
             for passage in self.passages
         ]
-
-
-def _retrieved(sample: Sample) -> Sequence[Context] | None:
-    """Return what was retrieved, else what reached the generator; None if unknown."""
-    if sample.retrieved is not None:
-        return sample.retrieved
-    return None if "contexts" not in sample.model_fields_set else sample.contexts
 
 
 def _plain_id(identifier: str) -> str:

@@ -440,6 +440,7 @@ class OpenAICompatibleModel(ChatModel):
 
     def _error(self, fault: Fault) -> errors.JudgeError:
         """Return the error for a fault, with advice."""
+        proxy = f" through {public_address(self._proxy)}" if self._proxy else ""
         advice_on_key = ""
         if not self._key():
             advice_on_key = NAME_A_KEY
@@ -452,16 +453,10 @@ class OpenAICompatibleModel(ChatModel):
             advice_on_model = f"check its name{similar_name}; {names}"
         return judge_error(
             fault,
-            self._where,
+            f"{self.name} at {self.base_url}{proxy}",
             advice_on_key=advice_on_key,
             advice_on_model=advice_on_model,
         )
-
-    @property
-    def _where(self) -> str:
-        """The model's name, its address, and the proxy on the way."""
-        proxy = f" through {public_address(self._proxy)}" if self._proxy else ""
-        return f"{self.name} at {self.base_url}{proxy}"
 
 
 # The connections of each event loop.

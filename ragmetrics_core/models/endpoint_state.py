@@ -116,11 +116,6 @@ class EndpointState:
             self.refused -= trial.refused
             trial.is_over.set()
 
-    def note_refusal(self, trial: Trial, feature: str) -> None:
-        """Note a feature that a trial was refused: the others do without it meanwhile."""
-        trial.refused.add(feature)
-        self.refused.add(feature)
-
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""
         if self._is_in_outage():

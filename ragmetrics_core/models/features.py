@@ -300,7 +300,9 @@ class FittedRequest:
         while self._refused is not None:
             self._leave_out(self._refused)
             if self._trial is not None:
-                self._endpoint.note_refusal(self._trial, self._refused)
+                # the others do without it meanwhile
+                self._trial.refused.add(self._refused)
+                self._endpoint.refused.add(self._refused)
             await self._ask()
 
     @property

@@ -357,7 +357,8 @@ def compare(
         SettingError: If a metric is not in both runs, or ``after`` is not a finished
             run.
     """
-    check_margin(margin)
+    if not 0 <= margin <= 1:
+        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
     if not hasattr(after, "results"):
         raise SettingError(
             "two finished runs are compared: judge the rows first, with evaluate(…)"
@@ -401,12 +402,6 @@ def compare(
         lacking=_lacking(after, before.metrics) if are_all_compared else (),
         added=_lacking(before, after.metrics) if are_all_compared else (),
     )
-
-
-def check_margin(margin: float) -> None:
-    """Refuse a margin that is no difference of means."""
-    if not 0 <= margin <= 1:
-        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
 
 
 def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:

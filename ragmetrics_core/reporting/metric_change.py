@@ -33,7 +33,7 @@ SAME = 0.02
 """A difference whose interval lies within this, or the margin, is the same."""
 
 _ALPHA = 0.05
-_UNJUDGED = ("not judged", "failed")
+_UNJUDGED = ("failed",)
 
 ResultPair = tuple[MetricResult | None, MetricResult | None]
 
@@ -187,7 +187,18 @@ def _counted(metric: str, part: Part) -> MetricChange:
     outcomes = Counter(
         f"{_status(before)}/{_status(after)}" for before, after in results
     )
-    is_identical = len(results) == part.n_rows and all(map(_are_equal, results))
+    # the same score on each row, or undefined in both; what failed or was not judged is
+    # not known, and equal to nothing
+    is_identical = len(results) == part.n_rows
+    for before, after in results:
+        is_identical = (
+            is_identical
+            and before is not None
+            and after is not None
+            and before.status == after.status
+            and before.status not in _UNJUDGED
+            and before.value == after.value
+        )
     scores = [(value_of(before), value_of(after)) for before, after in results]
     return MetricChange(
         metric=metric,
@@ -202,19 +213,6 @@ def _counted(metric: str, part: Part) -> MetricChange:
         ),
         verdict="identical" if is_identical else "cannot tell",
     )
-
-
-def _are_equal(pair: ResultPair) -> bool:
-    """Whether a metric came to the same on a row: the same score, or undefined in both.
-
-    What failed or was not judged is not known, and equal to nothing.
-    """
-    before, after = pair
-    if _status(before) in _UNJUDGED or _status(after) in _UNJUDGED:
-        return False
-    if before is None or after is None:
-        return False
-    return before.status == after.status and before.value == after.value
 
 
 def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:

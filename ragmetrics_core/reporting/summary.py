@@ -464,7 +464,7 @@ class Tally:
         if sample is None or result.problem:
             self.row_counts["bad_rows"] += 1
             for metric in self.metrics.values():
-                metric.add_bad_row()
+                metric.clusters_of_unknown.append(-1)  # it stands in no cluster
             return
         is_judged = bool(result.results)
         self.row_counts["judged" if is_judged else "not_judged"] += 1
@@ -606,10 +606,6 @@ class MetricTally:
         self.n_uncertain = 0  # scores that the judge itself calls uncertain
         self.bounds: list[tuple[float, float]] = []
         self.n_by_signature = Counter[str]()
-
-    def add_bad_row(self) -> None:
-        """Count a row that is no sample, which stands in no cluster."""
-        self.clusters_of_unknown.append(-1)
 
     def add(self, result: MetricResult | None, cluster_number: int) -> None:
         """Count one sample's result of this metric.

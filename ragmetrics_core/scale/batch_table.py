@@ -128,11 +128,6 @@ class RequestEntry(NamedTuple):
     tries: int
     result: bytes | None
 
-    @property
-    def stands_in_a_batch(self) -> bool:
-        """Whether a batch holds the request and has not answered."""
-        return bool(self.token) and self.result is None
-
 
 NEVER_ASKED = RequestEntry(token=b"", body_digest=b"", tries=0, result=None)
 """Stands for a request that the file does not know."""

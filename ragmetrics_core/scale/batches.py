@@ -178,7 +178,7 @@ class ParkingStore(SqliteStore):
             # The caller wants a failure for each of the n replies; a batch names one.
             failures = reply.failures * request.n
             return ChatReply(reply.choices, usage, failures)
-        if entry.stands_in_a_batch:  # which has not ended
+        if entry.token and entry.result is None:  # it stands in a batch, not ended
             self.batches_of_pass.add(entry.token.decode())
             return self._reply_of_waiting(model, body, request.n)
         # No batch has answered, or it has failed for a reason that may pass.

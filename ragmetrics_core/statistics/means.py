@@ -230,7 +230,13 @@ def sum_clusters(
     sizes = array("d")
     unclustered = array("d")
     # in parts, so that no dictionary holds all clusters: that would take much memory
-    for part_values, part_numbers in _parts_by_cluster(values, cluster_numbers):
+    n_parts = len(values) // _BLOCK + 1
+    parts = [(array("d"), array("q")) for _ in range(n_parts)]
+    for value, cluster_number in zip(values, cluster_numbers, strict=True):
+        part_values, part_numbers = parts[cluster_number % n_parts]
+        part_values.append(value)
+        part_numbers.append(cluster_number)
+    for part_values, part_numbers in parts:
         cluster_by_number: dict[int, array[float]] = defaultdict(lambda: array("d"))
         for value, cluster_number in zip(part_values, part_numbers, strict=True):
             if cluster_number < 0:
@@ -247,22 +253,6 @@ def sum_clusters(
 
 def _ones(count: int) -> "array[float]":
     return array("d", [1.0]) * count
-
-
-def _parts_by_cluster(
-    values: Sequence[float], cluster_numbers: Sequence[int]
-) -> list[tuple["array[float]", "array[int]"]]:
-    """Divide values and their cluster numbers into parts, a whole cluster in each part.
-
-    The parts have about as many values as are handled at a time.
-    """
-    n_parts = len(values) // _BLOCK + 1
-    parts = [(array("d"), array("q")) for _ in range(n_parts)]
-    for value, cluster_number in zip(values, cluster_numbers, strict=True):
-        part_values, part_numbers = parts[cluster_number % n_parts]
-        part_values.append(value)
-        part_numbers.append(cluster_number)
-    return parts
 
 
 def ratio_mean(

@@ -359,22 +359,15 @@ class AdapterContract:
         with no_run_can_be_kept, self.adapter_module().capture() as captured:
             self._play_with_a_fault("keeping a run")
         assert _n_problems(captured) >= 1, "a fault of a hook was not counted"
+        # Of a run that makes 3 documents, making the first one raises, then making the
+        # second, then the third. The fourth time nothing raises.
         for kind in (Node, Document, Message):
-            self._play_with_each_fault_in_making(kind)
-
-    def _play_with_each_fault_in_making(self, kind: type[Any]) -> None:
-        """Play as often as there are objects of a class; each time another one fails.
-
-        Example: a run makes 3 documents. First making the first one raises, then making
-        the second, then the third. The fourth time nothing raises, and this ends.
-        """
-        for number in count(1):
-            fault = _FaultInMaking(kind, number)
-            with fault.planted(), self.adapter_module().capture():
-                self._play_with_a_fault(f"making {kind.__name__} {number}")
-            has_raised = fault.n_made >= number
-            if not has_raised:
-                return
+            for number in count(1):
+                fault = _FaultInMaking(kind, number)
+                with fault.planted(), self.adapter_module().capture():
+                    self._play_with_a_fault(f"making {kind.__name__} {number}")
+                if fault.n_made < number:
+                    break
 
     def _play_with_a_fault(self, fault: str) -> None:
         """Play an application that answers and one that fails, while hooks raise."""

@@ -253,7 +253,13 @@ class ChatModelContract:
         parameters. ``REQUEST`` has other parameters, so neither sends one here.
         """
         server = loopback_server()
-        self._check_capabilities(server)
+        capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
+        abilities = get_args(Able)
+        unable = {name for name in abilities if getattr(capabilities, name) is False}
+        assert unable == self.lacks.intersection(abilities), (
+            f"capabilities() says that it cannot do {sorted(unable)}, lacks says"
+            f" {sorted(self.lacks.intersection(abilities))}: say the same in both"
+        )
         self.complete(server, REQUEST)
         (recorded,) = server.requests
         assert recorded.path == self.path, (
@@ -308,16 +314,6 @@ class ChatModelContract:
         max_tokens = (body.get("max_tokens"), body.get("max_completion_tokens"))
         assert max_tokens in ((50, None), (None, 50)), (
             "the limit of 50 tokens did not arrive: send request.max_tokens"
-        )
-
-    def _check_capabilities(self, server: LoopbackServer) -> None:
-        """Assert that the model says itself what it lacks."""
-        capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
-        abilities = get_args(Able)
-        unable = {name for name in abilities if getattr(capabilities, name) is False}
-        assert unable == self.lacks.intersection(abilities), (
-            f"capabilities() says that it cannot do {sorted(unable)}, lacks says"
-            f" {sorted(self.lacks.intersection(abilities))}: say the same in both"
         )
 
     def test_a_schema_arrives(self, loopback_server: Servers) -> None:

@@ -133,39 +133,32 @@ class Lines:
         Those of the latest lines are remembered, unless the lines are long.
 
         Raises:
-            TooLarge: If the line would take more memory than ``max_bytes``.
+            TooLarge: If the line would take more memory than ``max_bytes``. Lines up to
+                ``_LONG`` bytes are always read.
         """
-        if place not in self._spans_of_recent_lines:
-            is_long = place.length > _LONG
-            if is_long or len(self._spans_of_recent_lines) >= _MAX_RECENT_LINES:
-                self._spans_of_recent_lines.clear()
-            self._spans_of_recent_lines[place] = self._parse(place)
-        return self._spans_of_recent_lines[place]
-
-    def _parse(self, place: LinePlace) -> list[Span]:
-        """Read the spans at a place of a file, or of the list of values.
-
-        Example: (0, 9, 9) stands for the bytes 9 to 18 of the first file.
-
-        Raises:
-            TooLarge: If the line would take more memory than it may. Lines up to
-                ``_LONG`` bytes are always read, also where ``max_bytes`` is smaller.
-        """
+        if place in self._spans_of_recent_lines:
+            return self._spans_of_recent_lines[place]
+        is_long = place.length > _LONG
+        if is_long or len(self._spans_of_recent_lines) >= _MAX_RECENT_LINES:
+            self._spans_of_recent_lines.clear()
         if self.values:
-            return list(spans_in(self.values[place.offset]))
-        most = max(self.max_bytes, _LONG)
-        if place.length > most:
-            raise TooLarge(place.length, most)
-        file = self._files[place.file_number]
-        file.seek(place.offset)
-        text = file.read(place.length)
-        if place.length > _LONG:
-            # each value and each field is an object
-            n_objects = text.count(b"{") + text.count(b"[") + text.count(b",")
-            needed = len(text) + _OBJECT * n_objects
-            if needed > most:
-                raise TooLarge(needed, most)
-        return list(spans_in(json_value(text)))
+            spans = list(spans_in(self.values[place.offset]))
+        else:
+            most = max(self.max_bytes, _LONG)
+            if place.length > most:
+                raise TooLarge(place.length, most)
+            file = self._files[place.file_number]
+            file.seek(place.offset)
+            text = file.read(place.length)
+            if is_long:
+                # each value and each field is an object
+                n_objects = text.count(b"{") + text.count(b"[") + text.count(b",")
+                needed = len(text) + _OBJECT * n_objects
+                if needed > most:
+                    raise TooLarge(needed, most)
+            spans = list(spans_in(json_value(text)))
+        self._spans_of_recent_lines[place] = spans
+        return spans
 
 
 class UnreadableSpan(RowError):

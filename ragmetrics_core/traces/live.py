@@ -248,7 +248,8 @@ class SampleProcessor(BackgroundEvaluator[int]):
         reason = self._reader.reason_by_trace_without_sample.get(name)
         if reason is not None:
             self.without_sample[reason] += 1
-        self._reader.forget_traces()
+        # a process that never ends has no end of traces
+        self._reader.reason_by_trace_without_sample.clear()
         return samples
 
     def stop(self, timeout: float | None = None) -> bool:

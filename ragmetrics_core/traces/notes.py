@@ -108,7 +108,20 @@ class Notes:
     @property
     def sentences(self) -> list[str]:
         """What was left out, how often, and what mends it; nothing where all was read."""
-        lines = self._of_traces()
+        lines = []
+        n_of_code = Counter(code for _, code in self.without_sample)
+        if n_of_code:
+            counts = ", ".join(f"{count} {code}" for code, count in n_of_code.items())
+            lines.append(f"traces that gave no sample: {counts}")
+        for code in n_of_code:
+            if code in _MENDS_TRACE:
+                lines.append(f"{code}: {_MENDS_TRACE[code]}")
+        if n_of_code and self.kinds:
+            kinds = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.items())
+            lines.append(
+                "documents stand on spans of a kind that is not known as a search:"
+                f" {kinds}; let them be of the kind retriever"
+            )
         if self.tools:
             names = [name for name, _ in self.tools.most_common(_MOST_TOOLS)]
             counts = ", ".join(f"{name} ({self.tools[name]})" for name in names)
@@ -118,10 +131,10 @@ class Notes:
                 f" for, name them: context_tools={{{setting}}}, on the command line"
                 f" --context-tools {','.join(names)}"
             )
-        for code, count in self.incomplete.items():
-            lines.append(f"incomplete samples: {count} {code}: {self.examples[code]}")
+        for what, count in self.incomplete.items():
+            lines.append(f"incomplete samples: {count} {what}: {self.examples[what]}")
         are_texts_missing = not _TEXTS_MAY_BE_OFF.isdisjoint(
-            (*self._codes, *self.incomplete)
+            (*n_of_code, *self.incomplete)
         )
         if self.switches and are_texts_missing:
             switches = [f"{name}: {text}" for name, text in self.switches.items()]
@@ -130,28 +143,6 @@ class Notes:
             lines.append(
                 f"unreadable lines or spans: {len(self.unreadable)}; the file may have"
                 " been cut off, or not be written to its end"
-            )
-        return lines
-
-    @property
-    def _codes(self) -> Counter[Code]:
-        """How many traces gave no sample, by the reason."""
-        return Counter(code for _, code in self.without_sample)
-
-    def _of_traces(self) -> list[str]:
-        """Say how many traces gave no sample, for which reasons, and what mends them."""
-        if not self.without_sample:
-            return []
-        counts = [f"{count} {code}" for code, count in self._codes.items()]
-        lines = [f"traces that gave no sample: {', '.join(counts)}"]
-        for code in self._codes:
-            if code in _MENDS_TRACE:
-                lines.append(f"{code}: {_MENDS_TRACE[code]}")
-        if self.kinds:
-            kinds = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.items())
-            lines.append(
-                "documents stand on spans of a kind that is not known as a search:"
-                f" {kinds}; let them be of the kind retriever"
             )
         return lines
 

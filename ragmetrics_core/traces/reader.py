@@ -147,10 +147,6 @@ class TraceReader:
         self._remove_reasons_of(samples)
         return list(map(with_unknown_fates, samples))
 
-    def forget_traces(self) -> None:
-        """Forget which traces were read: a process that never ends has no end of them."""
-        self.reason_by_trace_without_sample.clear()
-
     def _remove_reasons_of(self, samples: Iterable[Sample]) -> None:
         """Remove the reasons why traces gave no sample, for the traces of these samples."""
         for sample in samples:

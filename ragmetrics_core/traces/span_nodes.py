@@ -174,8 +174,8 @@ def _fill_tool(node: Node, reading: Reading) -> None:
         documents = find_instances(reading.output, Document)
     else:
         # The result was recorded as a message to the model: it names the call that it
-        # answers, and documents may stand beside its text.
-        node.tool_call_id = reading.call_id or message.id_of_answered_call
+        # answers, its only call, and documents may stand beside its text.
+        node.tool_call_id = reading.call_id or message.tool_calls[0].id
         documents = find_instances(message.artifact, Document)
     # Without documents it is None, "not known": the tool may have put what it found
     # into its text. () would say that it searched, and found nothing.

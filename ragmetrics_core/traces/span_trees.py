@@ -268,8 +268,16 @@ def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     """
     has_output = tree.output is not None
     tree.error = call.span.error
-    if tree.error is None and not has_output and _is_abandoned(call):
-        tree.error = _ABANDONED
+    # Was a stream left before its end? The parser of its text has nothing then, or the
+    # model never ended.
+    for inner in call.walk():
+        if tree.error is not None or has_output or inner.reading is None:
+            continue
+        span = inner.span
+        is_unparsed = span.name.endswith("Parser") and inner.reading.output is None
+        is_model = inner.reading.kind == "model"
+        if is_unparsed or (is_model and not span.end and not span.error):
+            tree.error = _ABANDONED
     tree.is_complete = not tree.error and (has_output or bool(models))
     # Paused: LangGraph interrupted the run, say to ask a person, and the conversation
     # may go on. An abandoned run, whose stream was left before its end, may be paused,
@@ -278,23 +286,6 @@ def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     errors = [node.error or "" for node in tree.root.walk()]
     is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
     tree.is_paused = may_go_on and is_interrupted
-
-
-def _is_abandoned(call: Call) -> bool:
-    """Whether a stream was left before its end.
-
-    The parser of its text has nothing then, or the model never ended.
-    """
-    for inner in call.walk():
-        reading = inner.reading
-        if reading is None:
-            continue
-        span = inner.span
-        if span.name.endswith("Parser") and reading.output is None:
-            return True
-        if reading.kind == "model" and not span.end and not span.error:
-            return True
-    return False
 
 
 def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
@@ -340,8 +331,13 @@ def _add_question(tree: Tree, reading: Reading) -> None:
     tree.continues = is_run and (inputs is None or is_command)
     # what the user said of the sample counts first
     tree.question = reading.user_fields.get("question")
-    if tree.question is None and is_run and not tree.continues:
-        tree.question = _question_in_input(inputs)
+    is_asked_here = is_run and not tree.continues and not holds_several_texts(inputs)
+    if tree.question is None and is_asked_here:
+        question = question_in(inputs)
+        # a text such as "query='…'" is an object as Python writes it
+        if question is None or _FIELD_OF_OBJECT.match(question):
+            question = only_message(inputs, role="user")
+        tree.question = question
     if tree.question is None and is_run and reading.says_nothing:
         tree.question = _question_of_first_prompt(tree.root)
         if tree.question is not None:
@@ -356,19 +352,6 @@ def _add_question(tree: Tree, reading: Reading) -> None:
     is_grader = has_written(inputs)
     if not tree.root.input_documents and not is_grader:
         tree.root.input_documents = tuple(documents_in(inputs))
-
-
-def _question_in_input(inputs: Any) -> str | None:
-    """The question in what a run was given; None for several texts, or an object's text.
-
-    A text such as "query='…'" is an object as Python writes it.
-    """
-    if holds_several_texts(inputs):
-        return None
-    question = question_in(inputs)
-    if question is not None and not _FIELD_OF_OBJECT.match(question):
-        return question
-    return only_message(inputs, role="user")
 
 
 def only_message(value: Any, *, role: str) -> str | None:

@@ -62,11 +62,6 @@ class ToolMessage(Message):
 
     artifact: Any = field(default=None, repr=False)
 
-    @property
-    def id_of_answered_call(self) -> str | None:
-        """The id of the call of the tool that it answers, its only call; None without."""
-        return self.tool_calls[0].id
-
 
 def plain(value: object) -> Any:
     """Make the plain value of an attribute, which may be JSON.
