@@ -33,7 +33,6 @@ SAME = 0.02
 """A difference whose interval lies within this, or the margin, is the same."""
 
 _ALPHA = 0.05
-_UNJUDGED = ("failed",)
 
 ResultPair = tuple[MetricResult | None, MetricResult | None]
 
@@ -196,7 +195,7 @@ def _counted(metric: str, part: Part) -> MetricChange:
             and before is not None
             and after is not None
             and before.status == after.status
-            and before.status not in _UNJUDGED
+            and before.status != "failed"
             and before.value == after.value
         )
     scores = [(value_of(before), value_of(after)) for before, after in results]
