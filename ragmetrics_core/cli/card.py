@@ -173,7 +173,20 @@ def _make_card(
     names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
     metrics = metrics_with_settings(names, options.settings)
     card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
-    command = _command(_words_on_judge(options, judge))
+    words: list[object] = ["--judge", options.judge or judge.name]
+    words += ["--data", options.data.resolve().name, "--draws", options.draws]
+    if options.api_base:
+        words += ["--api-base", public_address(options.api_base)]
+    if options.api_key_env:
+        words += ["--api-key-env", options.api_key_env]
+    if options.limit:
+        words += ["--limit", options.limit]
+    if options.metric:
+        words += ["--metric", options.metric]
+    for setting in options.settings:
+        may_hold_text_of_sample = len(setting) > _LONGEST_SETTING
+        words += ["--set", "…" if may_hold_text_of_sample else setting]
+    command = _command(words)
     origin = {"command": command, "inputs": inputs_of(options.data)}
     card = card.model_copy(update=origin)
     if not options.dry_run:
@@ -218,28 +231,6 @@ def _lines_on_card(card: Card) -> list[str]:
     for mean in card.corrected.values():
         lines.append(f"{mean.sentence}.")
     return [*lines, *card.notes]
-
-
-def _words_on_judge(options: argparse.Namespace, judge: Judge) -> list[object]:
-    """Return the options that make the card of a judge again, as the card shows them.
-
-    Cards are published. So the folder of the data is left out, the address is shown
-    without keys, and a long setting, which may hold a text of a sample, is cut out.
-    """
-    words: list[object] = ["--judge", options.judge or judge.name]
-    words += ["--data", options.data.resolve().name, "--draws", options.draws]
-    if options.api_base:
-        words += ["--api-base", public_address(options.api_base)]
-    if options.api_key_env:
-        words += ["--api-key-env", options.api_key_env]
-    if options.limit:
-        words += ["--limit", options.limit]
-    if options.metric:
-        words += ["--metric", options.metric]
-    for setting in options.settings:
-        may_hold_text_of_sample = len(setting) > _LONGEST_SETTING
-        words += ["--set", "…" if may_hold_text_of_sample else setting]
-    return words
 
 
 def _command(words: Iterable[object]) -> str:

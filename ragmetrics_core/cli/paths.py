@@ -103,25 +103,9 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
     is_command_checked = "replaces" in options
     if not is_command_checked or getattr(options, "dry_run", False):
         return  # a dry run writes nothing
-    has_content = path.is_file() and path.stat().st_size > 0
-    if has_content:
-        _refuse_to_replace(path, options.replaces)
-
-
-def _refuse_to_replace(path: Path, mark: str) -> None:
-    """Refuse an output in place of a file that the command has not written itself.
-
-    Example: ``--out`` names a card that this command wrote before: it may be replaced.
-    It names notes.txt: that is refused.
-
-    Args:
-        path: The file.
-        mark: What stands in the first bytes of all outputs of the command; "" if no file
-            may be replaced.
-
-    Raises:
-        InputError: If the file does not hold the mark, or people have reviewed it.
-    """
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    mark: str = options.replaces
     if not mark:
         raise InputError(
             f"{path} exists, and may hold what a person edited; name another file"

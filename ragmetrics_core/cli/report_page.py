@@ -26,23 +26,20 @@ _NAMELESS = ("", "..")  # the name of the working folder, and of the one above
 
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Find runs by their numbers, take the settings' gates, and name the page."""
+    """Find runs by their numbers, take the settings' gates, and name the page.
+
+    Raises:
+        InputError: If a file that is no page of ours stands where the page goes, or the
+            results are a folder without a name to take.
+    """
     options.files = [results_named(path) for path in options.files]
     if not options.fail_under:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
         of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
         options.fail_under = list(of_file.gates)
-    if options.report is None:
-        options.report = _page_beside(options.files[0])
-
-
-def _page_beside(results: Path) -> Path:
-    """Return the path to which the page is written by default.
-
-    Raises:
-        InputError: If a file that is no page of ours stands there, or the results are
-            a folder without a name to take.
-    """
+    if options.report is not None:
+        return
+    results = options.files[0]
     if results.name in _NAMELESS:
         raise InputError(f"{results} has no name for the page to take; give --report")
     page = page_of_run(results) or results.with_suffix(".html")
@@ -54,7 +51,7 @@ def _page_beside(results: Path) -> Path:
                 f"{page} exists, and is no page of ragmetrics; name another file with"
                 " --report"
             )
-    return page
+    options.report = page
 
 
 def run(options: argparse.Namespace) -> int:

@@ -153,7 +153,21 @@ def _label_documents(
     def label(
         sample: Sample,
     ) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
-        document = yield from _write_question(sample, settings.golden, maker.language)
+        # a model writes a question and its answer from the golden contexts; the others
+        # are noise
+        golden_texts = [each.text for each in sample.known_contexts[: settings.golden]]
+        question = WriteQuestion.about(golden_texts, maker.language)
+        written = yield from ask_one(question)
+        # the prompt calls the texts "Chunk A", "Chunk B"; the reply names those letters
+        letters = question.parts["chunks"].labels
+        document = LabelledDocument(
+            id=sample.id or "",
+            question=written.question,
+            sentences=tuple(sentence.text for sentence in written.sentences),
+            tags=tuple(letters.index(sentence.chunk) for sentence in written.sentences),
+            contexts=sample.contexts,
+            golden=settings.golden,
+        )
         # the facts of its response, each judged in each context
         outcome = yield from metric.plan(document.sample())
         if not isinstance(outcome, Scored):
@@ -168,34 +182,6 @@ def _label_documents(
         return normalise_question(document.question)
 
     return maker.until(settings.documents, samples, label, question_of)
-
-
-def _write_question(
-    sample: Sample, n_golden: int, language: str | None
-) -> Generator[Any, Any, LabelledDocument]:
-    """Have a model write a question and its answer from the golden contexts.
-
-    The golden contexts are the first ``n_golden`` contexts of the sample; the others
-    are noise. Each sentence of the answer has a tag: the index of the golden context
-    that the model took it from. Example: "Chunk B" is tag 1. ``language`` is what the
-    model writes in; None leaves that to the model.
-    """
-    golden_texts = [context.text for context in sample.known_contexts[:n_golden]]
-    question = WriteQuestion.about(golden_texts, language)
-    written = yield from ask_one(question)
-    # the prompt calls the texts "Chunk A", "Chunk B"; the reply names those letters
-    letters = question.parts["chunks"].labels
-    tags = []
-    for sentence in written.sentences:
-        tags.append(letters.index(sentence.chunk))
-    return LabelledDocument(
-        id=sample.id or "",
-        question=written.question,
-        sentences=tuple(sentence.text for sentence in written.sentences),
-        tags=tuple(tags),
-        contexts=sample.contexts,
-        golden=n_golden,
-    )
 
 
 def _random_of_parts(*parts: object) -> random.Random:

@@ -4,7 +4,7 @@ They are read in our own form. Published sets whose rows hold the same under oth
 are read by a map of their columns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -129,17 +129,8 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         raise InputError(
             f"{path} holds no labelled rows; docs/card.md says which forms are read"
         )
-    return _draw_of_each_group(samples, limit)
 
-
-def _draw_of_each_group(
-    samples: Iterable[LabelledSample], limit: int | None
-) -> list[LabelledSample]:
-    """Draw at most ``limit`` samples of each group at random; all if it is None.
-
-    The samples of a group come from one data set (``source``), and people were asked
-    the same about them (``question``), such as whether a context is relevant.
-    """
+    # A group comes from one data set, and people were asked the same about it.
     samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
     for sample in samples:
         group = (sample.question, sample.source)

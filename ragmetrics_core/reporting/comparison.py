@@ -39,7 +39,6 @@ from ragmetrics_core.reporting.metric_change import (
 )
 from ragmetrics_core.reporting.pairing import (
     Matched,
-    Pair,
     count_other_questions,
     differences,
     match,
@@ -149,38 +148,43 @@ class Comparison(Frozen):
             sentence = "No metric is shown to be better or worse."
         if set(self.judges) == {EMBEDDED}:
             sentence = f"By words alone, {sentence[0].lower()}{sentence[1:]}"
-        return f"{sentence} {self._faults_in_words()}".rstrip()
 
-    def _faults_in_words(self) -> str:
-        """How many of the matched rows have a fault at each stage, before and after.
-
-        "" where no rule finds a fault of a known stage in either run.
-        """
-        before, after = Counter[Stage](), Counter[Stage]()
+        # of how many matched rows a rule finds a fault of a known stage
+        n_before, n_after = Counter[Stage](), Counter[Stage]()
         for first, second in self.matched.pairs:
-            for row, counts in ((first, before), (second, after)):
+            for row, counts in ((first, n_before), (second, n_after)):
                 diagnosis = diagnose(row)
                 if diagnosis.kind == "fault" and diagnosis.stage is not None:
                     counts[diagnosis.stage] += 1
-        if not before and not after:
-            return ""
+        if not n_before and not n_after:
+            return sentence
         counted = ", ".join(
-            f"{stage} {before[stage]:,} → {after[stage]:,}" for stage in STAGES
+            f"{stage} {n_before[stage]:,} → {n_after[stage]:,}" for stage in STAGES
         )
         rows = count_in_words(len(self.matched.pairs), "row")
-        return f"Faults in {rows}: {counted}."
+        return f"{sentence} Faults in {rows}: {counted}."
 
     @property
     def moved(self) -> tuple[Changed, ...]:
         """Every row whose score of any metric changed, each once, losses first.
 
         A row stands with the metric that changed most. Example: changes of +.4, -.2, 0 and
-        -.5 in four rows: -.5, -.2, +.4.
+        -.5 in four rows: -.5, -.2, +.4. Of equal changes it is the last metric's:
+        usefulness, which comes first, is judged against the answer, and falls with it.
         """
-        changes = [
-            _largest_change(pair, self.metrics_in_order) for pair in self.matched.pairs
-        ]
-        moved = [change for change in changes if change is not None]
+        moved: list[Changed] = []
+        for before, after in self.matched.pairs:
+            largest: Changed | None = None
+            for metric in self.metrics_in_order:
+                score_before = value_of(before.results.get(metric))
+                score_after = value_of(after.results.get(metric))
+                if score_before is None or score_after is None:
+                    continue
+                change = Changed(score_after - score_before, metric, before, after)
+                if largest is None or abs(change.difference) >= abs(largest.difference):
+                    largest = change
+            if largest is not None and abs(largest.difference) > ROUNDING:
+                moved.append(largest)
         moved.sort(key=lambda change: (change.difference > 0, -abs(change.difference)))
         return tuple(moved)
 
@@ -303,26 +307,6 @@ class Comparison(Frozen):
             InputError: If the file cannot be written.
         """
         import_deferred("write_comparison")(path, self)
-
-
-def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:
-    """The largest change of a row's scores; None if none changed.
-
-    Of equal changes it is the last metric's: usefulness, which comes first, is judged
-    against the answer, and falls with it.
-    """
-    before, after = pair
-    largest: Changed | None = None
-    for metric in metrics:
-        score_before = value_of(before.results.get(metric))
-        score_after = value_of(after.results.get(metric))
-        if score_before is None or score_after is None:
-            continue
-        change = Changed(score_after - score_before, metric, before, after)
-        if largest is None or abs(change.difference) >= abs(largest.difference):
-            largest = change
-    is_moved = largest is not None and abs(largest.difference) > ROUNDING
-    return largest if is_moved else None
 
 
 def compare(

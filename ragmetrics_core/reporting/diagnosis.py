@@ -320,11 +320,8 @@ def diagnose(row: SampleResult) -> Diagnosis:
     for rule in RULES:
         if rule.holds(judged):
             return rule.diagnosis(judged)
-    return _without_fault(row, judged)
 
-
-def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
-    """Say of a row without a fault whether anything was scored, or why nothing was."""
+    # no rule finds a fault
     results = row.results.values()
     if lacks_wanted_answer(row):
         return NO_ANSWER
@@ -383,6 +380,19 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         texts = (*(sample.retrieved or ()), *sample.known_contexts)
         found = any(not text.blank for text in texts)
 
+    # The first metric whose score is a no. That useful texts stand far down is a note
+    # alone, no fault.
+    low = ""
+    is_ranked_low = False
+    for name, outcome in row.results.items():
+        if is_unread or not isinstance(outcome, Scored):
+            continue
+        evidence = outcome.evidence
+        if isinstance(evidence, JudgedChunks) and evidence.useful_known:
+            is_ranked_low = is_ranked_low or not is_yes(outcome.value)
+        elif _verdict(outcome) is False:
+            low = low or name
+
     texts_hold = _what_texts_hold(sample, row, by_kind)
     recall = by_kind.get("context_recall")
     expected = _verdict(recall)
@@ -398,8 +408,8 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         expected=expected,
         partial=(recall is not None and expected is False and recall.value >= _PARTIAL),
         on_question=_verdict(by_kind.get("answer_relevance")),
-        ranked_low=not is_unread and _is_ranked_low(row),
-        low="" if is_unread else _first_low(row),
+        ranked_low=is_ranked_low,
+        low=low,
         unsure=is_unread or any(one.uncertain for one in scored),
         by_words={one.judge for one in scored} - {""} == {EMBEDDED},
     )
@@ -507,29 +517,3 @@ def _is_sufficient(by_kind: dict[str, Scored]) -> bool | None:
         return None
     fields: dict[str, Any] = dict(adherence.evidence)
     return _SUFFICIENT_BY_CAUSE.get(str(fields.get("cause")))
-
-
-def _is_ranked_low(row: SampleResult) -> bool:
-    """Whether useful texts stand so far down that the score is a no."""
-    return any(
-        isinstance(result, Scored)
-        and isinstance(result.evidence, JudgedChunks)
-        and bool(result.evidence.useful_known)
-        and not is_yes(result.value)
-        for result in row.results.values()
-    )
-
-
-def _first_low(row: SampleResult) -> str:
-    """The first metric whose score is a no; "" if none is.
-
-    A low rank of useful texts alone is a note, no fault.
-    """
-    for name, result in row.results.items():
-        if not isinstance(result, Scored) or _verdict(result) is not False:
-            continue
-        evidence = result.evidence
-        is_only_of_order = isinstance(evidence, JudgedChunks) and evidence.useful_known
-        if not is_only_of_order:
-            return name
-    return ""

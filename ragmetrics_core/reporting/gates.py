@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.run_facts import Decision, Outcome
-from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import mean_interval
 
 if TYPE_CHECKING:
@@ -267,21 +267,9 @@ class _Rule(NamedTuple):
                 f"of {summary.asked:,} of {summary.rows:,} rows it is known whether they"
                 f" were answered, and a gate needs {100 * self.min_scored:.0f} %"
             )
-        too_few = self._why_too_few(summary[self.gate.metric], summary)
-        if too_few:
-            return too_few
 
-        # too few answers may say anything
-        share = summary.answered_share
-        if share in (None, 1) or share > self.min_answered + ROUNDING:
-            return ""
-        return (
-            f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
-            f" answered from a text, and a gate needs more than {100 * self.min_answered:.0f} %"
-        )
-
-    def _why_too_few(self, numbers: MetricSummary, summary: Summary) -> str:
-        """Why too few rows have a score; "" if enough have one."""
+        # have enough rows a score?
+        numbers = summary[self.gate.metric]
         n_rightly = sum(numbers.undefined.get(code, 0) for code in _RIGHTLY_UNDEFINED)
         n_to_score = summary.rows - n_rightly
         bad = f"{summary.bad_rows} unreadable" if summary.bad_rows else ""
@@ -290,11 +278,19 @@ class _Rule(NamedTuple):
             return f"nothing was scored{f' ({why})' if why else ''}"
         # a lost poll is a part of a row that was not scored
         n_scored = numbers.count - numbers.lost
-        if n_scored >= self.min_scored * n_to_score - ROUNDING:
+        if n_scored < self.min_scored * n_to_score - ROUNDING:
+            return (
+                f"{n_scored:,.4g} of {n_to_score:,} rows were scored, and a gate needs"
+                f" {100 * self.min_scored:.0f} %. Not scored: {why}"
+            )
+
+        # do enough answers say anything?
+        share = summary.answered_share
+        if share in (None, 1) or share > self.min_answered + ROUNDING:
             return ""
         return (
-            f"{n_scored:,.4g} of {n_to_score:,} rows were scored, and a gate needs"
-            f" {100 * self.min_scored:.0f} %. Not scored: {why}"
+            f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
+            f" answered from a text, and a gate needs more than {100 * self.min_answered:.0f} %"
         )
 
     def _measure(self, summary: Summary) -> _Measure:

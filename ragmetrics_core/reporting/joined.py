@@ -45,20 +45,27 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         for key in chain.from_iterable(asked)
         if len({words[key] for words in asked if key in words}) > 1
     }
-    all_rows = chain.from_iterable(
-        _with_details(
-            report.results, {key: words[key] for key in differing & set(words)}
-        )
-        if differing
-        else report.results
-        for report, words in zip(reports, asked, strict=True)
-    )
-    rows = tuple(
-        row.model_copy(update={"index": new_index})
-        for new_index, row in enumerate(all_rows)
-    )
-    run = _join_facts(runs, names)
-    return Joined(run, rows, tuple(_repeated_questions(reports, names)))
+    rows: list[SampleResult] = []
+    for report, words in zip(reports, asked, strict=True):
+        own_details = {key: words[key] for key in differing & set(words)}
+        for row in _with_details(report.results, own_details):
+            rows.append(row.model_copy(update={"index": len(rows)}))
+
+    # two runs over the same questions are no more evidence than one
+    warnings = []
+    earlier: set[str] = set()
+    for report, name in zip(reports, names, strict=True):
+        samples = [row.sample for row in report.results if row.sample is not None]
+        questions = {sample.question for sample in samples if sample.question}
+        n_repeated = len(questions & earlier)
+        if n_repeated:
+            warnings.append(
+                f"{n_repeated:,} of {len(questions):,} questions of {name} stand in an"
+                " earlier file, too. The ranges count a question's rows as one, unless"
+                " --cluster says otherwise. Compare two runs by ragmetrics compare."
+            )
+        earlier |= questions
+    return Joined(_join_facts(runs, names), tuple(rows), tuple(warnings))
 
 
 def _what_was_asked(report: Report) -> dict[tuple[str, str], str]:
@@ -99,27 +106,6 @@ def _with_details(
             signature = signature.with_judge(signature.judge, details)
             results[name] = result.model_copy(update={"signature": signature})
         yield row.model_copy(update={"results": results})
-
-
-def _repeated_questions(
-    reports: Sequence[Report], names: Sequence[str]
-) -> Iterator[str]:
-    """Warn of each run that asks what earlier ones asked.
-
-    Two runs over the same questions are no more evidence than one.
-    """
-    earlier: set[str] = set()
-    for report, name in zip(reports, names, strict=True):
-        samples = [row.sample for row in report.results if row.sample is not None]
-        questions = {sample.question for sample in samples if sample.question}
-        n_repeated = len(questions & earlier)
-        if n_repeated:
-            yield (
-                f"{n_repeated:,} of {len(questions):,} questions of {name} stand in an"
-                " earlier file, too. The ranges count a question's rows as one, unless"
-                " --cluster says otherwise. Compare two runs by ragmetrics compare."
-            )
-        earlier |= questions
 
 
 def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts:

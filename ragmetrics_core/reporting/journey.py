@@ -195,16 +195,8 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     why_facts_unknown = _NOT_ASKED
     if matrix is not None:
         facts, why_facts_unknown = _facts(matrix, sample, passages)
-    unknown = _unknown_stages(sample, passages, chunks is not None)
-    if why_facts_unknown:
-        unknown["facts"] = why_facts_unknown
-    return SampleJourney(passages, facts, unknown)
 
-
-def _unknown_stages(
-    sample: Sample, passages: Sequence[Passage], is_judged: bool
-) -> dict[str, str]:
-    """Say of which stages of passages something is not known, and why."""
+    # of which stages of passages something is not known, and why
     unknown: dict[str, str] = {}
     if sample.retrieved is None:
         unread = why_texts_are_unread(sample)
@@ -214,11 +206,13 @@ def _unknown_stages(
     is_some_untold = any(passage.shown is None for passage in passages if passage.rank)
     if is_some_untold or not _is_showing_known(sample):
         unknown["shown"] = _NOT_SHOWN
-    if not is_judged:
+    if chunks is None:
         unknown["useful"] = _NOT_JUDGED
     if sample.citations is None:
         unknown["cited"] = _NOT_CITED
-    return unknown
+    if why_facts_unknown:
+        unknown["facts"] = why_facts_unknown
+    return SampleJourney(passages, facts, unknown)
 
 
 # The passages
@@ -502,35 +496,37 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
                 fates["facts", "not_retrieved"].append((not fact.retrieved, number))
             if fact.shown is not None:
                 fates["facts", "not_shown"].append((not fact.shown, number))
+
+    stages = []
+    for (unit, loss), fates_there in fates.items():
+        if not fates_there:
+            continue
+        lost = [is_lost for is_lost, _ in fates_there]
+        samples = [number for _, number in fates_there]
+        interval = mean_interval([float(is_lost) for is_lost in lost], samples)
+        assert interval is not None  # noqa: S101  # at least one reached the stage
+        by: dict[str, int] = {}
+        if loss == "not_kept":
+            by = dict(sorted(dropped_by.items(), key=lambda item: (-item[1], item[0])))
+        stages.append(
+            StageLoss(
+                loss=loss,
+                unit=unit,
+                lost=sum(lost),
+                of=len(lost),
+                interval=interval,
+                by=by,
+            )
+        )
     passages = [passage for sample in followed for passage in sample.passages]
     facts = [fact for sample in followed for fact in sample.facts]
     return Journey(
         samples=len(followed),
         passages=sum(passage.rank is not None for passage in passages),
         facts=len(facts),
-        stages=tuple(
-            _stage_loss(unit, loss, fates_there, dropped_by)
-            for (unit, loss), fates_there in fates.items()
-            if fates_there
-        ),
+        stages=tuple(stages),
         unknown=dict(sorted(unknown.items())),
         facts_unknown=sum(not fact.known for fact in facts),
-    )
-
-
-def _stage_loss(
-    unit: Unit, loss: Loss, fates: Sequence[_Fate], dropped_by: Counter[str]
-) -> StageLoss:
-    """Say how many reached a stage, and how many it lost; each sample is a cluster."""
-    lost = [is_lost for is_lost, _ in fates]
-    samples = [number for _, number in fates]
-    interval = mean_interval([float(is_lost) for is_lost in lost], samples)
-    assert interval is not None  # noqa: S101  # at least one reached the stage
-    by: dict[str, int] = {}
-    if loss == "not_kept":
-        by = dict(sorted(dropped_by.items(), key=lambda item: (-item[1], item[0])))
-    return StageLoss(
-        loss=loss, unit=unit, lost=sum(lost), of=len(lost), interval=interval, by=by
     )
 
 

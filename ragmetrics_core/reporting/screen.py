@@ -55,7 +55,7 @@ def screen_lines(
     rows = [*_rows(glance)]
     parts = [
         [*_verdict(glance, exit_code)],
-        [_Line(1, _title(glance)), *_headline(glance)],
+        [*_headline(glance)],
         [*_metrics(glance)],
         rows,
         [*_last_lines(glance, page, next_command)],
@@ -118,8 +118,8 @@ def _verdict(glance: Glance, exit_code: int | None) -> Iterator[_Line]:
         yield _Line(2, one_line(words, _LONGEST_REASON))
 
 
-def _title(glance: Glance) -> str:
-    """Which run it is, who judged, how long it took, and what it cost."""
+def _headline(glance: Glance) -> Iterator[_Line]:
+    """What is wrong, what to do first, how sure that is, what failed, and notes."""
     judge = ", ".join(one_line(name, _LONGEST_SENTENCE) for name in glance.judges)
     if glance.by_words:
         judge = "words only"
@@ -132,11 +132,7 @@ def _title(glance: Glance) -> str:
         f"{glance.seconds:.1f} s" if glance.seconds else "",
         cost,
     ]
-    return f"{glance.title}   {' · '.join(fact for fact in facts if fact)}"
-
-
-def _headline(glance: Glance) -> Iterator[_Line]:
-    """What is wrong, what to do first, how sure that is, what failed, and notes."""
+    yield _Line(1, f"{glance.title}   {' · '.join(fact for fact in facts if fact)}")
     yield _Line(2, f"  {glance.headline}")
     if glance.way:
         yield _Line(2, f"  {glance.way}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,22 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     That is signs of high risk, what the intervals mean, rows that were not evaluated, and an early end.
     """
     notes = [f"Sign of risk: {sentence}" for sentence in summary.risks]
-    notes += _notes_on_intervals(summary)
+
+    # what the intervals mean, and how many clusters each rests on
+    interval_by_metric = {
+        numbers.metric: numbers.interval
+        for numbers in summary.shown
+        if numbers.interval is not None
+    }
+    if interval_by_metric:
+        notes.append(f"Intervals: {summary.caption}.")
+    for metric, interval in interval_by_metric.items():
+        if interval.clusters is None:  # each row stands alone
+            continue
+        words = count_in_words(interval.clusters, "cluster")
+        if interval.design_effect is not None:
+            words += f", design effect {interval.design_effect:.2f}"
+        notes.append(f"{metric}: {words}.")
     for numbers in summary.metrics:
         if numbers.unscored_in_words:
             notes.append(
@@ -135,27 +150,6 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     if "context_adherence" in metrics and EMBEDDED in run.judges:
         notes.append(adherence_worth())
     return (*notes, *run.notes)
-
-
-def _notes_on_intervals(summary: Summary) -> Iterator[str]:
-    """Say what the intervals mean, and how many clusters each interval rests on.
-
-    Example: "context_recall: 12 clusters, design effect 1.40."
-    """
-    interval_by_metric = {
-        numbers.metric: numbers.interval
-        for numbers in summary.shown
-        if numbers.interval is not None
-    }
-    if interval_by_metric:
-        yield f"Intervals: {summary.caption}."
-    for metric, interval in interval_by_metric.items():
-        if interval.clusters is None:  # each row stands alone
-            continue
-        words = count_in_words(interval.clusters, "cluster")
-        if interval.design_effect is not None:
-            words += f", design effect {interval.design_effect:.2f}"
-        yield f"{metric}: {words}."
 
 
 def text_table(summary: Summary, run: RunFacts) -> str:

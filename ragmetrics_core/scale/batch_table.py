@@ -25,7 +25,7 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.endpoint_errors import status_of_body
@@ -256,37 +256,25 @@ def enter_answers(token: str, content: bytes, connection: sqlite3.Connection) ->
     n_entered = 0
     for line in BytesIO(content):
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            n_entered += _enter_answer(token, json.loads(line), connection)
+            row = json.loads(line)
+            response = row.get("response")
+            error = row.get("error") or {}
+            # the service did not get to the request
+            if error.get("code") in ("batch_expired", "batch_cancelled"):
+                continue
+            if response:
+                body = response["body"]
+                # some services answer an error with the status 200: that in the body
+                # counts
+                answer = [status_of_body(body) or response["status_code"], body]
+            else:  # it was never answered, so that there is no status
+                answer = [None, {"error": error}]
+            # the first result of a request counts
+            entered = connection.execute(
+                _SET_FIRST_RESULT, (json.dumps(answer), str(row["custom_id"]), token)
+            )
+            n_entered += entered.rowcount == 1
     return n_entered
-
-
-def _enter_answer(
-    token: str, row: dict[str, Any], connection: sqlite3.Connection
-) -> bool:
-    """Enter the result of one request into the table; return whether it is a new one.
-
-    The first result of a request counts.
-
-    Args:
-        token: The token of the batch that the result belongs to.
-        row: A line of the service's file of results. Lines of requests that the service
-            did not get to are left out.
-        connection: To the file with the table.
-    """
-    response = row.get("response")
-    error = row.get("error") or {}
-    if error.get("code") in ("batch_expired", "batch_cancelled"):
-        return False
-    if response:
-        body = response["body"]
-        # some services answer an error with the status 200: that in the body counts
-        answer = [status_of_body(body) or response["status_code"], body]
-    else:  # it was never answered, so that there is no status
-        answer = [None, {"error": error}]
-    entered = connection.execute(
-        _SET_FIRST_RESULT, (json.dumps(answer), str(row["custom_id"]), token)
-    )
-    return entered.rowcount == 1
 
 
 class WaitingRequests:

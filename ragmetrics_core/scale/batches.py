@@ -104,7 +104,17 @@ class ParkingStore(SqliteStore):
                 "batches are kept in the file of replies: name one, e.g."
                 " store='replies.sqlite'"
             )
-        batch_models = _check_models(models)
+        batch_models = [
+            model
+            for model in models
+            if isinstance(model, OpenAICompatibleModel)
+            and not isinstance(model, DecisionModel)
+        ]
+        if not models or len(batch_models) < len(models):
+            raise SettingError(
+                "only models of OpenAI's, and openai-compatible/MODEL with api_base=,"
+                " take batches: name such a judge, or leave out batch="
+            )
         super().__init__(store.path, fresh=store.fresh)
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
@@ -172,7 +182,16 @@ class ParkingStore(SqliteStore):
         request_id = digest(first_key)  # under it the file knows the request
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
         entry = NEVER_ASKED if row is None else RequestEntry(*row)
-        reply = _final_reply(model, entry, body)
+        reply: ChatReply | None = None
+        if entry.result:
+            reply = _reply_of_result(model, entry.result)
+            is_last = bool(reply.choices) or entry.tries >= MAX_TRIES
+            # a batch may have been asked something else under this key
+            is_other_request = entry.body_digest.decode() != digest(body)
+            first_failure = reply.failures[0] if reply.failures else None
+            may_pass = isinstance(first_failure, _PASSING_ERRORS)
+            if not is_last and (is_other_request or may_pass):
+                reply = None
         if reply is not None:  # a batch has answered the request
             usage = self._note_taken(reply, keys, request_id, entry.tries)
             # The caller wants a failure for each of the n replies; a batch names one.
@@ -236,37 +255,24 @@ class ParkingStore(SqliteStore):
             BatchFailed: If the budget is too small, or the service refuses a batch.
         """
         with self._waiting:
-            self._check_limits()
+            limits = self._budget.limits
+            n_calls = self._budget.calls + self._waiting.n_requests
+            cost = self._budget.spent + self._waiting.price
+            # None stands for no limit
+            may_call = n_calls <= (limits.max_calls or inf)
+            may_pay = cost <= (limits.max_cost or inf)
+            if self._waiting.n_requests and not (may_call and may_pay):
+                price = "an unknown price" if cost == inf else f"up to ${cost:.4f}"
+                raise errors.BatchFailed(
+                    f"no batch was made: {n_calls} requests, for {price} in all, are"
+                    " more than the limits allow"
+                )
             for model, requests in self._waiting.batches():
                 await self._make_batch(model, requests)
         if not self.needs_further_pass:
             self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
-
-    def _check_limits(self) -> None:
-        """Check that the run may pay for the requests that wait for a batch.
-
-        Example: 90 calls so far, 20 requests that wait, and ``max_calls=100``: refused.
-
-        Raises:
-            BatchFailed: If calls or cost would be more than the limits allow.
-        """
-        if self._waiting.n_requests == 0:
-            return
-        limits = self._budget.limits
-        n_calls = self._budget.calls + self._waiting.n_requests
-        cost = self._budget.spent + self._waiting.price
-        # None stands for no limit
-        may_call = n_calls <= (limits.max_calls or inf)
-        may_pay = cost <= (limits.max_cost or inf)
-        if may_call and may_pay:
-            return
-        price = "an unknown price" if cost == inf else f"up to ${cost:.4f}"
-        raise errors.BatchFailed(
-            f"no batch was made: {n_calls} requests, for {price} in all, are more than"
-            " the limits allow"
-        )
 
     async def _make_batch(
         self, model: OpenAICompatibleModel, requests: Sequence[ParkedRequest]
@@ -587,22 +593,6 @@ class ParkingStore(SqliteStore):
         return cast("T", result)
 
 
-def _check_models(models: Sequence[ChatModel]) -> list[OpenAICompatibleModel]:
-    """Return the models; raise ``SettingError`` if there is none that takes batches."""
-    batch_models = [
-        model
-        for model in models
-        if isinstance(model, OpenAICompatibleModel)
-        and not isinstance(model, DecisionModel)
-    ]
-    if not models or len(batch_models) < len(models):
-        raise SettingError(
-            "only models of OpenAI's, and openai-compatible/MODEL with api_base=,"
-            " take batches: name such a judge, or leave out batch="
-        )
-    return batch_models
-
-
 @dataclass(frozen=True, slots=True)
 class _Counts:
     """What became of the requests of a batch that has ended.
@@ -617,27 +607,6 @@ class _Counts:
     n_answered: int
     n_to_ask_again: int
     are_all_answered: bool
-
-
-def _final_reply(
-    model: OpenAICompatibleModel, entry: RequestEntry, body: str
-) -> ChatReply | None:
-    """Return what a batch answered to a request; None to ask the request (again).
-
-    Args:
-        model: The model that is asked.
-        entry: What the file holds of the request.
-        body: What is asked now. A batch may have been asked something else.
-    """
-    if not entry.result:
-        return None
-    reply = _reply_of_result(model, entry.result)
-    if reply.choices or entry.tries >= MAX_TRIES:
-        return reply
-    is_other_request = entry.body_digest.decode() != digest(body)
-    first_failure = reply.failures[0] if reply.failures else None
-    may_pass = isinstance(first_failure, _PASSING_ERRORS)
-    return None if is_other_request or may_pass else reply
 
 
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:

@@ -103,7 +103,13 @@ class ParquetRows(Sequence[SampleResult]):
             arrow = import_extra("pyarrow", "parquet", "a report from Parquet")
             schemas = {part.path: part.physical_schema for part in data.get_fragments()}
             schema = arrow.unify_schemas(schemas.values(), promote_options="permissive")
-            self.metrics = _metrics_in(schema)
+            # columns that hold results of a metric are known by their fields
+            metrics = []
+            for column in schema:
+                fields = getattr(column.type, "fields", ())  # only a struct has some
+                if {field.name for field in fields}.issuperset(_RESULT_FIELDS):
+                    metrics.append(column.name)
+            self.metrics = tuple(metrics)
             for file, file_schema in schemas.items():
                 if set(self.metrics).isdisjoint(file_schema.names):
                     raise ValueError(f"{file} holds no results")
@@ -198,16 +204,6 @@ class ParquetRows(Sequence[SampleResult]):
             "problem": problem,
         }
         return validate_data(SampleResult, fields, f"{self._path}, row {index}")
-
-
-def _metrics_in(schema: Any) -> tuple[str, ...]:
-    """The columns that hold results of a metric, known by their fields."""
-    metrics: list[str] = []
-    for column in schema:
-        fields = getattr(column.type, "fields", ())  # only a struct has some
-        if {field.name for field in fields}.issuperset(_RESULT_FIELDS):
-            metrics.append(column.name)
-    return tuple(metrics)
 
 
 class ParquetReport(Report):
