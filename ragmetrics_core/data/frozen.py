@@ -63,26 +63,19 @@ class Settings(Frozen):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            raise self._error_of(error) from None
-
-    @classmethod
-    def _error_of(cls, error: ValidationError) -> SettingError:
-        """Return the error of the first wrong setting.
-
-        Example: for a setting "pols" the message says "pols: no such setting (did you
-        mean 'polls'?); there are: …". Where a check of ours raised a kind of
-        ``SettingError``, the error is of that kind.
-        """
-        problem = error.errors(include_url=False)[0]
+            # of several wrong settings the first is told
+            problem = error.errors(include_url=False)[0]
+        else:
+            return
         # The path to the setting; "" for a check of all settings together.
         name = ".".join(str(key) for key in problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
         value = problem["input"]
         if problem["type"] == "extra_forbidden":
-            near = get_close_matches(name, cls.model_fields, n=1)
+            known_names = type(self).model_fields
+            near = get_close_matches(name, known_names, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            names = ", ".join(cls.model_fields)
-            message = f"no such setting{hint}; there are: {names}"
+            message = f"no such setting{hint}; there are: {', '.join(known_names)}"
         elif isinstance(value, (int, float)):
             message += f", got {_number_in_words(value)}"
         if name:
@@ -91,7 +84,7 @@ class Settings(Frozen):
         kind = SettingError
         if isinstance(raised_by_check, SettingError):
             kind = type(raised_by_check)
-        return kind(f"{cls.__name__}: {message}")
+        raise kind(f"{type(self).__name__}: {message}")
 
 
 def _is_finite(number: float) -> bool:

@@ -63,12 +63,9 @@ class ColumnsRead:
             sample = sample_from_row(fields, self._columns)
         except RowError as error:
             return error
-        self._note_columns(fields, sample)
-        return sample
 
-    def _note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
-        """Note which columns a row has, and which needed fields its sample has."""
-        for column in map(str, row):
+        # which columns the row has, and which needed fields its sample has
+        for column in map(str, fields):
             if len(self.columns) <= _MOST_NAMES:
                 self.columns[column] = None
             # What no field was read from has become metadata of the sample.
@@ -76,7 +73,7 @@ class ColumnsRead:
                 self.unread[column] = None
         words = why_undivided(sample)
         named = self._columns.get("contexts")
-        if isinstance(named, str) and isinstance(data_in(row.get(named)), str):
+        if isinstance(named, str) and isinstance(data_in(fields.get(named)), str):
             words = f"each text in {named} is one context (several: write a list)"
         if words:
             self._n_in_one_text += 1
@@ -89,35 +86,30 @@ class ColumnsRead:
         self._fields_of_any_sample.update(fields_held)
         if len(fields_held) >= _FIELDS_PER_METRIC:
             self._a_metric_may_apply = True
+        return sample
 
     @property
     def sentences(self) -> list[str]:
         """What people should know of the table, a sentence each; [] for nothing."""
-        sentences = [self._on_absent_fields()]
-        if self._n_in_one_text:
-            rows = count_in_words(self._n_in_one_text, "row")
-            sentences.append(f"{rows}: {self._one_text_in_words}")
-        return list(filter(None, sentences))
-
-    def _on_absent_fields(self) -> str:
-        """Say which field is missing in all rows; "" for none.
-
-        A column that was not recognised may hold it; if every column was recognised,
-        there is no hint. A missing reference is told only where no shipped metric can
-        apply, since many tables have none.
-        """
+        sentences = []
+        # A column that was not recognised may hold a field that all rows lack. A missing
+        # reference is told only where no shipped metric can apply, since many tables
+        # have none.
         absent_fields = [
             field
             for field in _SUBSTITUTE_BY_NEEDED_FIELD  # its keys: the needed fields
             if field not in self._fields_of_any_sample
         ]
         reference_alone = self._a_metric_may_apply and absent_fields == ["reference"]
-        if not absent_fields or not self.unread or reference_alone:
-            return ""
-        columns = names_in_words(self.unread, most=_MOST_NAMES)
-        options = ", ".join(f"--{field}-column" for field in absent_fields)
-        arguments = ", ".join(f"{field}_column=" for field in absent_fields)
-        return (
-            f"no row has {' or '.join(absent_fields)}; name the column by {options} (in"
-            f" Python {arguments}); not recognised: {columns}"
-        )
+        if absent_fields and self.unread and not reference_alone:
+            columns = names_in_words(self.unread, most=_MOST_NAMES)
+            options = ", ".join(f"--{field}-column" for field in absent_fields)
+            arguments = ", ".join(f"{field}_column=" for field in absent_fields)
+            sentences.append(
+                f"no row has {' or '.join(absent_fields)}; name the column by"
+                f" {options} (in Python {arguments}); not recognised: {columns}"
+            )
+        if self._n_in_one_text:
+            rows = count_in_words(self._n_in_one_text, "row")
+            sentences.append(f"{rows}: {self._one_text_in_words}")
+        return sentences

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -172,7 +172,21 @@ def read_project_file(path: Path) -> ProjectFile:
                 f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
             )
         table = tomllib.loads(content.decode("utf-8-sig"))
-        return ProjectFile(path, content, _settings_of_table(table))
+        known_names = ProjectSettings.model_fields
+        for name in table:
+            if name not in known_names:
+                hint = did_you_mean(name, known_names)
+                raise SettingError(
+                    f"{name}: no such setting{hint}; there are:"
+                    f" {', '.join(known_names)}"
+                )
+        for name, example in _EXAMPLES_OF_LISTS.items():
+            if not isinstance(table.get(name, []), list):
+                raise SettingError(
+                    f"{name}: a list is needed, also for a single one: {name} ="
+                    f' ["{example}"]'
+                )
+        return ProjectFile(path, content, ProjectSettings(**table))
     except RecursionError:
         raise SettingError(
             f"{path} cannot be read: it is nested too deeply; settings are plain lists"
@@ -183,21 +197,3 @@ def read_project_file(path: Path) -> ProjectFile:
         ) from None
     except (OSError, ValueError) as error:  # a SettingError is a ValueError, too
         raise SettingError(f"{path} cannot be read: {one_line(str(error))}") from None
-
-
-def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
-    """Check what a settings file says; ``SettingError`` for the first wrong key."""
-    known_names = ProjectSettings.model_fields
-    for name in table:
-        if name not in known_names:
-            hint = did_you_mean(name, known_names)
-            raise SettingError(
-                f"{name}: no such setting{hint}; there are: {', '.join(known_names)}"
-            )
-    for name, example in _EXAMPLES_OF_LISTS.items():
-        if not isinstance(table.get(name, []), list):
-            raise SettingError(
-                f"{name}: a list is needed, also for a single one: {name} ="
-                f' ["{example}"]'
-            )
-    return ProjectSettings(**table)

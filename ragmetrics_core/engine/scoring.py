@@ -81,7 +81,18 @@ async def score_one(
         JudgeUnavailable: If the judge will answer nothing.
         LimitReached: If a limit of the run around it is reached.
     """
-    sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
+    if sample is None:
+        sample = await compute_beside_loop(partial(_sample_of_fields, fields))
+    elif fields:
+        raise errors.SettingError(
+            f"give a sample or its fields, not both: {', '.join(fields)}"
+        )
+    if not isinstance(sample, Sample):
+        raise errors.SettingError(
+            f"score() takes a Sample, and got one {type(sample).__name__}; give the"
+            " fields by name: score(question=…, contexts=[…], answer=…), or"
+            " several rows to evaluate()"
+        )
     sample = leave_out_reasoning(sample)
     if not metric.asks_judge or not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
@@ -109,28 +120,6 @@ def was_cut_off(outcome: Outcome) -> TypeGuard[Failed]:
         outcome.status == "failed"
         and outcome.error.type == errors.LimitReached.__name__
     )
-
-
-def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
-    """Return the sample that ``score`` is about; it may be given by its fields.
-
-    Raises:
-        SettingError: If both a sample and fields were given, something else than a
-            sample, or a field that no metric would read.
-    """
-    if sample is None:
-        return _sample_of_fields(fields)
-    if fields:
-        raise errors.SettingError(
-            f"give a sample or its fields, not both: {', '.join(fields)}"
-        )
-    if not isinstance(sample, Sample):
-        raise errors.SettingError(
-            f"score() takes a Sample, and got one {type(sample).__name__}; give the"
-            " fields by name: score(question=…, contexts=[…], answer=…), or"
-            " several rows to evaluate()"
-        )
-    return sample
 
 
 def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:

@@ -260,7 +260,24 @@ class CitationQuality(Metric):
         if evidence.citations:
             precision = Fraction(evidence.precise, evidence.citations)
         score = harmonic_mean(recall, precision)
-        return self.scored(float(score), _reason(evidence), evidence)
+
+        reason = (
+            f"{evidence.supported} of {evidence.claims} sentences with a claim are"
+            " supported by what they cite"
+        )
+        if evidence.precision is not None:
+            n_precise = f"{evidence.precise} of {evidence.citations}"
+            reason += f", {n_precise} citations are precise"
+        counts = {
+            "uncited": evidence.uncited,
+            "unsupported": evidence.unsupported,
+            "dangling": evidence.dangling,
+            "irrelevant": evidence.irrelevant,
+        }
+        faults = [f"{count} {fault}" for fault, count in counts.items() if count]
+        if faults:
+            reason += f": {', '.join(faults)}"
+        return self.scored(float(score), f"{reason}.", evidence)
 
     def _judge_uncited(
         self, answer: _Answer
@@ -587,25 +604,3 @@ def _judged_citations(
             )
         )
     return tuple(citations)
-
-
-def _reason(evidence: CitationEvidence) -> str:
-    """Say how many sentences and citations hold, and what is wrong with the others.
-
-    Example: "3 of 4 sentences with a claim are supported by what they cite, 4 of 5
-    citations are precise: 1 uncited, 1 irrelevant."
-    """
-    reason = (
-        f"{evidence.supported} of {evidence.claims} sentences with a claim are supported"
-        " by what they cite"
-    )
-    if evidence.precision is not None:
-        reason += f", {evidence.precise} of {evidence.citations} citations are precise"
-    counts = {
-        "uncited": evidence.uncited,
-        "unsupported": evidence.unsupported,
-        "dangling": evidence.dangling,
-        "irrelevant": evidence.irrelevant,
-    }
-    faults = [f"{count} {fault}" for fault, count in counts.items() if count]
-    return f"{reason}: {', '.join(faults)}." if faults else f"{reason}."

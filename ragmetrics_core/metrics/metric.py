@@ -584,38 +584,30 @@ def metric(
         )
 
     def decorate(function: Function) -> FunctionMetric:
-        _check_function(function)
+        if not (inspect.isfunction(function) or inspect.ismethod(function)):
+            raise SettingError(
+                "@metric makes a metric of a function, got a"
+                f" {type(function).__name__}: write a def that takes a sample; a name is"
+                " given as name=, and a class inherits from Metric"
+            )
+        if inspect.isasyncgenfunction(function):
+            raise SettingError(
+                f"{function.__name__} is an async generator; a metric asks by 'yield"
+                " from ask([...])' in a plain def"
+            )
+        signature = inspect.signature(function)
+        try:
+            signature.bind(None)  # as a plan calls it
+        except TypeError:
+            raise SettingError(
+                f"{function.__name__}{signature} cannot be called with a sample alone,"
+                " as a metric's function is: let it take one argument; for settings"
+                " write a class on Metric"
+            ) from None
         metric_class = _class_of(function, version, groups)
         return metric_class(name=name or function.__name__)
 
     return decorate if function is None else decorate(function)
-
-
-def _check_function(function: object) -> None:
-    """Refuse, by ``SettingError``, what cannot be the function of a metric.
-
-    It can be a function such as ``def length(sample)``, which takes one argument.
-    """
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        raise SettingError(
-            f"@metric makes a metric of a function, got a {type(function).__name__}:"
-            " write a def that takes a sample; a name is given as name=, and a class"
-            " inherits from Metric"
-        )
-    if inspect.isasyncgenfunction(function):
-        raise SettingError(
-            f"{function.__name__} is an async generator; a metric asks by 'yield from"
-            " ask([...])' in a plain def"
-        )
-    signature = inspect.signature(function)
-    try:
-        signature.bind(None)  # as a plan calls it
-    except TypeError:
-        raise SettingError(
-            f"{function.__name__}{signature} cannot be called with a sample alone, as a"
-            " metric's function is: let it take one argument; for settings write a"
-            " class on Metric"
-        ) from None
 
 
 @lru_cache(maxsize=256)  # what is unpickled is then equal to what was pickled

@@ -32,7 +32,6 @@ from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,
     ChatRequest,
-    Choice,
     check_prices,
 )
 from ragmetrics_core.models.limits import Patience
@@ -313,7 +312,22 @@ class LiteLLMModel(ChatModel):
     def _reply(self, response: Any) -> ChatReply:
         """Make a reply of LiteLLM's response."""
         usage = dict(getattr(response, "usage", None) or ())
-        choices = map(_choice, response.choices or ())
+        choices = []
+        for choice in response.choices or ():
+            # Only the fields that are needed are read: to dump the whole object would
+            # take a tenth of the call's time.
+            message = choice.message
+            provider_fields = getattr(message, "provider_specific_fields", None) or {}
+            refusal = getattr(message, "refusal", None)
+            logprobs = getattr(choice, "logprobs", None)
+            choices.append(
+                choice_of(
+                    getattr(message, "content", None),
+                    choice.finish_reason,
+                    refusal or provider_fields.get("refusal"),
+                    logprobs and logprobs.model_dump(),
+                )
+            )
         reply = reply_of(
             self.name,
             choices,
@@ -362,21 +376,3 @@ def knows_provider(model: str, api_base: str | None) -> bool:
     except litellm.exceptions.BadRequestError:
         return False
     return True
-
-
-def _choice(choice: Any) -> Choice:
-    """Read a choice of LiteLLM's response.
-
-    Only the fields that are needed are read: to dump the whole object would take a
-    tenth of the call's time.
-    """
-    message = choice.message
-    provider_fields = getattr(message, "provider_specific_fields", None) or {}
-    refusal = getattr(message, "refusal", None) or provider_fields.get("refusal")
-    logprobs = getattr(choice, "logprobs", None)
-    return choice_of(
-        getattr(message, "content", None),
-        choice.finish_reason,
-        refusal,
-        logprobs and logprobs.model_dump(),
-    )

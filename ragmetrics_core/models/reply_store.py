@@ -194,7 +194,25 @@ class SqliteStore(ReplyStore):
         if choice is not None or key in self._rejected_keys:
             return choice
         row = self.read(_GET, (bytes.fromhex(key), self._read_from))
-        return None if row is None else _choice_of_row(*row)
+        if row is None:
+            return None
+        # JSON of the reply's text, of why it ended, of how many replies came together,
+        # and of its tokens; then the model's name. A damaged row is none.
+        text, model = row
+        try:
+            content, finish, n_together, token_rows = json.loads(text)
+            tokens: list[TokenAlternatives] = []
+            for token, logprob, alternatives in token_rows:
+                logprobs = tuple(
+                    (str(label), float(value)) for label, value in alternatives
+                )
+                tokens.append(TokenAlternatives(str(token), float(logprob), logprobs))
+            origin = Origin(model.decode(), int(n_together))
+            choice = Choice(content, finish, tuple(tokens), origin)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        is_reply = isinstance(content, str) and finish in get_args(Finish)
+        return choice if is_reply else None
 
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call, by key, in one transaction.
@@ -329,30 +347,6 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_lock.release,
         after_in_child=_lock.release,
     )
-
-
-def _choice_of_row(text: bytes, model: bytes) -> Choice | None:
-    """Return the reply in a row of the table; None for a row that was damaged.
-
-    Args:
-        text: JSON of the reply's text, of why it ended, of how many replies came
-            together, and of its tokens.
-        model: Name of the model that wrote it.
-    """
-    try:
-        content, finish, n_together, token_rows = json.loads(text)
-        tokens: list[TokenAlternatives] = []
-        for token, logprob, alternatives in token_rows:
-            logprobs = tuple(
-                (str(label), float(value)) for label, value in alternatives
-            )
-            tokens.append(TokenAlternatives(str(token), float(logprob), logprobs))
-        origin = Origin(model.decode(), int(n_together))
-        choice = Choice(content, finish, tuple(tokens), origin)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
-    is_reply = isinstance(content, str) and finish in get_args(Finish)
-    return choice if is_reply else None
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None

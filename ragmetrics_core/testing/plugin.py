@@ -188,28 +188,6 @@ def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
     return arguments
 
 
-def _gates_of(test: pytest.Item) -> Sequence[Any]:
-    """Return the gates of a test, by its markers or else by the settings file.
-
-    There are none if the test is not meant: a marker of its class or module, and the
-    settings file, speak only of tests that ask for the fixture.
-    """
-    asks_for_fixture = "ragmetrics" in getattr(test, "fixturenames", ())
-    marked_nodes = [node for node, _ in test.iter_markers_with_node("ragmetrics")]
-    has_marker_of_its_own = any(node is test for node in marked_nodes)
-    if not asks_for_fixture and not has_marker_of_its_own:
-        return []
-    by_markers = _arguments_of_markers(test)
-    if "gates" in by_markers:
-        return list(by_markers["gates"])
-    if not asks_for_fixture:
-        return []
-    from ragmetrics_core.engine.project_file import project_settings
-
-    folder = _folder_of_settings(test)
-    return project_settings(folder, as_it_is=True).gates
-
-
 def _folder_of_settings(test: pytest.Item) -> Path:
     """Find the nearest folder above a test with a settings file, else the root."""
     from ragmetrics_core.engine.project_file import PROJECT_FILE
@@ -231,7 +209,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     outcome = yield
     if item.stash.get(_MEASURED, False):
         return outcome
-    gates = _gates_of(item)
+    asks_for_fixture = "ragmetrics" in getattr(item, "fixturenames", ())
+    marked_nodes = [node for node, _ in item.iter_markers_with_node("ragmetrics")]
+    has_marker_of_its_own = any(node is item for node in marked_nodes)
+    gates: Sequence[Any] = ()
+    if asks_for_fixture or has_marker_of_its_own:
+        by_markers = _arguments_of_markers(item)
+        if "gates" in by_markers:
+            gates = by_markers["gates"]
+        elif asks_for_fixture:
+            from ragmetrics_core.engine.project_file import project_settings
+
+            folder = _folder_of_settings(item)
+            gates = project_settings(folder, as_it_is=True).gates
     if gates:
         names = ", ".join(map(str, gates))
         pytest.fail(
