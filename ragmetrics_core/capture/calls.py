@@ -351,13 +351,13 @@ class Calls:
     @cached_property
     def text_tools(self) -> list[Node]:
         """Calls of tools that returned a text and found no documents."""
-        return [node for node in self.nodes if self._is_text_tool(node)]
-
-    def _is_text_tool(self, node: Node) -> bool:
-        has_text = bool((node.text or "").strip())
-        if node.kind != "tool" or node.is_control or node.error or not has_text:
-            return False
-        return not any(inner.documents for inner in node.walk())
+        tools = []
+        for node in self.nodes:
+            has_text = bool((node.text or "").strip()) and not node.error
+            is_tool = node.kind == "tool" and not node.is_control and has_text
+            if is_tool and not any(inner.documents for inner in node.walk()):
+                tools.append(node)
+        return tools
 
     @property
     def named_to_search(self) -> frozenset[str]:
@@ -426,8 +426,11 @@ class Order:
 
     def sort_keys(self, call: Node) -> list[tuple[object, ...]]:
         """Return the keys of each tool around a call, then the call's own."""
-        path = self.calls.paths[call]
-        return [self._sort_key(node) for node in (*tools_of(path[:-1]), call)]
+        keys: list[tuple[object, ...]] = []
+        for node in (*tools_of(self.calls.paths[call][:-1]), call):
+            rank = self._rank_by_tool_call.get(node.tool_call_id, _LAST)
+            keys.append((self._step(node), rank, node.began))
+        return keys
 
     def step_of(self, call: Node) -> int:
         """Return how many calls of models of the turn began before a call.
@@ -442,10 +445,6 @@ class Order:
         if len(self._agents) <= 1:
             return None
         return _innermost_agent(self.calls.paths[call])
-
-    def _sort_key(self, call: Node) -> tuple[object, ...]:
-        rank = self._rank_by_tool_call.get(call.tool_call_id, _LAST)
-        return self._step(call), rank, call.began
 
     def _step(self, call: Node) -> int:
         tools_around = tools_of(self.calls.paths[call][:-1])

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.structures import as_one_line
@@ -171,18 +172,13 @@ class Conversations:
         others = [
             each for each in self.last_turns.get(name, ()) if each.began != turn.began
         ]
-        turns = sorted((*others, turn), key=_began)
+        turns = sorted((*others, turn), key=attrgetter("began"))
         self.last_turns[name] = tuple(turns[-_MOST_TURNS:])
         self.last_turns.move_to_end(name)
         if len(self.last_turns) > _MOST_CONVERSATIONS:
             self.last_turns.popitem(last=False)
         if self._other_blocks is not None:
             self._other_blocks.keep(name, turn)
-
-
-def _began(turn: CapturedTurn) -> float:
-    """Return when a turn began."""
-    return turn.began
 
 
 @lru_cache(_MOST_CONVERSATIONS)

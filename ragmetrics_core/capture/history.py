@@ -251,21 +251,14 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
             turns.append(turn)
         elif turn.role == "assistant":
             turns[-1] = turn
-        elif not _is_prompt_around(last_turn.content, turn.content):
-            turns.append(turn)
+        else:
+            # words that stand apart in a longer prompt: a line of it, or behind a label
+            words = last_turn.content.strip()
+            n_around = len(as_one_line(turn.content)) - len(as_one_line(words))
+            is_longer = bool(words) and n_around >= _FEWEST_CHARACTERS_AROUND
+            if not (is_longer and shows([turn.content], words)):
+                turns.append(turn)
     return tuple(turns)
-
-
-def _is_prompt_around(words_of_user: str, text: str) -> bool:
-    """Return whether a text is a longer prompt in which the user's words stand apart.
-
-    They are a line of it, or stand after a label such as "Question:".
-    """
-    words = words_of_user.strip()
-    n_characters_around = len(as_one_line(text)) - len(as_one_line(words))
-    if not words or n_characters_around < _FEWEST_CHARACTERS_AROUND:
-        return False
-    return shows([text], words)
 
 
 def is_same_talk(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
@@ -395,21 +388,9 @@ def turns_before_question(
             n_earlier_messages = index + 1
     # the last message that asks the question ends the earlier turns
     for index, message in enumerate(prompt):
-        if message.role == "user" and _holds_question(message, question_line):
+        line = as_one_line(message.text)
+        is_long = len(question_line) >= _FEWEST_CHARACTERS
+        is_asked = line == question_line or (is_long and question_line in line)
+        if message.role == "user" and question_line and is_asked:
             n_earlier_messages = index
     return spoken(drop_shown_documents(prompt[:n_earlier_messages], documents))
-
-
-def _holds_question(message: Message, question_line: str) -> bool:
-    """Return whether a message is a question, or holds a long one among other words.
-
-    Args:
-        message: The message.
-        question_line: The question, in one line; empty if it is not known.
-    """
-    if not question_line:
-        return False
-    line = as_one_line(message.text)
-    if line == question_line:
-        return True
-    return len(question_line) >= _FEWEST_CHARACTERS and question_line in line

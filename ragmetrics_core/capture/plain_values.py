@@ -218,23 +218,16 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
             text_by_key[key] = text
     # {"topic": "bridges", "k": 3}: its only text; of several texts none is surely asked
     if text_by_key:
-        return _only_text_unless_answer(text_by_key)
+        if len(text_by_key) > 1:
+            return None
+        ((name, text),) = text_by_key.items()
+        # an answer that was given before, such as to a step that grades it, asks nothing
+        return None if name in _GIVEN_ANSWER_KEYS else text
     # {"payload": {"question": "When did it open?"}}
     if len(value) == 1:
         (only_value,) = value.values()
         return question_in(only_value, depth=depth - 1)
     return None
-
-
-def _only_text_unless_answer(text_by_key: Mapping[object, str]) -> str | None:
-    """Return the only text of a mapping; None if there are several.
-
-    None also for an answer that was given before, such as to a step that grades it.
-    """
-    if len(text_by_key) > 1:
-        return None
-    ((key, text),) = text_by_key.items()
-    return None if key in _GIVEN_ANSWER_KEYS else text
 
 
 def last_words_of_user(messages: Sequence[Message]) -> str | None:
@@ -288,7 +281,9 @@ def answer_text(value: object) -> str | None:
         is_name_of_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
         return None if is_name_of_object or not value.strip() else value
     if isinstance(value, Message):
-        return _answer_of_message(value)
+        # a message of the user or the system answers nothing
+        may_answer = value.role in ("assistant", "other", "tool")
+        return value.text if may_answer and value.text.strip() else None
     if isinstance(value, Answer):
         return value.text
     if isinstance(value, (list, tuple)):
@@ -300,28 +295,12 @@ def answer_text(value: object) -> str | None:
         messages = conversation(value) or ()
         return _last_answer(messages)
     if isinstance(value, Mapping):
-        return _answer_of_mapping(value)
+        answer, _ = answer_in(value)
+        has_documents = any(documents_in(value))
+        if answer is not None or not value or has_documents:
+            return answer
+        return compact(value)
     return None
-
-
-def _answer_of_mapping(output: Mapping[Any, Any]) -> str | None:
-    """Return the field for an answer, else the mapping as JSON unless it holds documents."""
-    answer, _ = answer_in(output)
-    if answer is not None:
-        return answer
-    if not output or any(documents_in(output)):
-        return None
-    return compact(output)
-
-
-def _answer_of_message(message: Message) -> str | None:
-    """Return the answer in a message; None if there is none.
-
-    A message of the user or the system answers nothing.
-    """
-    if message.role not in ("assistant", "other", "tool"):
-        return None
-    return message.text if message.text.strip() else None
 
 
 def _last_answer(messages: tuple[Message, ...]) -> str | None:

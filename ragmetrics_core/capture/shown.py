@@ -303,10 +303,7 @@ class _Search:
         self._candidates = candidates
         self._messages = messages
         self.showings: list[Showing] = [_NOT_SHOWN] * len(candidates)
-        self._claims = self._sorted_claims()
-
-    def _sorted_claims(self) -> list[tuple[int, str]]:
-        """List each candidate with each of its texts, in the order of their claims."""
+        # each candidate with each of its texts, in the order of their claims
         claims = []
         for number, candidate in enumerate(self._candidates):
             for text in candidate.texts:
@@ -314,7 +311,7 @@ class _Search:
                     (candidate.list_number, -len(letters_of(text)), number, text)
                 )
         claims.sort(key=lambda claim: claim[:3])
-        return [(number, text) for _, _, number, text in claims]
+        self._claims = [(number, text) for _, _, number, text in claims]
 
     # Whole texts
 
@@ -329,8 +326,10 @@ class _Search:
     def _whole(self, number: int, text: str) -> Showing:
         """Return how a text stands whole in the messages: shown, quoted or inside another."""
         letters = letters_of(text)
-        if not letters:
-            return self._without_letters(text)
+        if not letters:  # signs alone
+            sources = [message.form.source for message in self._messages]
+            is_there = text.strip() and any(text.strip() in each for each in sources)
+            return Showing("unknown", doubt="short_text") if is_there else _NOT_SHOWN
         first_place: tuple[int, int] | None = None
         is_one_entry = len(letters) >= SHORTEST
         known_place: tuple[int, int] | None = None
@@ -363,13 +362,6 @@ class _Search:
         if list_number == 0:  # the last list holds it: perhaps it was shown
             return Showing("unknown", text, known_place, "short_text")
         return Showing("unknown", doubt="short_text")
-
-    def _without_letters(self, text: str) -> Showing:
-        """Return a doubt for a text of signs alone that stands in a message."""
-        signs = text.strip()
-        if signs and any(signs in message.form.source for message in self._messages):
-            return Showing("unknown", doubt="short_text")
-        return _NOT_SHOWN
 
     # Parts
 

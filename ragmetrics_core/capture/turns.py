@@ -30,7 +30,7 @@ from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import shows_some
 from ragmetrics_core.capture.step_documents import complete_tools
-from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
+from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
 from ragmetrics_core.data.sample_parts import before_this_turn
 
@@ -237,7 +237,8 @@ class _OpenTurn:
             found_itself = set(_forms_found(tree))
             texts = [form for form in self.forms if form not in found_itself]
         shown: list[str] = []
-        for message in _messages_shown(tree):
+        messages = [each for call in _model_calls(tree) for each in call.prompt]
+        for message in messages:
             letters = letters_of(message.text)
             if message.role != "assistant":
                 shown.append(letters)
@@ -302,27 +303,6 @@ def _texts_asked(tree: Tree) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def _join_open_turn(runs: Sequence[Tree]) -> Tree:
-    """Join the runs of plain functions that are one turn.
-
-    Of several questions that a model wrote one may have become the user's own.
-    """
-    tree = join_trees(runs, FLOW)
-    for place, run in enumerate(runs):
-        reply = _last_reply(run)
-        n_asked = _n_asked_of(reply, runs[place + 1 :])
-        if 0 < n_asked < len(reply.text.strip().splitlines()):
-            tree = _doubtful(tree, _ONE_OF_SEVERAL)
-    return _doubtful(tree, _SEVERAL_ANSWERS) if _several_answered(runs) else tree
-
-
-def _join_block(runs: Sequence[Tree]) -> Tree:
-    """Join the runs of a block around one question: the user named both."""
-    tree = join_trees(runs, FLOW, is_question_named=True)
-    is_doubtful = _several_answered(runs)
-    return _doubtful(tree, _SEVERAL_ANSWERS_IN_BLOCK) if is_doubtful else tree
-
-
 def _several_answered(runs: Sequence[Tree]) -> bool:
     """Whether several runs may have answered, after a search if there was one.
 
@@ -339,7 +319,10 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
         if run.answers:
             answering = [each for each in answering if each.answers]
         is_likely = has_searched or bool(run.answers)
-        if is_likely and _may_answer(reply) and not is_asked_later:
+        # a text, and no bare number, verdict or call of a tool
+        letters = _letters_said(reply)
+        may_answer = bool(letters) and not (letters.isdigit() or reply.is_verdict)
+        if is_likely and may_answer and not is_asked_later:
             answering.append(run)
         has_searched = has_searched and not run.answers
     return len(answering) > 1
@@ -358,20 +341,9 @@ def _n_asked_of(reply: Reply, later_runs: Iterable[Tree]) -> int:
     return len(asked)
 
 
-def _may_answer(reply: Reply) -> bool:
-    """Whether a reply is a text, and no bare number, verdict or call of a tool."""
-    letters = _letters_said(reply)
-    return bool(letters) and not (letters.isdigit() or reply.is_verdict)
-
-
 def _doubtful(tree: Tree, doubt: Doubt) -> Tree:
     """Return a copy of a run with one more doubt."""
     return replace(tree, doubts=tuple(dict.fromkeys([*tree.doubts, doubt])))
-
-
-def _messages_shown(tree: Tree) -> list[Message]:
-    """Return the messages that the models of a run were shown."""
-    return [message for call in _model_calls(tree) for message in call.prompt]
 
 
 class Turns(Generic[Run]):
@@ -447,18 +419,20 @@ class Turns(Generic[Run]):
             for tree in trees:
                 check_tree(tree)  # before anything reads it
                 complete_tools(tree.root)
-                self._look_for_named_tools(tree)
-                samples += self._take_in(tree)
+                # a name in context_tools= may be misspelt
+                names = self._overrides.context_tools
+                for node in tree.root.walk() if names else ():
+                    if node.kind == "tool":
+                        is_named = node.name in (names or ())
+                        self._is_tool_named = self._is_tool_named or is_named
+                is_single_call = tree.only_searches or tree.root.kind == "model"
+                if self._overrides.question is not None:
+                    self._runs_of_block.append(tree)
+                elif tree.resumption_key is not None and not is_single_call:
+                    samples += self._take_in_of_thread(tree, tree.resumption_key)
+                else:
+                    samples += self._take_in_single(tree)
             return samples
-
-    def _look_for_named_tools(self, tree: Tree) -> None:
-        """Note whether a run calls a tool that ``context_tools=`` names: a name may be misspelt."""
-        names = self._overrides.context_tools
-        if not names or self._is_tool_named:
-            return
-        for node in tree.root.walk():
-            if node.kind == "tool":
-                self._is_tool_named = self._is_tool_named or node.name in names
 
     def samples_due(self) -> list[Sample]:
         """Return the samples of what has waited long enough for a further run."""
@@ -502,7 +476,10 @@ class Turns(Generic[Run]):
         """Make the samples of all that waits, and note why there are none."""
         samples = self._samples_of_open_turns(self._open_turns)
         if self._runs_of_block:
-            samples += self._samples_of(_join_block(self._runs_of_block))
+            tree = join_trees(self._runs_of_block, FLOW, is_question_named=True)
+            if _several_answered(self._runs_of_block):
+                tree = _doubtful(tree, _SEVERAL_ANSWERS_IN_BLOCK)
+            samples += self._samples_of(tree)
         for runs in self._interrupted.values():
             if runs[-1].is_paused:
                 self.problems.note(_PAUSED)
@@ -514,16 +491,6 @@ class Turns(Generic[Run]):
         if is_without_samples and self._hint and not self.problems:
             self.problems.note(self._hint)
         return samples
-
-    def _take_in(self, tree: Tree) -> list[Sample]:
-        """Take in one run, and return the samples that are complete now."""
-        if self._overrides.question is not None:
-            self._runs_of_block.append(tree)
-            return []
-        is_single_call = tree.only_searches or tree.root.kind == "model"
-        if tree.resumption_key is not None and not is_single_call:
-            return self._take_in_of_thread(tree, tree.resumption_key)
-        return self._take_in_single(tree)
 
     def _take_in_of_thread(self, tree: Tree, key: str) -> list[Sample]:
         """Take in a run that others may resume, or that resumes another one.
@@ -648,7 +615,15 @@ class Turns(Generic[Run]):
         """Make the samples of open turns as they are now."""
         samples: list[Sample] = []
         for turn in turns:
-            tree = _join_open_turn(turn.runs)
+            tree = join_trees(turn.runs, FLOW)
+            for place, run in enumerate(turn.runs):
+                # of several questions that a model wrote one may be the user's own
+                reply = _last_reply(run)
+                n_asked = _n_asked_of(reply, turn.runs[place + 1 :])
+                if 0 < n_asked < len(reply.text.strip().splitlines()):
+                    tree = _doubtful(tree, _ONE_OF_SEVERAL)
+            if _several_answered(turn.runs):
+                tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:
                 self.problems.note(_UNREAD)
             samples += self._samples_of(tree)
