@@ -156,6 +156,8 @@ def _in_our_form(row: Row) -> Row:
         name = our_name_by_column.get(column, column)
         if name in _QUESTIONS_ABOUT_ANSWERS:
             our_row["labels"][name] = _VOTES_IN_WORDS.get(value, value)
+        elif column == "doc":  # one document
+            our_row[name] = [value]
         else:
             our_row[name] = value
     return our_row
