@@ -197,7 +197,7 @@ def test_a_notebook_shows_a_line_that_renews_itself(monkeypatch, caplog):
     assert stream.text.endswith("\r")
     assert caplog.text == ""
     stream.text = ""
-    evaluate([SAMPLE], ["adherence"], judge="lexical")
+    evaluate([SAMPLE], ["adherence"], judge="lexical", progress=False)
     seen: list[Progress] = []
     with Display(1, seen.append):
         pass
