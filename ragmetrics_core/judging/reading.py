@@ -311,14 +311,20 @@ def _texts_in(value: object) -> Iterator[str]:
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
-    Raises ``UnusableReply``, which names the field that is wrong: also if a list names
-    nothing of what is judged, as "N/A" does, or a claim that the contexts alone make.
-    Beside a yes such a list contradicts it, whatever it names.
+    Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
+    out a verdict that only a judge's own code may, or if a list names nothing of what is
+    judged, as "N/A" does, or a claim that the contexts alone make. Beside a yes such a
+    list contradicts it, whatever it names.
     """
     form: type[BaseModel] = question.Reply
     named = _with_names_of_fields(fields, form)
-    verdicts = [plain_label(named.get(name)) for name in overall_fields(form)]
-    is_yes = any(verdict in ("1", "true", "yes") for verdict in verdicts)
+    is_yes = False
+    for name in overall_fields(form):
+        if named.get(name) is None:
+            raise UnusableReply(
+                f"the field {name!r}: it must be 0 or 1", raw=choice.text
+            )
+        is_yes |= plain_label(named[name]) in ("1", "true", "yes")
     for name, info in form.model_fields.items():
         for mark in info.metadata:
             listed = named.get(name)

@@ -530,7 +530,7 @@ class ChatModelContract:
         """
         server = loopback_server(n=n, json_schema=json_schema)
         template = Instructions(
-            'Reply {"claims": 1, "unsupported": []}.\n---\n{contexts}\n{answer}'
+            'Reply {"supported": 1, "claims": 1, "unsupported": []}.\n---\n{contexts}\n{answer}'
         )
         parts = {"contexts": Part("Context", ("c",)), "answer": Part("Answer", "a")}
         question = Question(

@@ -95,7 +95,7 @@ class LoopbackServer:
     def __init__(
         self,
         reply: Callable[[Body], str | list[str] | Body] = lambda _: (
-            '{"reason": "", "claims": 1, "unsupported": []}'
+            '{"reason": "", "supported": 1, "claims": 1, "unsupported": []}'
         ),
         *,
         n: Support = True,

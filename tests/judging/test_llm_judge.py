@@ -527,12 +527,12 @@ def polls_of(model: ChatModel, **fields: Any) -> tuple[Asked[Any], Usage]:
     return result.reply, result.usage
 
 
-YES = '{"reason": "r", "claims": 1, "unsupported": []}'
+YES = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
 NO = '{"supported": 0, "claims": 1, "unsupported": ["a"]}'
 
 
 def test_polls_are_one_request_where_the_model_can():
-    model = Toy(YES, NO, YES, YES, '{"claims": 0, "unsupported": []}')
+    model = Toy(YES, NO, YES, YES, '{"supported": 1, "claims": 0, "unsupported": []}')
     polls, usage = polls_of(model, first_poll=5, temperature=0.7)
     assert [poll.verdict for poll in polls.replies] == [
         "yes",
@@ -695,7 +695,9 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed():
         first = (await session(model, store).answer(adherent(polls=3))).reply
         assert sorted(poll.verdict for poll in first.replies) == ["no", "yes"]
         assert [type(failure) for failure in first.failures] == [TransientJudgeError]
-        model = Toy('{"claims": 0, "unsupported": []}', capabilities=single)
+        model = Toy(
+            '{"supported": 1, "claims": 0, "unsupported": []}', capabilities=single
+        )
         again = await session(model, store).answer(adherent(polls=3))
         assert [poll.verdict for poll in again.reply.replies] == [
             "abstains",

@@ -51,14 +51,18 @@ DECIDING: dict[str, tuple[Metric, str, Any, float]] = {
     "relevance": (AnswerRelevance(), "grade", 3, 1.0),
     "citations": (CitationQuality(numbered_from=1, polls=1), "supported", 1, 1.0),
 }
+# What a reply holds beside the field that decides.
+BESIDE: dict[str, dict[str, Any]] = {
+    "adherence": {"supported": 1, "unsupported": []},
+    "sufficiency": {"sufficient": 1},
+}
 BITS = [1, 1.0, "1", "1.0", True, "true", "yes", "YES", "Yes.", '"1"', "**1**", "１"]
 
 
 def good(name: str) -> dict[str, Any]:
     """The fields of a good reply to the metric's question."""
     _, field, value, _ = DECIDING[name]
-    more: dict[str, Any] = {"unsupported": []} if name == "adherence" else {}
-    return {"reason": "It stands there.", **more, field: value}
+    return {"reason": "It stands there.", **BESIDE.get(name, {}), field: value}
 
 
 class Saying(ChatModel):
@@ -214,7 +218,10 @@ def written(reply: str, name: str) -> str:
         Field=field.upper(),
         good=json.dumps(value),
         other=json.dumps(other),
-        more='"unsupported": [], ' if name == "adherence" else "",
+        more="".join(
+            f"{json.dumps(key)}: {json.dumps(beside)}, "
+            for key, beside in BESIDE.get(name, {}).items()
+        ),
         long="It stands there. " * 300,
     )
 
@@ -341,16 +348,17 @@ def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band():
 
 
 def test_a_reply_that_contradicts_itself_is_never_scored():
-    no_claim = {"unsupported": ["It was in May."], "claims": 0}
+    no_claim = {"supported": 0, "unsupported": ["It was in May."], "claims": 0}
     result, _ = score("adherence", json.dumps(no_claim))
     assert result.status == "failed"
     claim = "Anna"  # a word of the answer
     contradiction = {"supported": 1, "claims": 1, "unsupported": [claim]}
     result, model = score("adherence", json.dumps(contradiction))
     assert (result.status, len(model.requests)) == ("failed", 2)
-    # without the verdict, and where another is given, the list decides
+    # a field of another name is no verdict
     verdict = {"verdict": "yes", "unsupported": [claim], "claims": 1}
-    assert score("adherence", json.dumps(verdict))[0].value == 0.0
+    result, model = score("adherence", json.dumps(verdict))
+    assert (result.status, len(model.requests)) == ("failed", 2)
 
 
 @pytest.mark.parametrize(
@@ -369,16 +377,14 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item):
         ("adherence", "unsupported", "supported"),
         ("sufficiency", "missing", "sufficient"),
     ):
-        # without a verdict and beside a no it is asked again, and then failed
-        without = {key: value for key, value in good(name).items() if key != bit}
-        for verdict in ({}, {bit: 0}):
-            reply = json.dumps({**without, field: [item], **verdict})
-            result, model = score(name, reply)
-            assert (result.status, len(model.requests)) == ("failed", 2)
-            asked_again = model.requests[1].messages[-1].content
-            assert "its texts must be words of the" in asked_again
-            assert "[]" not in asked_again  # which would be another verdict
-            assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
+        # beside a no it is asked again, and then failed
+        reply = json.dumps({**good(name), field: [item], bit: 0})
+        result, model = score(name, reply)
+        assert (result.status, len(model.requests)) == ("failed", 2)
+        asked_again = model.requests[1].messages[-1].content
+        assert "its texts must be words of the" in asked_again
+        assert "[]" not in asked_again  # which would be another verdict
+        assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
 
 
 @pytest.mark.parametrize("item", ["N/A", "who the builder was", "Who lit it", "Anna"])
@@ -443,6 +449,19 @@ def test_a_no_that_lists_nothing_is_asked_again():
     # of an answer that claims nothing, nothing can be listed
     none = {"supported": 0, "claims": 0, "unsupported": []}
     assert score("adherence", json.dumps(none))[0].status == "undefined"
+
+
+@pytest.mark.parametrize("verdict", ["left out", None, "null"])
+def test_a_model_that_gives_no_verdict_says_no_yes_by_an_empty_list(verdict):
+    for name, bit in (("adherence", "supported"), ("sufficiency", "sufficient")):
+        fields = {**good(name), bit: verdict}
+        if verdict == "left out":
+            del fields[bit]
+        reply = json.dumps(fields)
+        result, model = score(name, reply)
+        assert (result.status, len(model.requests)) == ("failed", 2)
+        assert f"the field '{bit}'" in model.requests[1].messages[-1].content
+        assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
 
 
 @pytest.mark.parametrize(

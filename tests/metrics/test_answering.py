@@ -672,7 +672,7 @@ def test_the_share_of_polls_is_the_probability_after_a_reasoning(logprobs, mode,
     def reply(body: dict[str, Any]) -> str:
         if "declined" in json.dumps(body["messages"]):
             return '{"reason": "It says when.", "declined": 0}'
-        return '{"missing": []}'
+        return '{"sufficient": 1, "missing": []}'
 
     with LoopbackServer(reply=reply, logprobs=logprobs) as server:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))

@@ -436,7 +436,7 @@ class Affirming(ChatModel):
         self.calls += 1
         if self.calls >= self.last:
             await asyncio.Event().wait()
-        said = Choice('{"reason": "", "claims": 1, "unsupported": []}')
+        said = Choice('{"reason": "", "supported": 1, "claims": 1, "unsupported": []}')
         return ChatReply(
             (said,) * request.n, Usage(calls=1, prompt_tokens=10, cost=0.25)
         )

@@ -208,7 +208,7 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(tmp_path):
     def reply(body: Body) -> str:
         asked.append(body["model"])
         return (
-            '{"reason": "", "claims": 1, "unsupported": []}'
+            '{"reason": "", "supported": 1, "claims": 1, "unsupported": []}'
             if body["model"] == "good"
             else '{"reason": "", "supported": 0, "claims": 1, "unsupported": ["a"]}'
         )
@@ -228,7 +228,7 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(tmp_path):
 def test_a_model_under_another_name_is_asked_anew(tmp_path):
     rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
     with LoopbackServer(
-        lambda body: '{"reason": "", "claims": 1, "unsupported": []}'
+        lambda body: '{"reason": "", "supported": 1, "claims": 1, "unsupported": []}'
     ) as server:
         calls = []
         for name in ("one", "two", "one"):

@@ -560,7 +560,7 @@ def some_polls_unusable(body: Body) -> Any:
     """
     if "rests on its contexts alone" not in str(body["messages"][0]):
         return plausible_reply(body)
-    said = '{"reason": "", "claims": 1, "unsupported": ["Anna lit it"]}'
+    said = '{"reason": "", "supported": 0, "claims": 1, "unsupported": ["Anna lit it"]}'
     return [said, said, "no JSON", "no JSON", said][: body.get("n")]
 
 

@@ -602,7 +602,7 @@ def test_threads_of_a_served_application_under_watch() -> None:
 
 
 def test_a_judge_is_not_recorded() -> None:
-    verdict = '{"claims": 1, "reason": "r", "unsupported": []}'
+    verdict = '{"supported": 1, "claims": 1, "reason": "r", "unsupported": []}'
     judge = HaystackModel(MockChatGenerator(verdict))
     with capture() as captured:
         step_by_step(parts_of_a_pipeline(), QUESTION)

@@ -347,7 +347,7 @@ class Nested:
         return {
             "replies": [
                 ChatMessage.from_assistant(
-                    '{"claims": 1, "reason": "r", "unsupported": []}'
+                    '{"supported": 1, "claims": 1, "reason": "r", "unsupported": []}'
                 )
             ]
         }

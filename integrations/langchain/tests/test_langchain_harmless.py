@@ -92,7 +92,9 @@ def test_the_judge_is_never_captured() -> None:
     def judge(messages: list[BaseMessage]) -> str:
         Shelf().invoke("a retrieval inside the judge")
         captured_models.append(True)
-        return '{"reason": "It says so.", "claims": 1, "unsupported": []}'
+        return (
+            '{"reason": "It says so.", "supported": 1, "claims": 1, "unsupported": []}'
+        )
 
     watched: list[Any] = []
     watching = watch(metrics=[], on_result=watched.append)

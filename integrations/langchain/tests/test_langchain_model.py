@@ -38,7 +38,7 @@ SCHEMA = {
     "properties": {"verdict": {"type": "string"}},
     "required": ["verdict"],
 }
-YES = '{"reason": "It says so.", "claims": 1, "unsupported": []}'
+YES = '{"reason": "It says so.", "supported": 1, "claims": 1, "unsupported": []}'
 ASK = (
     Message("system", "Judge."),
     Message("user", "Is it?"),
@@ -158,13 +158,13 @@ def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
 
 
 def test_structured_output() -> None:
-    parsed = {"claims": 1, "unsupported": []}
+    parsed = {"supported": 1, "claims": 1, "unsupported": []}
     model = Structured(
         outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None}
     )
     assert (
         complete(model, schema=SCHEMA, temperature=1.0).choices[0].text
-        == '{"claims": 1, "unsupported": []}'
+        == '{"supported": 1, "claims": 1, "unsupported": []}'
     )
     assert model.seen[0]["temperature"] == 1.0
     assert model.temperature == 0.7  # the user's own model stays as it is
@@ -229,7 +229,12 @@ def test_schema_is_left_to_the_prompt_where_log_probabilities_are_asked() -> Non
     [
         lambda said: YES,
         lambda said: AIMessage(YES),
-        lambda said: {"reason": "It says so.", "claims": 1, "unsupported": []},
+        lambda said: {
+            "reason": "It says so.",
+            "supported": 1,
+            "claims": 1,
+            "unsupported": [],
+        },
     ],
 )
 def test_any_runnable(function: Any) -> None:

@@ -326,7 +326,7 @@ def test_batch_runner(engine: RetrieverQueryEngine) -> None:
 
 def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
     judging = kit.ScriptedLLM(
-        script={"": '{"reason": "yes", "claims": 1, "unsupported": []}'}
+        script={"": '{"reason": "yes", "supported": 1, "claims": 1, "unsupported": []}'}
     )
     with capture() as captured:
         response = engine.query(QUESTION)

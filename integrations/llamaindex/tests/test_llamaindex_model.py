@@ -209,10 +209,13 @@ def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> N
     assert json.loads(reply.choices[0].text) == {"verdict": "ja – „yes“"}
     assert seen == [("reply", SCHEMA, True)]
     assert (
-        complete(Calling(last='{"claims": 1, "unsupported": ["it"]}'), request)
+        complete(
+            Calling(last='{"supported": 0, "claims": 1, "unsupported": ["it"]}'),
+            request,
+        )
         .choices[0]
         .text
-        == '{"claims": 1, "unsupported": ["it"]}'
+        == '{"supported": 0, "claims": 1, "unsupported": ["it"]}'
     )
     weighed = ChatRequest(messages=REQUEST.messages, schema=SCHEMA, top_logprobs=5)
     assert (
@@ -338,7 +341,9 @@ def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
 
 
 def test_a_judge_over_json(kit: ModuleType) -> None:
-    reply = 'I think.\n{"reason": "There.", "claims": 1, "unsupported": []}'
+    reply = (
+        'I think.\n{"reason": "There.", "supported": 1, "claims": 1, "unsupported": []}'
+    )
     evaluator = ContextAdherenceEvaluator(
         llm=kit.ScriptedLLM(script={"": reply}), polls=3
     )

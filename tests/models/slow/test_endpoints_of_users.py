@@ -537,7 +537,7 @@ def test_where_rows_are_lost_to_time_the_last_line_says_what_to_set(
         is_of_the_third = "keeps it, 3" in str(body)
         if is_of_the_third and next(asked_about_the_third) >= n_answered:
             released.wait(20)
-        return '{"reason": "r", "score": 1.0, "unsupported": [], "claims": 1}'
+        return '{"reason": "r", "score": 1.0, "supported": 1, "unsupported": [], "claims": 1}'
 
     rows = [
         {**row(number), "contexts": [f"Ida keeps it, {number}."]} for number in range(5)
@@ -599,7 +599,11 @@ def test_a_run_says_what_it_asks_again_and_why(
 
 @pytest.mark.parametrize("metric", [ContextRecall(), ContextAdherence(polls=3)])
 def test_tokens_of_replies_that_an_error_broke_off_are_counted(loopback_server, metric):
-    text = GOOD if metric == ContextRecall() else '{"claims": 1, "unsupported": []}'
+    text = (
+        GOOD
+        if metric == ContextRecall()
+        else '{"supported": 1, "claims": 1, "unsupported": []}'
+    )
 
     def usage(n_broken: int) -> Usage:
         requests = count()
@@ -635,7 +639,7 @@ def test_a_reply_that_an_error_broke_off_is_asked_for_again(loopback_server, wor
 def test_of_several_replies_the_one_that_an_error_broke_off_alone_is_asked_for_again(
     loopback_server,
 ):
-    text = '{"claims": 1, "unsupported": []}'
+    text = '{"supported": 1, "claims": 1, "unsupported": []}'
     good = {"message": {"role": "assistant", "content": text}}
 
     def replies(body: dict[str, Any]) -> Any:
