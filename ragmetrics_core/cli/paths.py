@@ -22,7 +22,14 @@ REVIEWS = ".reviews.jsonl"
 # A word within the first bytes of a data set.
 SET_MARK = "ragmetrics_dataset"
 _BYTES_WITH_MARK = 100
-_OTHER_SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx", ".gz", ".zip")
+# What each output is written as, and the suffixes that say so, the usual one first.
+_FORM_OF_OUTPUT = {
+    "out": ("JSON", ".jsonl", ".json"),
+    "report": ("HTML", ".html", ".htm"),
+    "summary": ("Markdown", ".md"),
+}
+_KNOWN_SUFFIXES = {suffix for form in _FORM_OF_OUTPUT.values() for suffix in form[1:]}
+_KNOWN_SUFFIXES |= {".csv", ".tsv", ".parquet", ".xlsx", ".gz", ".zip"}
 # The options that name data sets, whose reviews are kept in a file beside them.
 _REVIEWED = ("set", "sets")
 
@@ -81,23 +88,25 @@ def _option(name: str) -> str:
 
 
 def _refuse_to_overwrite(options: argparse.Namespace) -> None:
-    """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
+    """Refuse an output that would replace what a person wrote or reviewed.
 
-    Example: ``--out scores.csv`` is refused, and so is ``--out labels.jsonl`` if people
-    have put labels there.
+    Example: ``--out scores.csv`` and ``--report results.jsonl`` are refused, and so is
+    ``--out labels.jsonl`` if people have put labels there.
 
     Raises:
-        InputError: If a file stands there that may not be replaced, or the name is that
-            of a table.
+        InputError: If the name is that of a file of another form, or if ``--out`` names
+            a file that may not be replaced.
     """
+    for name, (form, *suffixes) in _FORM_OF_OUTPUT.items():
+        for path in _paths_of(options, name):
+            if path.suffix.casefold() in _KNOWN_SUFFIXES.difference(suffixes):
+                raise InputError(
+                    f"{_option(name)} {path} is written as {form}, which nobody reads"
+                    f" from a {path.suffix} file; name it {suffixes[0]}"
+                )
     path: Path | None = getattr(options, "out", None)
     if path is None:
         return
-    if path.suffix.casefold() in _OTHER_SUFFIXES:
-        raise InputError(
-            f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
-            " file; name it .jsonl"
-        )
     # ``replaces`` is a mark that stands in the first bytes of the command's own
     # outputs: only a file with this mark may be replaced. Some commands have none.
     is_command_checked = "replaces" in options

@@ -188,6 +188,12 @@ def _read_texts(value: object) -> object:
     return tuple(text_by_wording.values())
 
 
+def states_something(text: str) -> bool:
+    """Tell whether a text may stand in such a list: not "?!" and not "None"."""
+    has_word = any(character.isalnum() for character in text)
+    return has_word and plain_label(text) != "none"
+
+
 Texts = Annotated[tuple[str, ...], BeforeValidator(_read_texts)]
 """A field of a reply that is a list of texts."""
 

@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
     Weight,
 )
 from ragmetrics_core.data.errors import LanguageNotMeasured
+from ragmetrics_core.data.replies import states_something
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
@@ -484,7 +485,7 @@ def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     clauses: list[str] = []
     for sentence in split_sentences(question["reference"]):
         clauses += split_clauses(sentence)
-    facts = question.read({"facts": clauses})
+    facts = question.read({"facts": list(filter(states_something, clauses))})
     return Asked((facts,))
 
 

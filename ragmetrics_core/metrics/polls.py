@@ -25,7 +25,7 @@ from ragmetrics_core.data.replies import (
     Texts,
     WordsOf,
     check_findings,
-    plain_label,
+    states_something,
 )
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.ledger_calls import Groups
@@ -132,11 +132,7 @@ def adherence_reply(
             or "None", the reason stands for it.
         **evidence: ``sentences`` of the embedded judge, or ``encoder_claims``.
     """
-    claims = []
-    for text in unsupported:
-        has_words = any(character.isalnum() for character in text)
-        if has_words and plain_label(text) != "none":
-            claims.append(text)
+    claims = list(filter(states_something, unsupported))
     return AdherenceReply(
         reason=reason,
         unsupported=(claims or [reason]) if verdict == "no" else [],

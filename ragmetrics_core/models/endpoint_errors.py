@@ -506,9 +506,7 @@ def status_of_body(body: object) -> int | None:
     their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429;
     ``{"choices": […]}`` gives None, and so does an error that says no status.
     """
-    if not isinstance(body, dict) or body.get("choices"):
-        return None
-    error = body.get("error")
+    error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return None
     for name in ("code", "status"):

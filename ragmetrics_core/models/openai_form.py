@@ -225,7 +225,11 @@ def chat_reply(
         error.raw = without_secret(message_in(body), key)
         error.topics = topics_of(error.raw)
         raise error
-    choices = [_choice(model, choice) for choice in listed_choices]
+    # an error beside the choices says that they are not whole
+    choices = [
+        _BROKEN_OFF if body.get("error") else _choice(model, choice)
+        for choice in listed_choices
+    ]
     reply = reply_of(
         model,
         choices,

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judge_replies import asked_facts, covered, facts, of
 
-from ragmetrics_core import Context, Fact, RetrievalAccuracy, Sample, ScriptedJudge
+from ragmetrics_core import (
+    Context,
+    Fact,
+    LexicalJudge,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+)
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked
 from ragmetrics_core.judging.rendering import render
@@ -176,6 +183,11 @@ def test_no_facts_is_undefined_and_unanswered_cells_fail():
     judge = ScriptedJudge({ExtractFacts: facts(), FactInContext: covered(1.0)})
     result = RetrievalAccuracy().score(reference="Hm.", contexts=["c"], judge=judge)
     assert (result.status, result.code) == ("undefined", "no_facts")
+    for reference in ("None", "None.", "?!"):
+        result = RetrievalAccuracy().score(
+            reference=reference, contexts=["c"], judge=LexicalJudge()
+        )
+        assert (result.status, result.code) == ("undefined", "no_facts")
     judge = ScriptedJudge(
         {
             ExtractFacts: facts("a", "b"),

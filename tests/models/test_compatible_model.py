@@ -324,3 +324,29 @@ def test_the_lowest_status_of_no_success_is_an_error(loopback_server):
     server = loopback_server(faults=lambda _: fault)
     with pytest.raises(JudgeError):
         once(OpenAICompatibleModel(server.base_url, "test"))
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"message": "upstream failed"}, "TransientJudgeError"),
+        ("upstream failed", "TransientJudgeError"),
+        ({"code": 429, "message": "slow"}, "RateLimited"),
+    ],
+)
+def test_an_error_beside_a_reply_makes_it_a_failed_one(loopback_server, said, error):
+    yes = '{"supported": 1, "claims": 1, "unsupported": []}'
+    choice = {"message": {"content": yes}, "finish_reason": "stop"}
+    bodies = [{"choices": [choice], "error": it} for it in (said, None)]
+    faults = [Fault(200, body=json.dumps(body)) for body in bodies]
+    outcomes = []
+    for fault in faults:
+        server = loopback_server(faults=lambda _, fault=fault: fault)
+        model = OpenAICompatibleModel(server.base_url, "test")
+        result = ContextAdherence(polls=1, cause=False).score(
+            contexts=["c"], answer="a", judge=LLMJudge(model, attempts=1)
+        )
+        outcomes.append(
+            result.error.type if result.status == "failed" else result.value
+        )
+    assert outcomes == [error, 1.0]
