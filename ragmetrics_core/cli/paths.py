@@ -98,11 +98,11 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
             a file that may not be replaced.
     """
     for name, (form, *suffixes) in _FORM_OF_OUTPUT.items():
-        for path in _paths_of(options, name):
-            if path.suffix.casefold() in _KNOWN_SUFFIXES.difference(suffixes):
+        for output in _paths_of(options, name):
+            if output.suffix.casefold() in _KNOWN_SUFFIXES.difference(suffixes):
                 raise InputError(
-                    f"{_option(name)} {path} is written as {form}, which nobody reads"
-                    f" from a {path.suffix} file; name it {suffixes[0]}"
+                    f"{_option(name)} {output} is written as {form}, which nobody reads"
+                    f" from a {output.suffix} file; name it {suffixes[0]}"
                 )
     path: Path | None = getattr(options, "out", None)
     if path is None:
