@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data.errors import NotJson, RowError
+from ragmetrics_core.data.errors import AmbiguousColumns, NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
@@ -186,18 +186,24 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 
 
 def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """Return the value of the first key that has one; None if none has.
+    """Return the value of the first key that has one; None if none has."""
+    return next(iter(_values_of_keys(cell, keys).values()), None)
+
+
+def _values_of_keys(cell: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return the value of each key that has one, in the order of the keys.
 
     Keys with dots are names, or else paths.
     """
+    values: dict[str, Any] = {}
     for key in keys:
         if key in cell:
             value = cell[key]
         else:
             _, value = follow_path(cell, key.split("."))
         if value is not None:
-            return value
-    return None
+            values[key] = value
+    return values
 
 
 def as_list(value: Any) -> list[Any]:
@@ -259,6 +265,17 @@ def looks_like_list(value: Any) -> bool:
     return begins_as_list or _is_unquoted_list(value.strip())
 
 
+def is_written_list(text: str) -> bool:
+    """Tell whether a text is a list, or looks like one; one object is none.
+
+    Examples:
+        >>> is_written_list("['one', 'two']"), is_written_list('{"one": "two"}')
+        (True, False)
+    """
+    data = data_in(text)
+    return looks_like_list(text) if data is text else not isinstance(data, Mapping)
+
+
 def _is_unquoted_list(text: str) -> bool:
     """Tell whether one pair of brackets holds all of a text, and it has a comma."""
     opening = text[:1]
@@ -304,7 +321,8 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
 
     "Blue." and ``{"page_content": "Blue.", "id": "a"}`` both have the text "Blue.": the
     usual shapes of documents, nodes and passages are known, and so are the documents of
-    LangChain, Haystack and LlamaIndex themselves.
+    LangChain, Haystack and LlamaIndex themselves. Under several ids that differ, as those
+    of a chunk and of its document, the context has none: nobody can say which is meant.
 
     Args:
         cell: The text, the object or a context.
@@ -312,6 +330,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
         rank: Its number in the field, from 1, for messages.
 
     Raises:
+        AmbiguousColumns: For an object with several texts that differ.
         RowError: For an object without a text, and for anything else.
     """
     if isinstance(cell, Context):
@@ -326,8 +345,12 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f"{field}: number {rank} must be a text or an object with a text, found"
             f" {kind}"
         )
-    text = _value_of_first_key(cell, _TEXT_KEYS)
-    if not isinstance(text, str):
+    text_by_key = {
+        key: text
+        for key, text in _values_of_keys(cell, _TEXT_KEYS).items()
+        if isinstance(text, str)
+    }
+    if not text_by_key:
         # a key that does not look like a name may be a text of the sample
         names = [str(key) for key in cell if _NAME.fullmatch(str(key))]
         raise RowError(
@@ -335,13 +358,22 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f" {', '.join(_TEXT_KEYS)}), of {len(cell)} keys:"
             f" {', '.join(names) or 'none is a name'}"
         )
-    context_id = _value_of_first_key(cell, _ID_KEYS)
-    names_nothing = isinstance(context_id, (Mapping, list, tuple)) or not is_present(
-        context_id
-    )
+    filled = {key: text for key, text in text_by_key.items() if is_present(text)}
+    first_key, text = next(iter((filled or text_by_key).items()))
+    for key, other_text in filled.items():
+        if other_text.strip() != text.strip():
+            raise AmbiguousColumns(
+                f"{field}: number {rank}: {first_key!r} and {key!r} may both hold its"
+                " text, and differ; leave one out"
+            )
+    ids = {
+        str(number_as_text(value))
+        for value in _values_of_keys(cell, _ID_KEYS).values()
+        if is_present(value) and not isinstance(value, (Mapping, list, tuple))
+    }
     return {
         "text": text,
-        "id": None if names_nothing else str(number_as_text(context_id)),
+        "id": ids.pop() if len(ids) == 1 else None,
         "score": _score_of_context(_value_of_first_key(cell, _SCORE_KEYS)),
         "metadata": read_metadata(_value_of_first_key(cell, _METADATA_KEYS) or {}),
     }

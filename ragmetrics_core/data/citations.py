@@ -44,6 +44,10 @@ _NO_LABELS = (
     " a number or a name to be cited"
 )
 _NOT_JOINED = "the column citations must give for each number the id of one context"
+_NUMBER_INSIDE = (
+    "the answer cites a number that stands inside a context, which may be several:"
+    " write a list with a context for each number"
+)
 _NUMBER = re.compile("[0-9]{1,3}")
 # What a chunk begins with where the prompt numbered it: "Source 1:", "[1]".
 _NUMBER_OF_TEXT = re.compile(
@@ -202,14 +206,18 @@ class CitationsRead:
     why_unknown: str = ""
 
 
-def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
+def read_citations(
+    answer: str | None, numbering: Numbering, texts: Sequence[str] = ()
+) -> CitationsRead:
     """Read the citations of an answer, or say that they are unknown.
 
-    They are unknown where the answer may cite by something else than marks.
+    They are unknown where the answer may cite by something else than marks, and where a
+    number that names no context stands in the text of one.
 
     Args:
         answer: The answer.
         numbering: For each number the place of the context that it names, ``{"1": 0}``.
+        texts: The texts of the contexts.
 
     Examples:
         >>> read_citations("It is old [1].", {"1": 0}).why_unknown
@@ -218,11 +226,25 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
         'the answer may cite in a form that is not read'
     """
     citations = citations_of_marks(answer, numbering)
+    dangling = {label for citation in citations for label in citation.dangling}
+    if dangling and not dangling.isdisjoint(_numbers_shown_in(texts)):
+        return CitationsRead(None, _NUMBER_INSIDE)
     # the 0 of "[0, 1]" may be the beginning of an interval
     has_strange_0 = any("0" in citation.dangling for citation in citations)
     if has_strange_0 or cites_otherwise(answer or ""):
         return CitationsRead(None, UNREAD_FORM)
     return CitationsRead(citations)
+
+
+def _numbers_shown_in(texts: Sequence[str]) -> set[str]:
+    """Return the numbers of all marks and heads in some texts, ``[2]`` or ``Source 2:``."""
+    numbers: set[str] = set()
+    for text in texts:
+        for mark in marks_in(text):
+            numbers.update(mark.labels)
+        for head in _NUMBER_OF_TEXT.finditer(text):
+            numbers.add(str(int(head["bracket"] or head["word"])))
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,15 +93,8 @@ _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 _NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
-# By which signs several facts or ids may be joined to one, and what they are called.
-_SIGNS_THAT_JOIN = {
-    "facts": {"|": "|", "||": "||", "\n": "line ends"},
-    "expected_ids": {
-        **{sign: sign for sign in "|;,"},
-        "\n": "line ends",
-        "\t": "tabulators",
-    },
-}
+# By which signs several ids may be joined to one.
+_SIGNS_THAT_JOIN_IDS = "|;,\n\t"
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 
@@ -233,9 +226,9 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             if found.value is row.get(found.column):
                 columns_in_use.add(found.column)
     _add_from_messages(found_by_field)
-    for field, found in found_by_field.items():
-        if field in _SIGNS_THAT_JOIN:
-            _refuse_joined(field, found)
+    for field in ("facts", "expected_ids"):
+        if field in found_by_field:
+            _refuse_joined(field, found_by_field[field])
     return found_by_field
 
 
@@ -378,26 +371,23 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
 
 
 def _refuse_joined(field: str, found: FoundValue) -> None:
-    """Ask about one text of facts or ids: they may be joined to one, as ``"k7; k9"``.
+    """Ask about one text of facts or ids, which may be several: ``"k7; k9"``.
+
+    Any one text of facts may be; of ids one with a sign that joins.
 
     Raises:
-        AmbiguousColumns: If the text looks so.
+        AmbiguousColumns: If the text may be several.
     """
     text = found.value
-    if not isinstance(text, str) or not isinstance(data_in(text), str):
+    if not is_filled(text, field) or not isinstance(data_in(text), str):
         return
     if looks_like_list(text):
         return  # a list that cannot be read is refused where it is read
-    for sign, name_of_sign in _SIGNS_THAT_JOIN[field].items():
-        parts = [part.strip() for part in text.strip().split(sign)]
-        if sign == "\n":
-            parts = [part for part in parts if part]
-        if len(parts) < 2 or not (all(parts) or field == "expected_ids"):
-            continue
+    has_sign = any(sign in text.strip() for sign in _SIGNS_THAT_JOIN_IDS)
+    if has_sign or field == "facts":
         raise AmbiguousColumns(
-            f"{field} (column {found.column!r}): a text with {name_of_sign} in it, which"
-            f" may be {len(parts)} {field} or one; write several as a JSON list"
-            ' (["one", "two"]; a single one as ["one"])'
+            f"{field} (column {found.column!r}): one text, which may be several {field};"
+            ' write a JSON list (["one", "two"]; a single one as ["one"])'
         )
 
 

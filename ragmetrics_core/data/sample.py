@@ -427,12 +427,15 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     # says, by naming its column, that each cell is one. A row of results tells of its own.
     notes = sample.capture or CaptureNotes()
     doubts = dict(notes.doubts)
+    # So it is with a text that is itself a written list.
     for field, code in UNDIVIDED_CODES.items():
         found_value = found_by_field.get(field, _NO_VALUE)
         is_one_text = field in values and isinstance(data_in(found_value.value), str)
+        texts = [context.text for context in getattr(sample, field) or ()]
+        has_list = notes.grade is None and any(map(cells.is_written_list, texts))
         if columns.get(field) is not None:
             doubts.pop(code, None)
-        elif is_one_text or code in doubts:
+        elif is_one_text or has_list or code in doubts:
             option = f"--{field.replace('_', '-')}-column"
             doubts[code] = (
                 f"{field} in one text: write a list (if it is one: {option}"
@@ -595,17 +598,18 @@ def _with_citations_of_marks(
     if sample.answer is None:
         return sample
     contexts = sample.known_contexts
+    texts = [context.text for context in contexts]
     if why_undivided(sample):
         numbering_read = NumberingRead(why_unknown=why_undivided(sample))
     elif numbering_cell is None:
-        numbering_read = numbering_of_texts([context.text for context in contexts])
+        numbering_read = numbering_of_texts(texts)
     elif sample.contexts is None:
         numbering_read = NumberingRead(why_unknown="no contexts were recorded")
     else:
         ids = [context.id for context in contexts]
         numbering_read = numbering_of_column(numbering_cell, ids)
     if numbering_read.numbering is not None:
-        citations_read = read_citations(sample.answer, numbering_read.numbering)
+        citations_read = read_citations(sample.answer, numbering_read.numbering, texts)
         if citations_read.citations is not None:
             return sample.model_copy(update={"citations": citations_read.citations})
         return _with_reason(sample, citations_read.why_unknown)

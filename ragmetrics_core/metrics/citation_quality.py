@@ -209,11 +209,11 @@ class CitationQuality(Metric):
         # Capturing a run has looked for numbers in the contexts, and in the prompt.
         why_unknown = ""
         numbering: Numbering | None = None
+        texts = [context.text for context in sample.known_contexts]
         if sample.capture is not None and sample.capture.grade is not None:
             if sample.capture.citations_unknown:
                 return CitationsRead(None, sample.capture.citations_unknown)
         else:
-            texts = [context.text for context in sample.known_contexts]
             in_contexts = numbering_of_texts(texts)
             why_unknown = in_contexts.why_unknown
             numbering = in_contexts.numbering or None
@@ -221,7 +221,7 @@ class CitationQuality(Metric):
             indices = range(len(sample.known_contexts))
             numbering = {str(index + self.numbered_from): index for index in indices}
         if numbering is not None:
-            return read_citations(answer, numbering)
+            return read_citations(answer, numbering, texts)
 
         # Nobody knows which context has the number 1. "It is old." has no sign of citing.
         if not may_cite(answer):

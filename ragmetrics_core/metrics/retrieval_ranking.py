@@ -96,7 +96,8 @@ class RetrievalRanking(Metric):
         if None in keys:
             return self.undefined(
                 f"rank {keys.index(None) + 1} of what was retrieved has no id to compare"
-                " with expected_ids; give ids, or expected_contexts",
+                " with expected_ids, or several that differ; give one id each, or"
+                " expected_contexts",
                 "missing",
             )
         distinct_keys = list(dict.fromkeys(keys))

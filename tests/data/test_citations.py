@@ -528,6 +528,25 @@ def test_a_column_that_cannot_be_joined_leaves_citations_unknown(name):
     assert plain.capture is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1] Anna lit it.\n[2] Rain fell.",
+        "[1] Anna lit it [2, 3].",
+        "Source 1: Anna lit it. Source 2: Rain fell.",
+    ],
+)
+def test_a_number_inside_a_context_does_not_dangle(text):
+    row = {"contexts": [text], "answer": "Rain fell [2]."}
+    judge = ScriptedJudge({Supports: {"supported": 1}})
+    for metric in (CitationQuality(), CitationQuality(numbered_from=1)):
+        result = metric.score(Sample.from_row(row), judge=judge)
+        assert (result.status, result.value) == ("undefined", None)
+        assert "stands inside a context" in result.reason
+    known = Sample.from_row({**row, "answer": "Anna lit it [1]. It fell [9]."})
+    assert [one.dangling for one in known.citations or ()] == [(), ("9",)]
+
+
 def test_the_setting_of_the_metric_stands_in_for_a_column_that_holds_something_else():
     row = {"answer": "No [1].", "contexts": ["a"], "citations": ["https://a.org"]}
     judge = ScriptedJudge({Supports: {"supported": 1}})

@@ -295,6 +295,7 @@ def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell):
         '["Rain|fell.", "Anna\\nBo"]',
         "['Rain fell.' 'Anna lit it.']",
         {"text": "Rain fell.\n\nAnna lit it."},
+        ['{"rain": "Tuesday"}'],
         '{"text": "Rain fell."}',
         [],
         "",
@@ -302,9 +303,21 @@ def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell):
     ],
 )
 def test_lists_documents_and_nothing_raise_no_doubt_about_the_contexts(cell):
-    row = {"question": "Who?", "answer": "Anna [2]."}
+    row = {"question": "Who?", "answer": "Anna."}
     for field in ("contexts", "retrieved", "expected_contexts"):
         assert Sample.from_row({**row, field: cell}).capture is None
+
+
+@pytest.mark.parametrize("write", [json.dumps, str])
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"text": text}])
+@pytest.mark.parametrize("field", UNDIVIDED_CODES)
+def test_a_text_that_is_a_written_list_may_be_several(field, wrap, write):
+    row = {"question": "Who?", field: [wrap(write(list(PASSAGES[:2])))]}
+    sample = Sample.from_row(row)
+    assert sample.capture is not None
+    assert "write a list" in sample.capture.doubts[UNDIVIDED_CODES[field]]
+    named = Sample.from_row({"question": "Who?", "my": row[field]}, **{field: "my"})
+    assert named.capture is None
 
 
 @pytest.mark.parametrize("field", ["retrieved", "expected_contexts"])
@@ -377,10 +390,13 @@ def test_rows_of_results_are_undivided_until_their_column_is_named(tmp_path):
 
 JOINED = {
     "facts": [
+        "Anna lit it",
         "Anna lit it|in May",
-        "Anna lit it||in May",
+        "Anna lit it; in May",
+        "1. Anna lit it 2. in May",
+        "• Anna lit it • in May",
         "- Anna lit it\n- in May\n",
-        "Anna lit it.\n\nIn May.",
+        "Anna lit it\tin May",
     ],
     "expected_ids": ["k7;k9", "k7,k9", "k7, k9", "k7|k9", "k7\nk9", "k7\tk9", "k7;"],
 }
@@ -392,7 +408,9 @@ JOINED = {
 def test_facts_and_ids_in_one_text_are_asked_about(field, cell):
     """None is taken as one entry, which no passage has: that would score 0."""
     row = {"question": "Who?", "contexts": ["Anna lit it."], field: cell}
-    with pytest.raises(AmbiguousColumns, match=f"{field} or one; write .* JSON list"):
+    with pytest.raises(
+        AmbiguousColumns, match=f"be several {field}; write a JSON list"
+    ):
         Sample.from_row(row)
     with pytest.raises(SettingError, match="JSON list"):
         evaluate([row], judge="lexical")

@@ -20,6 +20,7 @@ from ragmetrics_core import (
     ContextUtilization,
     Fact,
     Report,
+    RetrievalRanking,
     Sample,
     Turn,
     evaluate,
@@ -27,7 +28,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.engine.columns_read import ColumnsRead
@@ -246,6 +247,47 @@ def test_ids_are_texts(given_id, text):
 def test_ids_of_contexts_that_are_none(no_id):
     (context,) = Sample.from_row({"contexts": [{"text": "t", "id": no_id}]}).contexts
     assert context.id is None
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("chunk", "passage"),
+        ("text", "content"),
+        ("context", "document"),
+        ("text", "node.text"),
+    ],
+)
+def test_two_texts_of_a_context_that_differ_are_refused_with_both_named(keys):
+    first, second = keys
+    fields = {first: "SECRET a", second: "SECRET b"}
+    with pytest.raises(AmbiguousColumns, match="number 1: ") as refused:
+        Sample.from_row({"contexts": [fields]})
+    assert "SECRET" not in str(refused.value)
+    assert {repr(first), repr(second)} <= set(str(refused.value).split())
+    for text, other in (("", "It fell."), (" It fell.", "It fell."), (7, "It fell.")):
+        (context,) = Sample.from_row(
+            {"contexts": [{first: text, second: other}]}
+        ).known_contexts
+        assert context.text.strip() == "It fell."
+
+
+@pytest.mark.parametrize(
+    ("ids", "context_id"),
+    [
+        ({"doc_id": "d1", "chunk_id": "c1"}, None),
+        ({"id": "u1", "document_id": "d1"}, None),
+        ({"id": 7, "node_id": "7"}, "7"),
+        ({"id": "", "chunk_id": "c1"}, "c1"),
+    ],
+)
+def test_of_several_ids_that_differ_none_is_the_contexts(ids, context_id):
+    row = {"contexts": [{"text": "It fell.", **ids}], "expected_ids": ["c1"]}
+    sample = Sample.from_row(row)
+    assert [context.id for context in sample.known_contexts] == [context_id]
+    result = RetrievalRanking().score(sample)
+    assert (result.status == "undefined") is (context_id is None)
+    assert ("several that differ" in result.reason) is (context_id is None)
 
 
 @pytest.mark.parametrize("value", [1856, 1856.0, np.int64(1856), "1856"])
