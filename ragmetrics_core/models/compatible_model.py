@@ -322,10 +322,11 @@ class OpenAICompatibleModel(ChatModel):
                 partial(self._parsed, content), size=len(content)
             )
         except (ValueError, RecursionError):
+            problem = "that is no JSON: check the address, up to and with /v1"
+            if content.lstrip().startswith(b"data:"):
+                problem = "that is streamed, which was not asked for: turn that off there"
             raise errors.TransientJudgeError(
-                f"{self.name} sent a body that is no JSON: check the address, up to and"
-                " with /v1",
-                is_unreadable=True,
+                f"{self.name} sent a body {problem}", is_unreadable=True
             ) from None
 
     def _parsed(self, content: bytes) -> Any:

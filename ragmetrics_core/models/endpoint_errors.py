@@ -50,6 +50,10 @@ _NO_KEY = re.compile(
     r" be set",
     re.IGNORECASE,
 )
+# How a page of HTML begins.
+_PAGE = re.compile(
+    r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+)?html\b", re.IGNORECASE | re.S
+)
 # Servers built on pydantic say with any status that a parameter is not theirs.
 _UNSUPPORTED = re.compile(
     r"unsupported|not support|unrecognized request|unexpected keyword|extra_forbidden"
@@ -383,6 +387,12 @@ def _error_of_rejection(
     if _FILTERED.search(fault.text):
         return errors.ContentRefused(
             f"{where} or a content filter refused the request{fault.details}"
+        )
+    # an endpoint tells of a key in JSON or a line; firewalls send pages
+    if status == 403 and _PAGE.match(fault.text):
+        return errors.JudgeUnavailable(
+            f"a page came in place of a reply of {where}{fault.details}, as proxies and"
+            " firewalls send it: have them let this address through"
         )
     if status in (401, 403):
         return _error_of_key(fault, where, advice_on_key)

@@ -106,6 +106,24 @@ def test_hostile_replies_are_typed_faults(loopback_server, fault):
         )
 
 
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        (Fault(200, body='data: {"choices": []}\n\ndata: [DONE]\n'), "streamed"),
+        (Fault(200, body="<html>Sign in</html>"), "check the address"),
+        (Fault(403, body="<!DOCTYPE html>\n<p>Access denied</p>"), "let this address"),
+        (Fault(403, body="<html>Blocked</html>"), "let this address"),
+        (Fault(403, body='{"error": {"message": "no"}}'), "no key was given"),
+    ],
+)
+def test_what_is_no_reply_of_an_endpoint_is_told_as_what_it_is(
+    loopback_server, fault, advice
+):
+    server = loopback_server(faults=lambda _: fault)
+    with pytest.raises(JudgeError, match=advice):
+        once(OpenAICompatibleModel(server.base_url, "test"))
+
+
 def test_an_end_of_no_known_form_is_another_end(loopback_server):
     server = loopback_server(
         reply=lambda _: {"message": {"content": "x"}, "finish_reason": ["stop"]}
