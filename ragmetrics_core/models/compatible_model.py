@@ -324,7 +324,9 @@ class OpenAICompatibleModel(ChatModel):
         except (ValueError, RecursionError):
             problem = "that is no JSON: check the address, up to and with /v1"
             if content.lstrip().startswith(b"data:"):
-                problem = "that is streamed, which was not asked for: turn that off there"
+                problem = (
+                    "that is streamed, which was not asked for: turn that off there"
+                )
             raise errors.TransientJudgeError(
                 f"{self.name} sent a body {problem}", is_unreadable=True
             ) from None
