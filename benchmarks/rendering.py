@@ -40,7 +40,7 @@ _REPEATS = 3
 _ENOUGH = 2.0
 
 USEFUL = '{"useful": 1, "reason": "It says so."}'
-ADHERENT = '{"reason": "It says so.", "claims": 1, "unsupported": []}'
+ADHERENT = '{"reason": "It says so.", "supported": 1, "claims": 1, "unsupported": []}'
 RATED = '{"reason": "It says so.", "score": 0.5}'
 
 

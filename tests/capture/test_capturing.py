@@ -624,7 +624,7 @@ class Agreeing(ChatModel):
         return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request):
-        text = '{"reason": "r", "claims": 1, "unsupported": []}'
+        text = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
         return ChatReply((Choice(text),) * request.n, Usage(calls=1))
 
 
@@ -835,7 +835,7 @@ class Slow(ChatModel):
     async def complete(self, request):
         asked.release()
         await asyncio.sleep(0 if os.getpid() != parent else 3600)
-        return ChatReply((Choice('{"reason": "r", "claims": 1, "unsupported": []}'),) * request.n)
+        return ChatReply((Choice('{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'),) * request.n)
 
 parent = os.getpid()
 metrics = (name for name in ["adherence"])  # gone after the first look

@@ -49,7 +49,7 @@ ROWS = [
     for n in range(6)
 ]
 SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
-VERDICT = '{"useful": 1, "reason": "r", "claims": 1, "unsupported": []}'
+VERDICT = '{"useful": 1, "reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cost=0.5)
 
 

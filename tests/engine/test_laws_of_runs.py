@@ -39,10 +39,11 @@ from ragmetrics_core.scale import Scorer
 METRICS = [ContextUtilization(), ContextAdherence(polls=1)]
 NAMES = [metric.name for metric in METRICS]
 REPLIES = {
-    "yes": '{"useful": 1, "claims": 1, "unsupported": [], "reason": "r"}',
-    "no": '{"useful": 0, "claims": 1, "reason": "r", "unsupported": ["a"]}',
+    "yes": '{"useful": 1, "supported": 1, "claims": 1, "unsupported": [], "reason": "r"}',
+    "no": '{"useful": 0, "supported": 0, "claims": 1, "reason": "r", "unsupported": ["a"]}',
     "words": "I would rather not say.",
-    "conflict": '{"useful": 1, "claims": 1, "unsupported": []} {"useful": 0, "claims": 1, "unsupported": ["it"]}',
+    "conflict": '{"useful": 1, "supported": 1, "claims": 1, "unsupported": []}'
+    ' {"useful": 0, "supported": 0, "claims": 1, "unsupported": ["it"]}',
     "empty": "",
 }
 KINDS = [*REPLIES, "rejected"]

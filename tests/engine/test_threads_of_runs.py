@@ -13,7 +13,7 @@ SAMPLES = [
     Sample(contexts=["Paris is the capital."], answer=f"Paris, {number}.")
     for number in range(200)
 ]
-REPLY = '{"reason": "r", "claims": 1, "unsupported": []}'
+REPLY = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
 CONCURRENCY = 4
 
 

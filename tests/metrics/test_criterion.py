@@ -152,7 +152,7 @@ def model(
 
     def reply(body: Body) -> str:
         if '"met"' not in json.dumps(body):
-            return '{"reason": "", "claims": 1, "unsupported": []}'
+            return '{"reason": "", "supported": 1, "claims": 1, "unsupported": []}'
         return json.dumps(
             {"reason": "By tone.", "met": int("Go." not in json.dumps(body))}
         )

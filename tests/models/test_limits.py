@@ -473,7 +473,9 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run():
             self.calls += 1
             if self.calls == 5:
                 raise AuthenticationFailed("blocked by a firewall")
-            text = json.dumps({"reason": "r", "claims": 1, "unsupported": []})
+            text = json.dumps(
+                {"reason": "r", "supported": 1, "claims": 1, "unsupported": []}
+            )
             return ChatReply((Choice(text),), Usage(calls=1))
 
     report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1)

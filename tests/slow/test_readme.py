@@ -51,7 +51,7 @@ def commands_and_outputs(path: Path) -> Iterator[tuple[str, str | None]]:
 def _good_reply(body: dict[str, Any]) -> str:
     """The reply of a model to which every answer is supported."""
     if '"unsupported"' in json.dumps(body):
-        return '{"reason": "Anna Brandt lit it.", "claims": 1, "unsupported": []}'
+        return '{"reason": "Anna Brandt lit it.", "supported": 1, "claims": 1, "unsupported": []}'
     return plausible_reply(body)
 
 

@@ -63,7 +63,7 @@ class LangChainModel(FrameworkModel):
 
     Examples:
         >>> from langchain_core.runnables import RunnableLambda
-        >>> LangChainModel(RunnableLambda(lambda messages: '{"claims": 1, "unsupported": []}'), name="always-yes").name
+        >>> LangChainModel(RunnableLambda(lambda messages: '{"useful": 1}'), name="always-yes").name
         'always-yes'
     """
 
