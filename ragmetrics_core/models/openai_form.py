@@ -277,8 +277,8 @@ def reply_of(
     """Make a reply of its choices, and of the endpoint's numbers of tokens and models.
 
     Its cost is left unknown. Example: one choice, and ``{"prompt_tokens": 90}``: 90
-    tokens sent, 0 received, one call. Where an error broke off each choice, the reply
-    has none, and says so in its failures: its tokens were paid for.
+    tokens sent, 0 received, one call. Where an error broke off each choice, but tokens
+    were counted, the reply has none, and says so in its failures: they were paid for.
 
     Args:
         model: Name of the model that was asked, for messages.
@@ -290,7 +290,8 @@ def reply_of(
         secret_to_leave_out: The API key that was sent; "" for none.
 
     Raises:
-        TransientJudgeError: If there is no choice.
+        TransientJudgeError: If there is no choice, or an error broke off each and no
+            tokens were counted.
     """
     all_choices = tuple(choices)
     if len(secret_to_leave_out) >= _SHORTEST_SECRET:
@@ -306,31 +307,28 @@ def reply_of(
         raise errors.TransientJudgeError(
             f"{model} returned no reply; check its endpoint", is_unreadable=True
         )
-    failures: tuple[errors.JudgeError, ...] = ()
-    if all(choice is _BROKEN_OFF for choice in all_choices):
-        error = errors.TransientJudgeError(
-            "the endpoint broke off its reply with an error: run again later or check"
-            " the endpoint"
-        )
-        failures = (error,) * len(all_choices)
-        all_choices = ()
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
         name
         for name in models
         if isinstance(name, str) and _names_a_model(name, secret_to_leave_out)
     }
-    return ChatReply(
-        all_choices,
-        Usage(
-            calls=1,
-            prompt_tokens=_token_count(counts.get("prompt_tokens")),
-            completion_tokens=_token_count(counts.get("completion_tokens")),
-            cost=None,
-            models=tuple(sorted(usable_names)),
-        ),
-        failures,
+    usage_of_call = Usage(
+        calls=1,
+        prompt_tokens=_token_count(counts.get("prompt_tokens")),
+        completion_tokens=_token_count(counts.get("completion_tokens")),
+        cost=None,
+        models=tuple(sorted(usable_names)),
     )
+    if any(choice is not _BROKEN_OFF for choice in all_choices):
+        return ChatReply(all_choices, usage_of_call)
+    error = errors.TransientJudgeError(
+        "the endpoint broke off its reply with an error: run again later or check"
+        " the endpoint"
+    )
+    if not usage_of_call.prompt_tokens:  # it is not told that anything was paid
+        raise error
+    return ChatReply((), usage_of_call, (error,) * len(all_choices))
 
 
 def _token_count(count: object) -> int:

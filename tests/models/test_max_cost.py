@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.endpoint_errors import Fault, judge_error
 from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.openai_form import add_price, reply_of
+from ragmetrics_core.models.openai_form import add_price, chat_reply, reply_of
 from ragmetrics_core.models.session import Session
 
 ROUNDING = 1e-9
@@ -229,6 +230,40 @@ def test_a_cost_is_known_where_all_that_is_paid_was_told(usage, text, cost):
     )
     assert add_price(reply, (0.0, 0.0)).usage.cost == 0.0
     assert add_price(reply, None).usage.cost is None
+
+
+class BrokenOnce(ChatModel):
+    """One whose first reply an error breaks off."""
+
+    name = "broken"
+
+    def __init__(self, usage: Any) -> None:
+        self.usage, self.calls = usage, 0
+
+    def prices(self) -> tuple[float, float]:
+        return 0.01, 0.02
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        counted = {"prompt_tokens": 100, "completion_tokens": 10}
+        reason, usage = ("error", self.usage) if self.calls == 1 else ("stop", counted)
+        choice = {"message": {"content": "yes"}, "finish_reason": reason}
+        body = {"choices": [choice], "usage": usage}
+        return chat_reply(self.name, body, self.prices())
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [({"prompt_tokens": 50}, 1.7), ({"completion_tokens": 5}, 1.2), (None, 1.2)],
+)
+def test_a_reply_that_an_error_broke_off_ends_no_run_with_a_cap(usage, cost):
+    model, budget = BrokenOnce(usage), Budget(Limits(max_cost=9))
+    run = Session(model).during(store=None, concurrency=1, budget=budget)
+    asked = asyncio.run(run.ask(OPENING, lambda choice: choice.text))
+    assert asked.outcomes == ("yes",)
+    assert asked.usage.cost == budget.spent == pytest.approx(cost)
+    assert (asked.usage.calls, asked.usage.faults) == (2, 1)
+    assert budget.reached is None
 
 
 @pytest.mark.parametrize(
