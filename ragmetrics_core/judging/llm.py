@@ -173,7 +173,8 @@ class _ModelQuestion:
         The probability is called the weight of the verdict. It is read from the tokens
         of the reply: the token "1" with probability .9 gives the weight .9. If they do
         not tell it for every verdict, the model is polled: "1" in 2 of 3 replies gives
-        2/3. A single verdict is asked for at the question's own temperature, 0.
+        2/3. A single verdict is asked for at the question's own temperature, 0; not the
+        first one of an endpoint that leaves out probabilities without an error.
 
         Args:
             wanted_probability: Which label of a verdict is the positive one, such as 1
@@ -202,8 +203,10 @@ class _ModelQuestion:
         are_all_known = 0 < len(known_weights) == len(weights_of_tokens)
         if are_all_known and probable_reply is not None:
             return Asked((probable_reply,), weights=known_weights)
-        # a verdict that was drawn beside its probability, and no token tells this
-        is_draw = bool(reply.choice.tokens) and not known_weights
+        # a verdict, or a bit beside it, was drawn, and no token tells its probability
+        is_draw = bool(reply.choice.tokens) and (
+            not known_weights or probable_reply is None
+        )
         if is_draw and wanted_probability.fallback_polls == 1:
             return await self.weigh_by_polls(wanted_probability)
         return await self.weigh_by_polls(

@@ -481,6 +481,20 @@ def test_whether_an_answer_claims_anything_is_no_draw(drawn, p_claims, value):
     assert result.status == ("undefined" if value is None else "scored")
 
 
+def test_a_drawn_bit_whose_token_does_not_tell_is_asked_for_at_0():
+    """The token of the verdict tells; that of ``claims`` holds .3 for all labels."""
+    tokens_of_text = list(
+        characters('{"supported": 1, "claims": 0}', {"1": 0.9, "0": 0.1}).tokens
+    )
+    tokens_of_text[-2] = TokenAlternatives("0", math.log(0.3), ())
+    drawn = Choice('{"supported": 1, "claims": 0}', tokens=tuple(tokens_of_text))
+    model = Toy(drawn, '{"supported": 1, "claims": 1}', capabilities=WEIGHING)
+    adherence = ContextAdherence(method="probability", polls=1, cause=False)
+    row = {"contexts": ["It was lit in 1882."], "answer": "In 1882."}
+    assert adherence.score(**row, judge=LLMJudge(model)).value == 1.0
+    assert [request.temperature for request in model.asked] == [1.0, 0.0]
+
+
 def test_space_around_a_reply_moves_no_label():
     model = Toy(
         characters(' \n {"useful": 1, "reason": "r"} \n', {"1": 0.7, "0": 0.3}),
