@@ -225,13 +225,16 @@ class Attempts:
                 await self.rate.acquire()
                 self.endpoint.refuse_during_outage()
                 number = await self.budget.acquire()
+                usage: Usage | None = None
                 try:
-                    outcome = await self._call(request, sent_at)
+                    reply = await self._call(request, sent_at)
+                    outcome, usage = reply, reply.usage
+                    if reply.failures and not reply.choices:  # an error broke it off
+                        outcome, usage = reply.failures[0], replace(usage, faults=1)
                 except errors.JudgeError as error:
                     outcome = error
                     raise
                 finally:
-                    usage = outcome.usage if isinstance(outcome, ChatReply) else None
                     self.budget.observe(number, usage)
                     self.endpoint.observe(outcome)
             except errors.JudgeError as error:  # also one that let no call leave
@@ -244,7 +247,7 @@ class Attempts:
                     seconds=time.monotonic() - began_at,
                     time_of_a_call=self.model.timeout or self.timeout or math.inf,
                 )
-        return outcome
+        return reply
 
     async def _call(self, request: ChatRequest, sent_at: list[float]) -> ChatReply:
         """Send one call, and count it at once, before it is answered.

@@ -232,11 +232,12 @@ class Budget:
 
         Args:
             number: The number of the call.
-            usage: What it used; None if it failed or was given up, and cost nothing.
+            usage: What it used, with as many faults as calls if its reply was broken
+                off; None if it failed or was given up, and cost nothing.
         """
         del number  # the limits of a job on several machines need it
         self._n_in_flight -= 1
-        if usage is not None:
+        if usage is not None and usage.faults < max(usage.calls, 1):
             self.fault = ""
             self._silent_since = self.clock() if self._n_in_flight else None
         if usage is not None and usage.cost is not None:

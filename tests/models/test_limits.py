@@ -25,6 +25,7 @@ from ragmetrics_core.data.errors import (
     LimitReached,
     RateLimited,
     SettingError,
+    TransientJudgeError,
 )
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
@@ -247,6 +248,23 @@ def test_silence_lasts_from_the_last_reply_and_over_calls_that_fail():
         return [*silent, budget.seconds_silent]
 
     assert asyncio.run(run()) == [0.0, 40.0, 10.0, 20.0, 30.0, 0.0]
+
+
+def test_an_endpoint_that_breaks_off_each_reply_is_silent_and_its_replies_are_paid():
+    clock = Clock()
+    budget = Budget(clock=clock)
+
+    class Broken(Priced):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            clock.now += 40.0
+            usage = Usage(calls=1, prompt_tokens=10, cost=0.01)
+            return ChatReply((), usage, (TransientJudgeError("broken off"),))
+
+    session = Session(Broken(), attempts=1)
+    run = session.during(store=None, concurrency=1, budget=budget)
+    for _ in range(2):
+        asyncio.run(run.ask(ChatRequest((Message("user", "?"),)), str))
+    assert (budget.seconds_silent, budget.spent) == (80.0, 0.02)
 
 
 def test_a_run_that_may_not_call_any_more_waits_no_longer():
