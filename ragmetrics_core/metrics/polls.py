@@ -185,8 +185,7 @@ class LabelledPoll(SilentData, extra="ignore"):
     """
 
     reason: Comment = ""
-    # a short answer is understood by what the user asks
-    claims: Annotated[tuple[Claim, ...], WordsOf(("answer", "user"))]
+    claims: tuple[Claim, ...]
 
     @property
     def verdict(self) -> PollVerdict:

@@ -420,23 +420,23 @@ def test_a_claim_that_stands_in_the_answer_is_one(answer, claim):
     assert (result.value, len(model.requests)) == (0.0, 1)
 
 
-def test_claims_that_are_labelled_are_those_of_the_answer():
-    asked_for = {"reason": "r", "claims": [{"claim": "1900.", "needs": "evidence"}]}
-    foreign = {"claim": "The Varn ferry runs daily.", "needs": "evidence"}
-    model = Saying(
-        json.dumps({**asked_for, "claims": [foreign]}), json.dumps(asked_for)
-    )
-    row = {
-        **LATER,
-        "question": "And when was it built?",
-        "contexts": ["The Varn ferry runs daily.", "It was built in 1900."],
-        "answer": "In 1900.",
-    }
+@pytest.mark.parametrize(
+    ("answer", "claim"),
+    [
+        ("In 1900.", "1900."),
+        ("Yes, she was.", "Anna Brod kept the lighthouse."),
+        ("Er ist rot.", "It is red."),
+        ("It is big.", "The lighthouse is big."),
+        ("It was lit in 1856.", "The light began in eighteen fifty-six."),
+    ],
+)
+def test_a_claim_that_is_labelled_may_be_told_in_any_words(answer, claim):
+    """A pronoun is resolved from what was said before, or from a context."""
+    model = Saying(json.dumps({"claims": [{"claim": claim, "needs": "evidence"}]}))
+    row = {**LATER, "question": "And?", "contexts": ["It stands."], "answer": answer}
     adherence = ContextAdherence(polls=1, cause=False)
     result = adherence.score(Sample.model_validate(row), judge=LLMJudge(model))
-    assert (result.value, len(model.requests)) == (1.0, 2)
-    asked_again = model.requests[1].messages[-1].content
-    assert "'claims': its texts must be words of the answer" in asked_again
+    assert (result.value, len(model.requests)) == (1.0, 1)
 
 
 def test_a_no_that_lists_nothing_is_asked_again():
