@@ -156,8 +156,6 @@ def _in_our_form(row: Row) -> Row:
         name = our_name_by_column.get(column, column)
         if name in _QUESTIONS_ABOUT_ANSWERS:
             our_row["labels"][name] = _VOTES_IN_WORDS.get(value, value)
-        elif column == "doc":  # one document
-            our_row[name] = [value]
         else:
             our_row[name] = value
     return our_row
@@ -170,7 +168,7 @@ def sample_of(
 
     Columns about the labels are left out: ``{"question": "Who?", "answer": "Anna",
     "label": "yes"}`` becomes a sample with question and answer. Earlier messages in the
-    row's ``meta`` become the sample's history.
+    row's ``meta`` become the sample's history. Contexts in one text are one context.
 
     Raises:
         RowError: If the row holds no sample.
@@ -191,7 +189,10 @@ def sample_of(
         fields["answer"] = answer
     if facts is not None:
         fields["facts"] = facts
-    return Sample.from_row(fields)
+    contexts_in_one_text = isinstance(data_in(fields.get("contexts")), str)
+    return Sample.from_row(
+        fields, contexts="contexts" if contexts_in_one_text else None
+    )
 
 
 def _samples_of_row(row: Row) -> Iterator[LabelledSample]:

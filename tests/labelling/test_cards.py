@@ -23,7 +23,7 @@ from ragmetrics_core.cli.main import main as command
 from ragmetrics_core.data import Asked, TransientJudgeError, Weight
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample import Sample, why_undivided
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
@@ -157,11 +157,23 @@ FORMS: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
         {**ANSWER, "question": None, "facts": None, "labels": {"adherent": 1}},
         [("adherent", (True,), ())],
     ),
+    "contexts in one text": (
+        {**ANSWER, "contexts": "x", "labels": {"supported": 1, "relevant": [1]}},
+        [("supported", (True,), ()), ("relevant", (True,), ())],
+    ),
     "LLM-AggreFact": (
         {"dataset": "s", "doc": "x", "claim": "y", "label": 1},
         [("adherent", (True,), ())],
     ),
     "AttributionBench": (ATTRIBUTED, [("supported", (True,), ())]),
+    "AttributionBench, one reference": (
+        {**ATTRIBUTED, "references": TEXTS[0]},
+        [("supported", (True,), ())],
+    ),
+    "LLM-AggreFact, several documents": (
+        {"dataset": "s", "doc": list(TEXTS), "claim": "y", "label": 1},
+        [("adherent", (True,), ())],
+    ),
     "AttributionBench, not attributable": (
         {**ATTRIBUTED, "attribution_label": "not attributable"},
         [("supported", (False,), ())],
@@ -179,6 +191,7 @@ def test_forms_of_labelled_rows(form, read):
         for item in found
         if item.source == "s"
     ] == expected
+    assert not any(why_undivided(item.sample) for item in found)
 
 
 def test_what_a_labelled_sample_holds(read):
