@@ -128,6 +128,14 @@ def test_the_wire_takes_joined_and_extracted_answers() -> None:
     assert len(found["individual_scores"]) == 2
 
 
+@pytest.mark.parametrize("contexts", [DOCUMENT.content, [DOCUMENT.content]])
+def test_one_text_for_the_contexts_of_an_answer_is_one_context(contexts: Any) -> None:
+    found = evaluator(["context_utilization"]).run(
+        questions=[QUESTION], contexts=[contexts], predicted_answers=[ANSWER]
+    )
+    assert found["results"]["context_utilization"]["status"] == ["scored"]
+
+
 def test_lists_as_of_the_frameworks_own_evaluators() -> None:
     given = {
         "questions": [QUESTION] * 2,

@@ -358,10 +358,15 @@ def samples_of_inputs(
         # an ``AnswerBuilder`` that keeps only cited documents marks each of them
         if documents and all(each.meta.get("referenced") for each in documents):
             warnings = [_CITED_ONLY]
+    samples = []
     try:
-        return [Sample.from_row(row) for row in rows], warnings
+        for row in rows:
+            # an input is named: one text of contexts is one context
+            contexts = "contexts" if "contexts" in row else None
+            samples.append(Sample.from_row(row, contexts=contexts))
     except RagMetricsError as error:
         raise SettingError(str(error)) from error
+    return samples, warnings
 
 
 def _check_lengths(lists: Mapping[str, Sequence[Any]]) -> None:
