@@ -89,9 +89,11 @@ def measure_use(
     answer and now another, the sample wavers: nothing is told of it. If more than one
     wavers for three that are told, nothing is told of any, as answers may be alike by
     chance: of five samples of a model that says Yes or No at random something is told
-    in 1 of 2,000 runs. Of one sample chance stays: a passage that the model does not
-    read is told as used by words in at most 1 of 15 cases, whatever the model, and in 1
-    of 32 if it says Yes or No at random.
+    in 1 of 1,000 runs. A sample of which only its own answer is another counts as one
+    that wavers if some other wavers; else the answer may be an earlier model's. Of one
+    sample chance stays: a passage that the model does not read is told as used by words
+    in at most 1 of 15 cases, whatever the model, and in 1 of 32 if it says Yes or No at
+    random.
 
     Args:
         samples: Samples whose prompts were kept, as by ``capture(keep_prompts=True)``.
@@ -197,6 +199,7 @@ class _Run:
     temperature: float | None
     unavailable: JudgeUnavailable | None = None
     n_wavering: int = 0
+    n_otherwise: int = 0
 
     async def measure_all(
         self,
@@ -223,12 +226,14 @@ class _Run:
                 task.cancel()
 
         uses = [sample.use for sample in measured if sample.use is not None]
+        # An answer unlike those of now is an old one, unless some row surely wavers.
+        n_wavering = self.n_wavering and self.n_wavering + self.n_otherwise
         n_told = sum(
             any(each.verdict != "cannot tell" for each in use.passages) for use in uses
         )
-        if n_told >= _TOLD_FOR_EACH_THAT_WAVERS * self.n_wavering:
+        if n_told >= _TOLD_FOR_EACH_THAT_WAVERS * n_wavering:
             return measured
-        why = f"{_VARIES} on {self.n_wavering} of {n_told + self.n_wavering} rows"
+        why = f"{_VARIES} on {n_wavering} of {n_told + n_wavering} rows"
         return [
             sample.model_copy(update={"use": _untold(use, why)})
             for sample, use in zip(measured, uses, strict=True)
@@ -293,10 +298,14 @@ class _SampleCalls:
         )
         answer = leave_out_reasoning(self.sample).answer or ""
         repeats = self.repeats = Repeats((answer, *repeated))
-        self.wavers = repeats.are_by_turns
         by_model_now = Repeats(tuple(repeated))
-        if by_model_now.effect_on(answer) > by_model_now.spread:
+        is_otherwise = by_model_now.effect_on(answer) > by_model_now.spread
+        if is_otherwise:
             self.why_varying = _OTHERWISE
+        # what reads otherwise may be of an earlier model
+        now = by_model_now if is_otherwise else repeats
+        self.wavers = now.are_by_turns
+        self.run.n_otherwise += repeats.are_by_turns and not self.wavers
 
         passages = await gather_all(self._use_of({place}) for place in places)
         groups = await self._look_together(passages)

@@ -218,8 +218,19 @@ def test_of_some_rows_of_a_random_model_nothing_is_told_at_all(replies, n_rows):
             assert use.redundant == ()
 
 
-@pytest.mark.parametrize(("n_wavering", "is_told"), [(1, True), (2, False)])
-def test_where_many_rows_waver_what_is_alike_may_be_so_by_chance(n_wavering, is_told):
+@pytest.mark.parametrize(
+    ("n_wavering", "n_old", "is_told"),
+    [
+        (1, 0, True),
+        (2, 0, False),
+        # an answer unlike all of now is an earlier model's, if no row wavers
+        (0, 2, True),
+        (1, 1, False),
+    ],
+)
+def test_where_many_rows_waver_what_is_alike_may_be_so_by_chance(
+    n_wavering, n_old, is_told
+):
     texts = PASSAGES[:2]
     n_replies = itertools.count()
 
@@ -234,11 +245,15 @@ def test_where_many_rows_waver_what_is_alike_may_be_so_by_chance(n_wavering, is_
     rows = [
         *(f"Row {number}." for number in range(3)),
         *(f"Row {number}: waver." for number in range(n_wavering)),
+        *(f"Row {number}: old." for number in range(n_old)),
     ]
     samples = [
         answered(sample_of(texts, [("user", row), *RENDERINGS["listed"](texts)]), model)
         for row in rows
     ]
+    update = {"answer": "Nothing of this kind was ever written."}
+    n_now = len(samples) - n_old
+    samples[n_now:] = [each.model_copy(update=update) for each in samples[n_now:]]
     uses = [each.use for each in measure_use(samples, model=model)]
     for use in uses[:3]:
         if is_told:
