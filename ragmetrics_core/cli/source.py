@@ -235,7 +235,7 @@ class Source:
             yield row
         if file.traces is not None:
             sentences = file.traces.notes.sentences
-            file.notes = [f"{file.path}: {sentence}" for sentence in sentences]
+            file.notes = [f"{sentence} ({file.path})" for sentence in sentences]
 
     def described(self, facts: RunFacts) -> RunFacts:
         """Return the facts of a run, with the files that it reads.
@@ -286,7 +286,7 @@ class Source:
         complete sample.
         """
         sentences = [
-            f"{file.path}: {sentence}"
+            f"{sentence} ({file.path})"  # a screen that is too narrow cuts the path
             for file in self._files
             for sentence in file.columns_read.sentences
         ]

@@ -350,7 +350,7 @@ def test_ranking_compares_no_text_that_may_be_several(field):
 def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
     tmp_path, capsys
 ):
-    path = tmp_path / "a.csv"
+    path = tmp_path / ("a" * 120 + ".csv")
     lines = [f'Who lit it?,"{DEEPEVAL["retrieval_context"]}",Anna.' for _ in range(5)]
     path.write_text("\n".join(["question,contexts,answer", *lines]), "utf-8")
     out = tmp_path / "out.jsonl"
