@@ -96,26 +96,18 @@ class Attempts:
         made again, of a prompt that begins as none did before.
         """
         reply = await self._send(request)
-        n_words = _words_not_counted(request, reply)
-        if not n_words:
+        cut = error_of_cut_prompt(self.model, request, reply)
+        if cut is None:
             return reply
-        n_tokens = reply.usage.prompt_tokens
         first, *others = request.messages
         new = replace(first, content=f"{uuid4()}\n{first.content}")
         counted = await self._send(replace(request, messages=(new, *others), n=1))
         usage = reply.usage + counted.usage
         failures = counted.failures
         if counted.choices:
-            reads_more = counted.usage.prompt_tokens > n_tokens
-            if reads_more and not _words_not_counted(request, counted):
+            reads_more = counted.usage.prompt_tokens > reply.usage.prompt_tokens
+            if reads_more and not error_of_cut_prompt(self.model, request, counted):
                 return replace(reply, usage=usage)
-            cut = errors.ContextWindowExceeded(
-                f"{self.model.name} read {n_tokens:,} tokens of a prompt of"
-                f" {n_words:,} words and signs, by its own count: the server cut it to"
-                " its context length. Raise that (Ollama: OLLAMA_CONTEXT_LENGTH or"
-                " num_ctx, llama.cpp: -c, vLLM: --max-model-len), or use shorter"
-                " contexts"
-            )
             failures = (cut,)
         return ChatReply((), usage, failures[:1] * request.n)
 
@@ -404,22 +396,31 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     return replace(reply, choices=tuple(choices), usage=usage)
 
 
-def _words_not_counted(request: ChatRequest, reply: ChatReply) -> int:
-    """Return the words and signs of a prompt; 0 if the reply counts as many tokens.
+def error_of_cut_prompt(
+    model: ChatModel, request: ChatRequest, reply: ChatReply
+) -> errors.ContextWindowExceeded | None:
+    """Return the error of a prompt that the server cut, by its own count of tokens.
 
     No tokenizer makes fewer tokens of so many words and signs. A count that is missing,
     or only somewhat low, tells nothing: of English prose, a cut of less than a quarter is
-    not seen. Example: 6,000 for a prompt of 6,000 words and a count of 2,050 tokens.
+    not seen. Example: an error for a prompt of 6,000 words and a count of 2,050 tokens.
     """
     n_tokens = reply.usage.prompt_tokens
     n_characters = sum(len(message.content) for message in request.messages)
     most_tokens = n_characters / _MOST_CHARACTERS_OF_A_TOKEN  # by any count
     if not _MOST_TOKENS_BESIDE_CACHE <= n_tokens < most_tokens:
-        return 0
+        return None
     n_words = sum(
         len(_WORD_OR_SIGNS.findall(message.content)) for message in request.messages
     )
-    return 0 if n_tokens >= _LEAST_TOKENS_OF_A_WORD * n_words else n_words
+    if n_tokens >= _LEAST_TOKENS_OF_A_WORD * n_words:
+        return None
+    return errors.ContextWindowExceeded(
+        f"{model.name} read {n_tokens:,} tokens of a prompt of {n_words:,} words and"
+        " signs, by its own count: the server cut it to its context length. Raise that"
+        " (Ollama: OLLAMA_CONTEXT_LENGTH or num_ctx, llama.cpp: -c, vLLM:"
+        " --max-model-len), or use shorter contexts"
+    )
 
 
 def _is_reply(reply: object) -> bool:

@@ -25,6 +25,7 @@ from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.models.attempts import (
     Attempts,
     call_authors_code,
+    error_of_cut_prompt,
 )
 from ragmetrics_core.models.chat import (
     ChatModel,
@@ -595,6 +596,9 @@ class Session:
             if reply is not None:
                 for failure in set(reply.failures):  # one error for all replies
                     add_sentence(failure, request)
+                cut = error_of_cut_prompt(self.model, request, reply)
+                if cut is not None:  # nothing can be counted again
+                    reply = replace(reply, choices=(), failures=(cut,) * request.n)
                 # A reply from a batch bypasses ``_attempts``, which else notes the cost.
                 # Noted, it is counted even if the question ends in a crash.
                 spending_here().note(reply.usage)

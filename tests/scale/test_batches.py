@@ -390,6 +390,31 @@ def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
     assert spent(report).calls == sum(service.executed.values())
 
 
+@pytest.mark.parametrize(("n_tokens", "is_cut"), [(2050, True), (9000, False)])
+def test_a_prompt_that_a_service_of_batches_cut_gives_no_score(store, n_tokens, is_cut):
+    def counted(lines: list[Body]) -> list[Body]:
+        for line in lines:
+            body = line["response"]["body"]
+            if "usage" in body:  # no error
+                body["usage"]["prompt_tokens"] = n_tokens
+        return lines
+
+    long = {**ROWS[0], "contexts": ["The keeper wrote about the boats. " * 800]}
+    with BatchService(plausible_reply, answers=counted) as service:
+        report, again = (
+            evaluate(
+                [long], "sufficiency", judge=model(service), store=store, batch="wait"
+            )
+            for _ in range(2)
+        )
+    for result in (report.results[0], again.results[0]):
+        (outcome,) = result.results.values()
+        assert (outcome.status == "failed") is is_cut
+        assert ("read 2,050 tokens of a prompt of 6," in outcome.reason) is is_cut
+    assert spent(report).calls == sum(service.executed.values())
+    assert spent(report).prompt_tokens == n_tokens * spent(report).calls
+
+
 def test_a_deadline_bounds_every_call_to_a_service_of_batches(store):
     with BatchService(plausible_reply) as service:
         service.refused = [503] * 99  # the upload is tried again for ten minutes
