@@ -129,13 +129,16 @@ def overall_fields(form: type[BaseModel]) -> list[str]:
     ]
 
 
-def check_findings(verdict: bool | None, found: Sequence[str], what: str) -> None:
+def check_findings(
+    verdict: bool | None, found: Sequence[str], what: str, part: str
+) -> None:
     """Refuse a verdict that contradicts the list beside it of what speaks against it.
 
     Args:
         verdict: The verdict; None if the list alone decides.
         found: The list.
         what: What it lists, e.g. "an unsupported claim".
+        part: The part of the question whose words it names, e.g. "answer".
 
     Raises:
         ValueError: For a yes beside such a text, and a no without one.
@@ -143,7 +146,9 @@ def check_findings(verdict: bool | None, found: Sequence[str], what: str) -> Non
     if found and verdict:
         raise ValueError(f"it lists {what}, and says that there is none")
     if not found and verdict is False:
-        raise ValueError(f"it says that there is {what}, and lists none")
+        raise ValueError(
+            f"it says that there is {what}, and lists none in words of the {part}"
+        )
 
 
 Points = Annotated[
@@ -205,13 +210,16 @@ def takes_words(text: str, source: str) -> bool:
     """Tell whether a text stands in another one, or shares a content word with it.
 
     "N/A", "keine" and "All claims are supported." take none from an answer, and are no
-    claims of it.
+    claims of it. Of a text without content words, any word counts.
     """
     words, words_of_source = _words(text), _words(source)
     is_quoted = (
         bool(words) and f" {' '.join(words)} " in f" {' '.join(words_of_source)} "
     )
-    return is_quoted or not content_words(text).isdisjoint(content_words(source))
+    telling_words = content_words(text) or set(words)
+    return is_quoted or not telling_words.isdisjoint(
+        content_words(source) or words_of_source
+    )
 
 
 def content_words(text: str) -> set[str]:
@@ -246,13 +254,13 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class WordsOf:
-    """Marks a list that names words of some parts of the question, unless it is empty.
+    """Marks a list that names words of a part of the question; other texts are left out.
 
     Args:
-        parts: The parts, the one that is meant first.
+        part: The part.
     """
 
-    parts: tuple[str, ...]
+    part: str
 
 
 @dataclass(frozen=True, slots=True)

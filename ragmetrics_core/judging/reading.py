@@ -26,7 +26,6 @@ from ragmetrics_core.data.replies import (
     WordsOf,
     content_words,
     overall_fields,
-    plain_label,
     takes_words,
 )
 from ragmetrics_core.models.chat import Choice
@@ -311,34 +310,31 @@ def _texts_in(value: object) -> Iterator[str]:
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
+    A text such as "N/A" is left out of a list that names words of a part: it shares none
+    with the part, and neither does a claim that the contexts alone make.
+
     Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
-    out a verdict that only a judge's own code may, or if a list names nothing of what is
-    judged, as "N/A" does, or a claim that the contexts alone make. Beside a yes such a
-    list contradicts it, whatever it names.
+    out a verdict that only a judge's own code may.
     """
     form: type[BaseModel] = question.Reply
     named = _with_names_of_fields(fields, form)
-    is_yes = False
     for name in overall_fields(form):
         if named.get(name) is None:
             raise UnusableReply(
                 f"the field {name!r}: it must be 0 or 1", raw=choice.text
             )
-        is_yes |= plain_label(named[name]) in ("1", "true", "yes")
     for name, info in form.model_fields.items():
+        listed = named.get(name)
         for mark in info.metadata:
-            listed = named.get(name)
-            if is_yes or not isinstance(mark, WordsOf) or not isinstance(listed, list):
+            is_of_a_part = isinstance(mark, WordsOf) and mark.part in question.parts
+            if not is_of_a_part or not isinstance(listed, list):
                 continue
-            listed_texts = list(_texts_in(listed))
-            parts = [question.parts[it] for it in mark.parts if it in question.parts]
-            source = "\n".join(chain.from_iterable(part.texts for part in parts))
-            if listed_texts and not any(takes_words(it, source) for it in listed_texts):
-                raise UnusableReply(
-                    f"the field {name!r}: its texts must be words of the"
-                    f" {mark.parts[0]}",
-                    raw=choice.text,
-                )
+            source = "\n".join(question.parts[mark.part].texts)
+            named[name] = [
+                item
+                for item in listed
+                if not isinstance(item, str) or takes_words(item, source)
+            ]
     try:
         return question.read(named)
     except ValidationError as error:

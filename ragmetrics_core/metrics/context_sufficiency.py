@@ -68,11 +68,11 @@ class SufficientReply(SilentData, extra="ignore"):
 
     reason: Comment = ""
     sufficient: Overall = None
-    missing: Annotated[Texts, Findings(), WordsOf(("question",))]
+    missing: Annotated[Texts, Findings(), WordsOf("question")]
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        check_findings(self.sufficient, self.missing, "something missing")
+        check_findings(self.sufficient, self.missing, "something missing", "question")
         return self
 
     @property

@@ -77,7 +77,7 @@ class AdherenceReply(SilentData, extra="ignore"):
     reason: Comment = ""
     supported: Overall = None
     claims: Bit
-    unsupported: Annotated[Texts, Findings("answer"), WordsOf(("answer",))]
+    unsupported: Annotated[Texts, Findings("answer"), WordsOf("answer")]
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
@@ -88,7 +88,9 @@ class AdherenceReply(SilentData, extra="ignore"):
                 "it lists unsupported claims, and says that the answer claims nothing"
             )
         if self.claims and "unsupported" in self.model_fields_set:
-            check_findings(self.supported, self.unsupported, "an unsupported claim")
+            check_findings(
+                self.supported, self.unsupported, "an unsupported claim", "answer"
+            )
         return self
 
     @property

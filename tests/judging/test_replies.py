@@ -274,10 +274,9 @@ def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(text)
         assert "it must be a list of texts, [] if there is none" in repair
 
 
-@pytest.mark.parametrize("item", ["None", "none.", "NONE", None])
-def test_a_list_that_holds_none_is_asked_again(item):
+def test_a_list_that_holds_null_is_asked_again():
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
-        reply = {**good(name), field: [item]}
+        reply = {**good(name), field: [None]}
         result, model = score(name, json.dumps(reply), json.dumps(good(name)))
         assert (result.value, len(model.requests)) == (1.0, 2)
 
@@ -348,10 +347,10 @@ def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band():
 
 
 def test_a_reply_that_contradicts_itself_is_never_scored():
-    no_claim = {"supported": 0, "unsupported": ["It was in May."], "claims": 0}
+    claim = "Anna"  # a word of the answer
+    no_claim = {"supported": 0, "unsupported": [claim], "claims": 0}
     result, _ = score("adherence", json.dumps(no_claim))
     assert result.status == "failed"
-    claim = "Anna"  # a word of the answer
     contradiction = {"supported": 1, "claims": 1, "unsupported": [claim]}
     result, model = score("adherence", json.dumps(contradiction))
     assert (result.status, len(model.requests)) == ("failed", 2)
@@ -365,6 +364,8 @@ def test_a_reply_that_contradicts_itself_is_never_scored():
     "item",
     [
         "N/A",
+        "None",
+        "none.",
         "nothing",
         "keine",
         "無",
@@ -382,19 +383,29 @@ def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item):
         result, model = score(name, reply)
         assert (result.status, len(model.requests)) == ("failed", 2)
         asked_again = model.requests[1].messages[-1].content
-        assert "its texts must be words of the" in asked_again
+        assert "and lists none in words of the" in asked_again
         assert "[]" not in asked_again  # which would be another verdict
         assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
+        # beside a yes it is none
+        result, model = score(name, json.dumps({**good(name), field: [item], bit: 1}))
+        assert (result.value, len(model.requests)) == (1.0, 1)
+    # an answer that claims nothing has none
+    no_claim = {"supported": 1, "claims": 0, "unsupported": [item]}
+    result, model = score("adherence", json.dumps(no_claim))
+    assert (result.status, len(model.requests)) == ("undefined", 1)
+    # beside a claim it is no second one
+    no = {"supported": 0, "claims": 1, "unsupported": [item, "Anna did."]}
+    result, model = score("adherence", json.dumps(no))
+    assert (result.value, len(model.requests)) == (0.0, 1)
+    assert result.evidence.polls[0].unsupported == ("Anna did.",)
 
 
-@pytest.mark.parametrize("item", ["N/A", "who the builder was", "Who lit it", "Anna"])
-def test_a_list_beside_a_yes_is_asked_about(item):
-    """It may be told in the judge's own words, so that any may be meant."""
-    for name, field, bit in (
-        ("adherence", "unsupported", "supported"),
-        ("sufficiency", "missing", "sufficient"),
+def test_a_list_beside_a_yes_that_names_something_is_asked_about():
+    for name, field, bit, item in (
+        ("adherence", "unsupported", "supported", "Anna lit it"),
+        ("sufficiency", "missing", "sufficient", "Who lit it"),
     ):
-        reply = json.dumps({**good(name), field: [item], bit: 1})
+        reply = json.dumps({**good(name), field: ["N/A", item], bit: 1})
         result, model = score(name, reply)
         assert (result.status, len(model.requests)) == ("failed", 2)
         assert "says that there is none" in model.requests[1].messages[-1].content
@@ -408,6 +419,8 @@ def test_a_list_beside_a_yes_is_asked_about(item):
         ("Tháp Eiffel cao ba mét.", "cao ba mét"),
         ("Orle में चक्की है। वह लाल है।", "वह लाल है"),
         ("It is so.", "it is so"),
+        ("It is red.", "it was red"),
+        ("it is so", "so it is"),
         ("磨坊是红色的。", "是红色的"),
     ],
 )
@@ -437,6 +450,15 @@ def test_a_claim_that_is_labelled_may_be_told_in_any_words(answer, claim):
     adherence = ContextAdherence(polls=1, cause=False)
     result = adherence.score(Sample.model_validate(row), judge=LLMJudge(model))
     assert (result.value, len(model.requests)) == (1.0, 1)
+
+
+def test_what_is_missing_may_be_told_in_short_words():
+    no = {"reason": "r", "sufficient": 0, "missing": ["who he is"]}
+    model = Saying(json.dumps(no))
+    result = ContextSufficiency(polls=1, declining=False).score(
+        question="Who is he?", contexts=["Bananas."], judge=LLMJudge(model)
+    )
+    assert (result.value, len(model.requests)) == (0.0, 1)
 
 
 def test_a_no_that_lists_nothing_is_asked_again():
@@ -653,11 +675,12 @@ def test_claims_of_the_contexts_are_no_claims_of_the_answer():
     bananas = ["Bananas are rich in potassium."]
     adherence = ContextAdherence(polls=1, cause=False)
     right = {"supported": 1, "claims": 1, "unsupported": []}
-    for bit in (0, 1):  # asked again, then failed
-        wrong = {"supported": bit, "claims": 1, "unsupported": bananas}
-        result, asked = of_hamlet(adherence, wrong, right)
-        assert (result.value, asked) == (1.0, 2)
-        assert of_hamlet(adherence, wrong)[0].status == "failed"
+    no = {"supported": 0, "claims": 1, "unsupported": bananas}
+    result, asked = of_hamlet(adherence, no, right)
+    assert (result.value, asked) == (1.0, 2)
+    assert of_hamlet(adherence, no)[0].status == "failed"
+    result, asked = of_hamlet(adherence, {**no, "supported": 1})
+    assert (result.value, asked) == (1.0, 1)
 
 
 def test_a_reason_that_denies_beside_an_empty_list_is_no_yes():
