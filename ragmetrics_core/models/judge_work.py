@@ -29,7 +29,8 @@ def judge_context() -> Context:
 
     It is for calls of a judge's model. No tracer of the application is set in it.
     Instrumentation by OpenTelemetry is told to look away, and a tracer that does not
-    ask finds a parent that is not sampled: by default it samples none below it.
+    ask finds a parent that is not sampled: by default, or where it samples a share of
+    the traces, it samples none below it.
     """
     context = Context()
     context.run(_active.set, True)
@@ -39,7 +40,9 @@ def judge_context() -> Context:
         # what all read; 1.4 has none
         key = getattr(opentelemetry, "_SUPPRESS_INSTRUMENTATION_KEY", "")
         looking_away = opentelemetry.set_value(key, True, opentelemetry.Context())
-        parent = trace.NonRecordingSpan(trace.SpanContext(1, 1, is_remote=False))
+        # the highest id of a trace: a sampler of a share of them takes the low ones
+        ids = trace.SpanContext(2**128 - 1, 1, is_remote=False)
+        parent = trace.NonRecordingSpan(ids)
         looking_away = trace.set_span_in_context(parent, looking_away)
         context.run(opentelemetry.attach, looking_away)
     return context

@@ -245,6 +245,15 @@ def test_documents_that_were_hidden_have_no_text():
     assert_nothing_is_known(sample, "of 2 documents")
 
 
+@pytest.mark.parametrize("listed", [[GATE, ""], [""]], ids=str)
+def test_a_document_recorded_without_a_text_was_found(listed):
+    documents = [{"page_content": text, "metadata": {}} for text in listed]
+    mark = {"openinference.span.kind": "RETRIEVER"}
+    attributes = {**mark, "retrieval.documents": json.dumps(documents)}
+    sample = sample_of(span("search", "chain", 2, 3, **attributes), shown=[MILL])
+    assert_nothing_is_known(sample, "of 1 documents")
+
+
 def test_a_search_may_be_recorded_in_a_span_around_or_inside_it():
     found = {"output.value": json.dumps([{"page_content": GATE, "metadata": {}}])}
     kind = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
