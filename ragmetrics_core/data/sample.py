@@ -439,7 +439,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             option = f"--{field.replace('_', '-')}-column"
             doubts[code] = (
                 f"{field} in one text: write a list (if it is one: {option}"
-                f" {shlex.quote(found_value.column)})"
+                f" {shlex.quote(found_value.column)}, in Python {field}_column=)"
             )
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})

@@ -277,7 +277,7 @@ def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell):
         assert (outcome.code, outcome.reason) == (
             "undivided",
             "contexts in one text: write a list (if it is one:"
-            " --contexts-column contexts)",
+            " --contexts-column contexts, in Python contexts_column=)",
         )
     assert adherence.value is not None
     # who names the column, or writes a list, says how many there are
@@ -337,7 +337,8 @@ def test_ranking_compares_no_text_that_may_be_several(field):
 
     outcome = ranked(row)
     assert (outcome.status, outcome.code) == ("undefined", "undivided")
-    assert f"--{field.replace('_', '-')}-column {field})" in outcome.reason
+    named = f"--{field.replace('_', '-')}-column {field}, in Python {field}_column=)"
+    assert named in outcome.reason
     assert ranked(row, **{f"{field}_column": field}).value is not None
     assert ranked({**row, field: [PASSAGES[1]]}).value is not None
     # contexts are compared only where nothing else was retrieved, texts without ids
@@ -358,11 +359,14 @@ def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
     gate = ["--fail-under", "utilization=0.5"]
     assert main([*command, "--quiet", *gate]) == 3
     shown = " ".join(capsys.readouterr().out.split())
-    reason = "contexts in one text: write a list (if it is one: --contexts-column"
-    assert f"5 rows: {reason} contexts) " in shown
+    reason = (
+        "contexts in one text: write a list (if it is one: --contexts-column contexts,"
+        " in Python contexts_column=)"
+    )
+    assert f"5 rows: {reason} " in shown
     assert "nothing was scored (5 with an undivided text)" in shown
     assert main([*command[:4], "--dry-run"]) == 0
-    assert f"utilization left out: {reason} contexts) " in capsys.readouterr().out
+    assert f"utilization left out: {reason} " in capsys.readouterr().out
     assert main(["report", str(out), *gate]) == 3
     named = ["--contexts-column", "contexts"]
     assert main([*command, "--quiet", *gate, *named]) == 0
