@@ -303,6 +303,15 @@ def test_a_judge_works_beside_an_opentelemetry_without_a_key_for_looking_away(
     assert judge_context().run(is_judge_work)
 
 
+def test_a_tracer_that_samples_by_parent_or_a_share_of_traces_keeps_no_call_of_a_judge():
+    """Also one that does not ask whether it should look away."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    sampling = pytest.importorskip("opentelemetry.sdk.trace.sampling")
+    for sampler in (sampling.DEFAULT_ON, sampling.TraceIdRatioBased(0.99)):
+        tracer = sdk.TracerProvider(sampler, shutdown_on_exit=False).get_tracer("")
+        assert not judge_context().run(tracer.start_span, "call").is_recording()
+
+
 def test_redact_that_gives_no_sample_drops_it_with_a_word():
     with capture(redact=lambda sample: None) as captured:
         ToyApp(GOLDEN_TURNS[0]).run()
