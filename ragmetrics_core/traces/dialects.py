@@ -434,4 +434,6 @@ def _holds_anything(value: object) -> bool:
         return any(map(_holds_anything, value.values()))
     if isinstance(value, (list, tuple)):
         return any(map(_holds_anything, value))
+    if isinstance(value, Document):
+        return True  # found, though its text was not recorded
     return value is not None and str(value).strip() != ""
