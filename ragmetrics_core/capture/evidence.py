@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from ragmetrics_core.capture.calls import (
     STRUCTURED,
@@ -116,7 +117,7 @@ class _Passages:
     Attributes:
         by_identity: All passages, in the order in which they were brought.
         made_of: The passage that a document was cut out of, perhaps with a label before
-            it: no call brought that document.
+            it, or each that it may be cut out of: no call brought that document.
         of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
         brought: What each call brought.
         lists: All lists of documents, without those that a model wrote, the earliest
@@ -127,7 +128,7 @@ class _Passages:
     def __init__(self, calls: Calls, origins: Origins) -> None:
         self._calls = calls
         self.by_identity: dict[DocumentKey, _Passage] = {}
-        self.made_of: dict[DocumentKey, DocumentKey] = {}
+        self.made_of: dict[DocumentKey, tuple[DocumentKey, ...]] = {}
         self.of_earlier_turns: set[DocumentKey] = set()
         self.brought: list[Brought] = []
         self.lists = origins.lists
@@ -189,7 +190,7 @@ class _Passages:
         elif len(path) == 1 or (len(path) == 2 and path[0].name in JOINED):
             # handed to the run, or to one of several runs that were joined
             self._bring(call, self._new(documents), "given")
-        elif len(self._new(documents)) == len(documents):
+        elif self._perhaps_pieces(documents, self._identity_by_letters) == [*documents]:
             # in the place of all that was found, as by a citing engine
             others = self._leave_out_pieces(documents, self._identity_by_letters)
             known = "\n".join(self._identity_by_letters) if others else ""
@@ -249,7 +250,8 @@ class _Passages:
             others = [each for each in new_documents if each.text not in texts_made]
             self._bring(call, others, "retrieval")
         else:
-            made = self._leave_out_pieces(new_documents, at_hand)
+            pieces = self._perhaps_pieces(documents, at_hand)
+            made = self._leave_out_pieces(pieces, at_hand)
             if not all(is_reranker and self._is_made(each) for each in made):
                 self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
         self._bring(call, made, "retrieval", is_made_of_others=True)
@@ -261,6 +263,25 @@ class _Passages:
             letters in known or (len(known) >= SHORTEST and known in letters)
             for known in self._identity_by_letters
         )
+
+    def _perhaps_pieces(
+        self, documents: Iterable[Document], passages: Iterable[str]
+    ) -> list[Document]:
+        """Return new documents, and any with the text of one that a longer passage holds."""
+        new_documents = self._new(documents)
+        return [
+            document
+            for document in documents
+            if document in new_documents
+            or (
+                self.identity(document) not in self.by_identity
+                and any(
+                    SHORTEST <= len(letters) < len(known) and letters in known
+                    for letters in [letters_of(document.text)]
+                    for known in passages
+                )
+            )
+        ]
 
     def _leave_out_pieces(
         self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]
@@ -291,13 +312,15 @@ class _Passages:
                 others.append(document)
                 continue
             before += letters
-            found = [
-                self.made_of.get(passages[known], passages[known]) for known in holders
-            ]
-            identity, *further = dict.fromkeys(found)
-            if further:
+            found = [passages[known] for known in holders]
+            same = self._identity_by_letters.get(letters_of(document.text))
+            if same is not None:
+                found.append(same)
+            origins = [self.made_of.get(each, (each,)) for each in found]
+            identities = tuple(dict.fromkeys(chain.from_iterable(origins)))
+            if len(identities) > 1:
                 self.doubts.append(Doubt("in_part"))
-            self.made_of[self.identity(document)] = identity
+            self.made_of[self.identity(document)] = identities
         return others
 
     def _bring(
@@ -335,7 +358,7 @@ class _Passages:
                     self.of_earlier_turns.add(identity)
                 elif identity not in self.made_of:
                     self._of_unknown_origin.setdefault(call, []).append(document)
-            elif document.id is None:
+            elif document.id is None and identity not in self.made_of:
                 self._identity_of_other[identity] = known
                 identity = known
         self._identity_by_letters.setdefault(letters, identity)
@@ -809,6 +832,8 @@ class _Reading:
             return None
         if self.contexts is None:
             return None if prompts is None else ()
+        if any(self._is_place_unknown(each) for each in documents):
+            return None
         places = tuple(
             place
             for place, document in enumerate(documents)
@@ -818,21 +843,29 @@ class _Reading:
         return places if is_all or not self._passages.may_be_shown_changed else None
 
     @cached_property
-    def _places(self) -> dict[DocumentKey | str, int]:
+    def _places(self) -> dict[DocumentKey | str, int | None]:
         """Return the place of each context, by its identity and by its letters.
 
-        A passage that pieces were cut out of has the place of the first one shown.
+        A passage that pieces were cut out of has the place of the first one shown; None
+        where it, or another passage, may be what a piece was cut out of.
         """
-        places: dict[DocumentKey | str, int] = {}
+        places: dict[DocumentKey | str, int | None] = {}
         pairs = zip(self.contexts or (), self.identities, strict=True)
         for place, (context, identity) in enumerate(pairs):
             places.setdefault(letters_of(context.text), place)
             if identity is not None:
                 places.setdefault(identity, place)
-        for piece, passage in self._passages.made_of.items():
-            if piece in places:
-                places.setdefault(passage, places[piece])
-        return places
+        unknown: set[DocumentKey] = set()
+        for piece, passages in self._passages.made_of.items():
+            if len(passages) > 1 and not places.keys().isdisjoint([piece, *passages]):
+                unknown.update(passages)
+            elif piece in places:
+                places.setdefault(passages[0], places[piece])
+        return {**places, **dict.fromkeys(unknown)}
+
+    def _is_place_unknown(self, document: Document) -> bool:
+        """Whether a piece that was shown may be cut out of it, or of another passage."""
+        return self._places.get(self._passages.identity(document), 0) is None
 
     def _context_of(self, document: Document) -> int | None:
         """Return the place of the context that a document is; None if it is none."""
@@ -870,7 +903,8 @@ class _Reading:
         if place is None:
             # other prompts than those read may show what the answer rests on
             is_chain_open = any(each.code == "further_call" for each in self._doubts)
-            if self._passages.may_be_shown_changed or is_chain_open:
+            is_open = is_chain_open or self._is_place_unknown(document)
+            if self._passages.may_be_shown_changed or is_open:
                 return None
             return 0.0 if extent == "not" else None
         if self.evidence_from == "flow":

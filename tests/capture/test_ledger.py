@@ -469,14 +469,41 @@ def test_what_was_not_surely_cut_out_of_found_texts_keeps_its_call(name: str) ->
     assert set(sample.capture.doubts) == ({"by_data_flow"} if is_doubted else set())
 
 
-def test_a_piece_that_two_found_texts_hold_is_in_doubt() -> None:
+@pytest.mark.parametrize("way", ["handed to a call", "by a step"])
+@pytest.mark.parametrize("label", ["", "Source 1: "])
+def test_a_piece_of_one_of_two_found_texts_tells_the_place_of_neither(
+    label: str, way: str
+) -> None:
     wider = Document(f"{FARO} It was built in 1965.", "w")
-    piece = Document(f"Source 1: {FARO}")
-    answering = reads(asked(piece.text))
-    run = says(found(F, wider), call("step", answering, input_documents=(piece,)))
-    (sample,) = samples_of(run)
+    pieces = Document(f"{label}{FARO}", "f1"), Document("It was built in 1965.", "w1")
+    answering = reads(asked(pieces[0].text))
+    ways = {
+        "handed to a call": [call("step", answering, input_documents=pieces)],
+        "by a step": [step(*pieces, documents_among_inputs=(F, wider, E)), answering],
+    }
+    (sample,) = samples_of(says(found(F), found(wider, E), *ways[way]))
     assert sample.capture is not None
     assert set(sample.capture.doubts) == {"in_part"}
+    assert sample.ledger is not None
+    assert [each.shown for each in sample.ledger.calls] == [None, None]
+    notes = sample.capture.passages
+    assert notes is not None
+    assert [(note.context, note.share) for note in notes] == [
+        (None, None),
+        (None, None),
+        (None, 0.0),
+    ]
+
+
+def test_a_step_that_cuts_may_return_the_text_of_a_passage_that_it_was_not_given():
+    wider = Document(f"{FARO} It was built in 1965.", "w")
+    piece = Document(FARO, "w1")
+    cutting = step(piece, documents_among_inputs=(wider, E))
+    run = says(found(F), found(wider, E), cutting, reads(asked(FARO)))
+    (sample,) = samples_of(run)
+    assert set(sample.capture.doubts) == {"in_part"}
+    assert [each.shown for each in sample.ledger.calls] == [None, None]
+    assert [note.share for note in sample.capture.passages] == [None, None, 0.0]
 
 
 def test_pieces_of_two_searches_belong_to_neither_for_sure() -> None:
