@@ -300,13 +300,21 @@ class _Passages:
         before = ""  # the pieces of the same passage, by their letters
         for document in documents:
             text = document.text_without_metadata
+            with_label = letters_of(text)
             letters = letters_of(
                 _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
             )
-            holders = [known for known in passages if before + letters in known]
+            # a number before both is no label: the passage has another one
+            numbered = re.compile(rf"\d+{letters}")
+            possible = [
+                known
+                for known in passages
+                if with_label in known or not numbered.match(known)
+            ]
+            holders = [known for known in possible if before + letters in known]
             if not (before and holders) and len(letters) >= SHORTEST:
                 before = ""
-                holders = [known for known in passages if letters in known]
+                holders = [known for known in possible if letters in known]
             if not (letters and holders) or len(before + letters) < SHORTEST:
                 before = ""
                 others.append(document)

@@ -204,7 +204,16 @@ def _presents_documents(tool: Node, text: str) -> bool:
     pieces: set[str] = set()
     for known in (*forms, *map(letters_of, around)):
         pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
-    parts = list(find_instances(parse_json(text), str)) or [text]
+    parts: list[str] = []
+    values = [parse_json(text) or text]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += [*value, *value.values()]
+        elif isinstance(value, list):
+            values += value
+        else:
+            parts.append(str(value))
     for line in chain.from_iterable(part.splitlines() for part in parts):
         letters = letters_of(line)
         runs = (letters[at : at + _PIECE] for at in range(len(letters)))

@@ -36,14 +36,15 @@ def judge_context() -> Context:
     context.run(_active.set, True)
     opentelemetry = sys.modules.get("opentelemetry.context")
     trace = sys.modules.get("opentelemetry.trace")
-    if opentelemetry is not None and trace is not None:
+    if opentelemetry is not None:
         # what all read; 1.4 has none
         key = getattr(opentelemetry, "_SUPPRESS_INSTRUMENTATION_KEY", "")
         looking_away = opentelemetry.set_value(key, True, opentelemetry.Context())
-        # the highest id of a trace: a sampler of a share of them takes the low ones
-        ids = trace.SpanContext(2**128 - 1, 1, is_remote=False)
-        parent = trace.NonRecordingSpan(ids)
-        looking_away = trace.set_span_in_context(parent, looking_away)
+        if trace is not None:
+            # the highest id of a trace: a sampler of a share of them takes the low ones
+            ids = trace.SpanContext(2**128 - 1, 1, is_remote=False)
+            parent = trace.NonRecordingSpan(ids)
+            looking_away = trace.set_span_in_context(parent, looking_away)
         context.run(opentelemetry.attach, looking_away)
     return context
 

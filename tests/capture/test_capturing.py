@@ -303,6 +303,15 @@ def test_a_judge_works_beside_an_opentelemetry_without_a_key_for_looking_away(
     assert judge_context().run(is_judge_work)
 
 
+def test_instrumentation_is_told_to_look_away_where_nothing_loaded_a_tracer(
+    monkeypatch,
+):
+    context = pytest.importorskip("opentelemetry.context")
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    key = context._SUPPRESS_INSTRUMENTATION_KEY
+    assert judge_context().run(context.get_value, key)
+
+
 def test_a_tracer_that_samples_by_parent_or_a_share_of_traces_keeps_no_call_of_a_judge():
     """Also one that does not ask whether it should look away."""
     sdk = pytest.importorskip("opentelemetry.sdk.trace")

@@ -1,5 +1,6 @@
 """The evidence ledger on the neutral tree of calls: which calls brought what, in which order, and what was shown."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,6 +151,13 @@ def answered_inside(text: str, reply: str) -> Tree:
     )
 
 
+def nested(text: str) -> object:
+    value: object = text
+    for _ in range(10):
+        value = {"inner": value}
+    return value
+
+
 ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
     "plain": (
         says(found(P, F), reads(asked(PORTO, FARO))),
@@ -215,6 +223,19 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
             "retrieval search(north) porto, faro; shown unknown; step 1",
         ],
     ),
+    **{
+        f"a tool tells more than its documents, {way}": (
+            says(asks(), search(text, P), reads(results(text))),
+            [
+                f"tool search(north) {text}; shown 0; step 1",
+                "retrieval search(north) porto; shown 0; step 1",
+            ],
+        )
+        for way, text in {
+            "in a key": json.dumps({"documents": [PORTO], TRIP: True}),
+            "deep": json.dumps({"documents": [PORTO], "a": nested(TRIP)}),
+        }.items()
+    },
     "two steps, the second repeats": (
         says(
             asks(),
@@ -467,6 +488,17 @@ def test_what_was_not_surely_cut_out_of_found_texts_keeps_its_call(name: str) ->
     assert sample.ledger.calls[-1].kind == "given"
     assert sample.capture is not None
     assert set(sample.capture.doubts) == ({"by_data_flow"} if is_doubted else set())
+
+
+@pytest.mark.parametrize(("number", "is_piece"), [(3, True), (5, False)])
+def test_a_number_before_a_passage_is_no_label_of_another(number, is_piece):
+    rule = Document(f"3. {FARO}", "rule")
+    other = Document(f"{number}. {FARO}", "other")
+    answering = reads(asked(other.text))
+    run = says(found(rule, P), call("step", answering, input_documents=(other,)))
+    (sample,) = samples_of(run)
+    kinds = [each.kind for each in sample.ledger.calls]
+    assert kinds == (["retrieval"] if is_piece else ["retrieval", "given"])
 
 
 @pytest.mark.parametrize("way", ["handed to a call", "by a step"])

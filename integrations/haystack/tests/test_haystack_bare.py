@@ -9,6 +9,7 @@ import pickle
 import threading
 import zlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -307,6 +308,20 @@ def test_tools_that_code_runs_itself_without_another_search() -> None:
     sample = only(captured.samples)
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert texts(sample.contexts) == ["High tide is at noon, says the harbour."]
+
+
+def test_an_input_called_tools_may_hold_anything() -> None:
+    @component
+    class Workshop:
+        @component.output_types(replies=list[str])
+        def run(self, prompt: str, tools: list[object]) -> dict[str, list[str]]:
+            return {"replies": [f"{prompt}: {len(tools)}"]}
+
+    workshop = Pipeline()
+    workshop.add_component("workshop", Workshop())
+    with capture() as captured:
+        workshop.run({"prompt": "How many?", "tools": [SimpleNamespace(name="saw")]})
+    assert not captured.problems
 
 
 def test_an_answer_builder_by_hand() -> None:

@@ -141,7 +141,8 @@ class TeeSpan(Span):
             self.node.tools_that_find_tools = tuple(
                 tool.name
                 for tool in tools
-                if getattr(tool.function, "__module__", None) == _SEARCHABLE_TOOLSET
+                if getattr(getattr(tool, "function", None), "__module__", None)
+                == _SEARCHABLE_TOOLSET
             )
         elif key in _OUTPUTS:
             self.node.output = copied(value)
