@@ -44,7 +44,7 @@ LACKING = {
     "ragmetrics_core.testing.chat_model_contract": "pytest",
     "ragmetrics_core.testing.plugin": "pytest",
 }
-YES = '{"reason": "", "claims": 1, "unsupported": [], "useful": 1, "declined": 0}'
+YES = '{"reason": "", "supported": 1, "claims": 1, "unsupported": [], "useful": 1, "declined": 0}'
 ROW = {
     "question": "Who lit the lamp?",
     "contexts": ["Anna Brandt lit the lamp."],
