@@ -172,7 +172,8 @@ def test_rejected_features_are_learned(rejected, caplog):
     before = len(toy.asked)
     ask(session)
     assert len(toy.asked) - before == (3 if "n" in rejected else 1)
-    assert len(caplog.records) == len(rejected), "each is said once"
+    said = [record for record in caplog.records if record.name == "ragmetrics_core"]
+    assert len(said) == len(rejected), "each is said once"
 
 
 def test_a_refusal_that_names_no_feature_teaches_nothing():
