@@ -216,7 +216,9 @@ def test_a_tracer_of_opentelemetry_sees_no_call_of_a_generator_inside_another(
     try:
         complete(HaystackModel(generator, judge_async=judge_async))
         assert not exporter.get_finished_spans()
-        generator.run([ChatMessage.from_user("u")])
+        # the lowest release opens no span for a generator
+        with tracing.tracer.trace("application"):
+            generator.run([ChatMessage.from_user("u")])
     finally:
         tracing.disable_tracing()
     assert exporter.get_finished_spans(), "the application's own calls are seen"
