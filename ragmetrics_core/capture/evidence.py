@@ -305,11 +305,11 @@ class _Passages:
                 _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
             )
             # a number before both is no label: the passage has another one
-            numbered = re.compile(rf"\d+{letters}")
             possible = [
                 known
                 for known in passages
-                if with_label in known or not numbered.match(known)
+                if with_label in known
+                or not (letters and known.partition(letters)[0].isdecimal())
             ]
             holders = [known for known in possible if before + letters in known]
             if not (before and holders) and len(letters) >= SHORTEST:
