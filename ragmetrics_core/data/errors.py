@@ -178,12 +178,14 @@ class UnusableReply(JudgeError):
 
     It is empty, cut off, of another form than was asked for, or contradicts itself.
 
-    ``raw`` is the reply as received. The message does not contain it.
+    ``raw`` is the reply as received. The message does not contain it. ``read`` is what
+    was read of a reply whose verdict lacks its evidence alone, else None.
     """
 
-    def __init__(self, message: str, *, raw: str = "") -> None:
+    def __init__(self, message: str, *, raw: str = "", read: object = None) -> None:
         super().__init__(message)
         self.raw = raw
+        self.read = read
 
 
 class ContentRefused(UnusableReply):

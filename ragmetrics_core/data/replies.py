@@ -129,25 +129,36 @@ def overall_fields(form: type[BaseModel]) -> list[str]:
     ]
 
 
+class NothingNamed(ValueError):
+    """A no names nothing that speaks against a yes. ``reply`` is the whole reply."""
+
+    def __init__(self, message: str, reply: BaseModel) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
 def check_findings(
-    verdict: bool | None, found: Sequence[str], what: str, part: str
+    reply: BaseModel, verdict: bool | None, found: Sequence[str], what: str, part: str
 ) -> None:
     """Refuse a verdict that contradicts the list beside it of what speaks against it.
 
     Args:
+        reply: The reply that holds them.
         verdict: The verdict; None if the list alone decides.
         found: The list.
         what: What it lists, e.g. "an unsupported claim".
         part: The part of the question whose words it names, e.g. "answer".
 
     Raises:
-        ValueError: For a yes beside such a text, and a no without one.
+        ValueError: For a yes beside such a text.
+        NothingNamed: For a no without one.
     """
     if found and verdict:
         raise ValueError(f"it lists {what}, and says that there is none")
     if not found and verdict is False:
-        raise ValueError(
-            f"it says that there is {what}, and lists none in words of the {part}"
+        raise NothingNamed(
+            f"it says that there is {what}, and lists none in words of the {part}",
+            reply,
         )
 
 

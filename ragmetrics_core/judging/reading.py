@@ -3,7 +3,8 @@
 A reply is one JSON object. Prose may stand before or behind it, code fences and thinking
 around it. Its keys may be in any case, and its values are read by the fields of the
 question's ``Reply``. What cannot be read, or contradicts itself, is an error: the judge
-is asked again once, with the reply and what is wrong with it.
+is asked again once, with the reply and what is wrong with it. A no that lists nothing
+then, either, counts; one that lists what the answer does not say does not.
 """
 
 import json
@@ -23,6 +24,7 @@ from ragmetrics_core.data.errors import (
     UnusableReply,
 )
 from ragmetrics_core.data.replies import (
+    NothingNamed,
     WordsOf,
     content_words,
     overall_fields,
@@ -135,9 +137,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     behind = text[replies[-1].end :]
     if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
         _fail(choice, "words stand before and behind its JSON object, as of an example")
-    *values, last_value = [
-        _validate(choice, found.fields, question) for found in replies
-    ]
+    *values, last_value = [_validate(choice, found, question) for found in replies]
     if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
         raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=text
@@ -307,7 +307,7 @@ def _texts_in(value: object) -> Iterator[str]:
             yield from _texts_in(item)
 
 
-def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
+def _validate(choice: Choice, found: _FoundObject, question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
     A text such as "N/A" is left out of a list that names words of a part: it shares none
@@ -317,12 +317,13 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
     out a verdict that only a judge's own code may.
     """
     form: type[BaseModel] = question.Reply
-    named = _with_names_of_fields(fields, form)
+    named = _with_names_of_fields(found.fields, form)
     for name in overall_fields(form):
         if named.get(name) is None:
             raise UnusableReply(
                 f"the field {name!r}: it must be 0 or 1", raw=choice.text
             )
+    names_other_words = False
     for name, info in form.model_fields.items():
         listed = named.get(name)
         for mark in info.metadata:
@@ -335,15 +336,20 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
                 for item in listed
                 if not isinstance(item, str) or takes_words(item, source)
             ]
+            names_other_words = named[name] != listed
     try:
         return question.read(named)
     except ValidationError as error:
-        problems = error.errors(
-            include_url=False, include_context=False, include_input=False
-        )
-    place = ".".join(map(str, problems[0]["loc"])) or "reply"
-    message = problems[0]["msg"].removeprefix("Value error, ")
-    raise UnusableReply(f"the field {place!r}: {message}", raw=choice.text)
+        problem = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, problem["loc"])) or "reply"
+    message = problem["msg"].removeprefix("Value error, ")
+    cause = problem.get("ctx", {}).get("error")
+    read_reply = None
+    if isinstance(cause, NothingNamed) and not names_other_words:
+        read_reply = ReadReply(cause.reply, choice, found.start, found.end)
+    raise UnusableReply(
+        f"the field {place!r}: {message}", raw=choice.text, read=read_reply
+    )
 
 
 def _with_names_of_fields(

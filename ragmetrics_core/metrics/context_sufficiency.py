@@ -72,7 +72,9 @@ class SufficientReply(SilentData, extra="ignore"):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        check_findings(self.sufficient, self.missing, "something missing", "question")
+        check_findings(
+            self, self.sufficient, self.missing, "something missing", "question"
+        )
         return self
 
     @property

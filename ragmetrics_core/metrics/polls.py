@@ -89,7 +89,7 @@ class AdherenceReply(SilentData, extra="ignore"):
             )
         if self.claims and "unsupported" in self.model_fields_set:
             check_findings(
-                self.supported, self.unsupported, "an unsupported claim", "answer"
+                self, self.supported, self.unsupported, "an unsupported claim", "answer"
             )
         return self
 

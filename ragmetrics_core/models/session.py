@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ragmetrics_core.data import Usage, errors
@@ -380,6 +380,8 @@ class Session:
             keys += repair_keys
         if not isinstance(result, errors.UnusableReply):
             return result
+        if result.read is not None:
+            return cast("T", result.read)
         self._reject(keys)
 
         if is_cut_off and request.max_tokens is not None:

@@ -282,7 +282,7 @@ def test_a_list_that_holds_null_is_asked_again():
 
 
 class Contradicting(Saying):
-    """Says yes, says no, or says no by a reply that contradicts itself, also when asked again."""
+    """Says yes, says no, or yes by a reply that contradicts itself, also when asked again."""
 
     def capabilities(self) -> Capabilities:
         return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
@@ -291,8 +291,8 @@ class Contradicting(Saying):
         self.requests.append(request)
         is_asked_again = "could not be used" in request.messages[-1].content
         kind = "contradiction" if is_asked_again else self.texts.pop(0)
-        listed = ["Anna did"] if kind == "no" else []
-        bit = int(kind == "yes")
+        listed = ["Anna did"] if kind != "yes" else []
+        bit = int(kind != "no")
         fields = {"unsupported": listed, "supported": bit, "claims": 1}
         fields |= {"missing": listed and ["Who lit it"], "sufficient": bit}
         fields |= {"met": bit, "covered": bit} if kind != "contradiction" else {}
@@ -465,9 +465,12 @@ def test_a_no_that_lists_nothing_is_asked_again():
     for name, bit in (("adherence", "supported"), ("sufficiency", "sufficient")):
         no = json.dumps({**good(name), bit: 0})
         result, model = score(name, no)
-        assert (result.status, len(model.requests)) == ("failed", 2)
+        assert (result.value, len(model.requests)) == (0.0, 2)
         assert "and lists none" in model.requests[1].messages[-1].content
         assert score(name, no, json.dumps(good(name)))[0].value == 1.0
+        # no form at all is no verdict
+        result, model = score(name, no, "No.")
+        assert (result.status, len(model.requests)) == ("failed", 2)
     # of an answer that claims nothing, nothing can be listed
     none = {"supported": 0, "claims": 0, "unsupported": []}
     assert score("adherence", json.dumps(none))[0].status == "undefined"
@@ -687,7 +690,9 @@ def test_a_reason_that_denies_beside_an_empty_list_is_no_yes():
     denied = "The contexts do not say who wrote it. Not supported."
     adherence = ContextAdherence(polls=1, cause=False)
     no = {"reason": denied, "supported": 0, "claims": 1, "unsupported": []}
-    assert of_hamlet(adherence, no)[0].status == "failed"
+    result, asked = of_hamlet(adherence, no)
+    assert (result.value, asked) == (0.0, 2)
+    assert result.evidence.polls[0].unsupported == ()
     claim = {**no, "unsupported": ["William Shakespeare wrote Hamlet."]}
     result, asked = of_hamlet(adherence, no, claim)
     assert (result.value, asked) == (0.0, 2)
