@@ -9,10 +9,11 @@ import os
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
@@ -391,6 +392,62 @@ class ReplacedMethods:
                 if vars(owner).get(name) is ours:
                     setattr(owner, name, method)
             self._replaced.clear()
+
+
+class HiddenCalls:
+    """Calls of a judge's model, of which a framework tells no handler and no tracer.
+
+    While one runs, the methods by which the framework tells of calls are replaced. All
+    other calls go through what takes their place as before, at the same time, too.
+
+    Args:
+        replacements: By class and name of a method, makes what is called instead of the
+            method inside a hidden call, with the same arguments.
+    """
+
+    def __init__(
+        self,
+        replacements: Mapping[
+            tuple[type, str], Callable[[Callable[..., Any]], Callable[..., Any]]
+        ],
+    ) -> None:
+        self._replacements = replacements
+        self._methods = ReplacedMethods()
+        self._n_running = 0
+
+    @contextmanager
+    def hide(self) -> Iterator[None]:
+        """Hide what is called inside, and in its tasks and threads that copy the context."""
+        with self._methods.lock:
+            self._n_running += 1
+            for (owner, name), make in self._replacements.items():
+                self._methods.replace(owner, name, partial(_hiding, make))
+        token = _is_hidden.set(True)
+        try:
+            yield
+        finally:
+            _is_hidden.reset(token)
+            with self._methods.lock:
+                self._n_running -= 1
+                if self._n_running == 0:
+                    self._methods.restore()
+
+
+_is_hidden: ContextVar[bool] = ContextVar("ragmetrics_hidden", default=False)
+
+
+def _hiding(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+    method: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Make what is as a method, but inside a hidden call as what ``make`` makes of it."""
+    instead = make(method)
+
+    @functools.wraps(method)
+    def tell(*args: Any, **kwargs: Any) -> Any:
+        return (instead if _is_hidden.get() else method)(*args, **kwargs)
+
+    return tell
 
 
 def current_task_or_thread() -> str:

@@ -2,11 +2,13 @@
 
 import json
 import operator
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import Context
 from functools import partial
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -22,7 +24,12 @@ from langsmith import tracing_context
 from pydantic import BaseModel
 
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core.capture import Capabilities, FrameworkModel, JudgeLike
+from ragmetrics_core.capture import (
+    Capabilities,
+    FrameworkModel,
+    HiddenCalls,
+    JudgeLike,
+)
 
 LangChainJudge = JudgeLike | Runnable[Any, Any]
 
@@ -35,6 +42,26 @@ _MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
 # the limit of a reply's length: in a request, and as a field of LangChain's models
 _NAMES_OF_LIMIT = ("max_tokens", "max_completion_tokens")
 _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
+
+
+def _leaving_out_handlers_of_process(add: Callable[..., None]) -> Callable[..., None]:
+    """Make an ``add_handler`` that adds no handler of the whole process.
+
+    Such handlers, as that of ``set_debug(True)``, are added where nothing is set, too.
+    Others may be of a function that the judge is.
+    """
+
+    def add_other(manager: object, handler: object, *args: Any, **kwargs: Any) -> None:
+        of_process = Context().run(CallbackManager.configure).handlers
+        if type(handler) not in map(type, of_process):
+            add(manager, handler, *args, **kwargs)
+
+    return add_other
+
+
+_HIDDEN_CALLS = HiddenCalls(
+    {(BaseCallbackManager, "add_handler"): _leaving_out_handlers_of_process}
+)
 
 
 class LangChainModel(FrameworkModel):
@@ -102,8 +129,10 @@ class LangChainModel(FrameworkModel):
             raise ValueError("a part has no serialised form")
         return form
 
-    def _quiet(self) -> AbstractContextManager[object]:
-        return tracing_context(enabled=False)
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        with tracing_context(enabled=False), _HIDDEN_CALLS.hide():
+            yield
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]

@@ -19,12 +19,13 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
-from llama_index_instrumentation.dispatcher import instrument_tags
+from llama_index_instrumentation.dispatcher import Dispatcher
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.capture import (
     Capabilities,
     FrameworkModel,
+    HiddenCalls,
     JudgeLike,
     follow_path,
 )
@@ -39,13 +40,31 @@ _CHANGE_NO_REPLY = frozenset({"callback_manager", "rate_limiter"})
 _NOT_SET = ("max_tokens", "max_completion_tokens", "n", "response_format")
 
 
+def _tell_nobody(*_: object, **__: object) -> None:
+    """Take the place of a method that hands an event or a span to handlers."""
+
+
+async def _atell_nobody(*_: object, **__: object) -> None:
+    """Take the place of such an async method."""
+
+
+# The handlers are the whole process's: the dispatchers hand them no call of a judge.
+_HIDDEN_CALLS = HiddenCalls(
+    {
+        (Dispatcher, "event"): lambda _: _tell_nobody,
+        (Dispatcher, "aevent"): lambda _: _atell_nobody,
+        (Dispatcher, "span_enter"): lambda _: _tell_nobody,
+        (Dispatcher, "span_exit"): lambda _: _tell_nobody,
+        (Dispatcher, "span_drop"): lambda _: _tell_nobody,
+    }
+)
+
+
 class LlamaIndexModel(FrameworkModel):
     """A LlamaIndex LLM as a judge's model.
 
-    It is called through its sync API in a thread, where neither its callbacks nor an
-    instrumentation by OpenTelemetry see it. Handlers that an application itself puts on
-    LlamaIndex's dispatcher do, as they are the whole process's: the tag ``ragmetrics``
-    of events and spans tells them such a call.
+    It is called through its sync API in a thread. Neither its callbacks, nor handlers on
+    LlamaIndex's dispatcher, nor an instrumentation by OpenTelemetry see it.
 
     A function-calling LLM replies through a function with the reply's JSON schema, any
     other in JSON as the prompt describes it. Temperature and log-probabilities are used
@@ -115,7 +134,7 @@ class LlamaIndexModel(FrameworkModel):
         return [form, functions, sorted(addresses)]
 
     def _quiet(self) -> AbstractContextManager[object]:
-        return instrument_tags({"ragmetrics": "judge"})
+        return _HIDDEN_CALLS.hide()
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]

@@ -6,6 +6,7 @@ import operator
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from copy import copy
 from typing import Any
 
@@ -13,21 +14,28 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
+from haystack.tracing.tracer import NullTracer, ProxyTracer
 
-from ragmetrics_core.capture import Capabilities, FrameworkModel, submit
+from ragmetrics_core.capture import Capabilities, FrameworkModel, HiddenCalls, submit
 
 _CLOSE_SECONDS = 5.0
 # else the user's
 _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}
 
+# The tracer is the whole process's: what stands before it opens no span of a judge's call.
+_HIDDEN_CALLS = HiddenCalls(
+    {
+        (ProxyTracer, "trace"): lambda _: NullTracer.trace,
+        (ProxyTracer, "current_span"): lambda _: NullTracer.current_span,
+    }
+)
+
 
 class HaystackModel(FrameworkModel):
     """Any ChatGenerator of Haystack as a judge's model.
 
-    Use it as ``evaluate(…, judge=HaystackModel(generator))``. A generator by itself
-    opens no span. Of one that another holds, as ``FallbackChatGenerator`` does, a tracer
-    that the application enabled sees the run, as it is the whole process's; one of
-    OpenTelemetry samples none.
+    Use it as ``evaluate(…, judge=HaystackModel(generator))``. No tracer that the
+    application enabled sees its calls.
 
     Args:
         chat_generator: The generator. Where it streams, a copy without its
@@ -101,6 +109,9 @@ class HaystackModel(FrameworkModel):
         for module in types:
             self._refuse_own_code(module)
         return form
+
+    def _quiet(self) -> AbstractContextManager[object]:
+        return _HIDDEN_CALLS.hide()
 
     def _exchange(
         self, messages: list[dict[str, str]], settings: dict[str, Any]
