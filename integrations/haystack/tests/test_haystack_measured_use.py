@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from haystack import Document, Pipeline, component
-from haystack.components.generators.chat import MockChatGenerator
+import pytest
+from haystack import Document, Pipeline, component, tracing
+from haystack.components.generators.chat import (
+    FallbackChatGenerator,
+    MockChatGenerator,
+)
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack_integrations.components.evaluators.ragmetrics import capture
-from measured_runs import PASSAGES, PLANTED, QUESTION, RENDERINGS, check, reply_to
+from haystack.tracing import Span, Tracer
+from haystack.tracing.tracer import ProxyTracer
+from haystack_integrations.components.evaluators.ragmetrics import (
+    HaystackModel,
+    capture,
+)
+from measured_runs import (
+    PASSAGES,
+    PLANTED,
+    QUESTION,
+    RENDERINGS,
+    check,
+    reply_to,
+    verdicts_of,
+)
+
+from ragmetrics_core.data import JudgeError
+from ragmetrics_core.models.chat import ChatRequest, Message
 
 
 @component
@@ -35,7 +59,7 @@ class Asks:
         return {"messages": [made[role](text) for role, text in messages]}
 
 
-def application(rendering: str, k: int, generator: MockChatGenerator) -> Pipeline:
+def application(rendering: str, k: int, generator: Any) -> Pipeline:
     pipeline = Pipeline()
     pipeline.add_component("search", Finds(k))
     pipeline.add_component("ask", Asks(rendering))
@@ -78,3 +102,73 @@ def test_text_beside_a_call_of_a_tool_is_no_answer() -> None:
         application("numbered", 2, generator).run(RUN)
     (sample,) = captured.measure_use(model=generator)
     assert "calls a tool" in str(sample.use)
+
+
+class Noting(Tracer, Span):
+    """Notes what is opened and tagged."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @contextmanager
+    def trace(self, operation_name: str, *_: Any, **__: Any) -> Iterator[Span]:
+        self.told.append(operation_name)
+        yield self
+
+    def current_span(self) -> Span:
+        return self
+
+    def set_tag(self, key: str, value: Any) -> None:
+        self.told.append(key)
+
+
+@pytest.mark.parametrize("ours", ["measure_use", "judge", "judge_async", "fails"])
+def test_a_tracer_sees_the_applications_calls_alone(ours: str) -> None:
+    meanwhile: list[threading.Thread] = []
+    fails: list[str] = []
+
+    def reply(messages: list[ChatMessage]) -> str:
+        if meanwhile:
+            thread = meanwhile.pop()
+            thread.start()
+            thread.join()
+            for name in fails:
+                raise RuntimeError(name)
+        with tracing.tracer.trace("inside") as span:
+            span.set_tag("inside.tag", 1)
+            current = tracing.tracer.current_span()
+            assert current is not None
+            current.set_tag("current.tag", 1)
+        return reply_to(shown(messages), ["amber"])
+
+    generator: Any = FallbackChatGenerator([MockChatGenerator(response_fn=reply)])
+    pipeline = application("numbered", 2, generator)
+
+    def ask_application() -> None:
+        pipeline.run(RUN)
+
+    tracer = Noting()
+    methods = dict(vars(ProxyTracer))
+    tracing.enable_tracing(tracer)
+    try:
+        with capture(keep_prompts=True) as captured:
+            ask_application()
+        alone = list(tracer.told)
+        meanwhile.append(threading.Thread(target=ask_application))
+        if ours == "measure_use":
+            (sample,) = captured.measure_use(model=generator)
+            assert sample.use is not None
+            assert verdicts_of(sample.use) == ("amber",)
+        else:
+            fails.extend(["down"] if ours == "fails" else [])
+            model = HaystackModel(generator, judge_async=ours == "judge_async")
+            request = ChatRequest((Message("user", PASSAGES[0]),))
+            with pytest.raises(JudgeError) if fails else nullcontext():
+                asyncio.run(model.complete(request))
+    finally:
+        tracing.disable_tracing()
+    assert not meanwhile
+    assert "haystack.pipeline.run" in alone
+    assert {"inside", "inside.tag", "current.tag"} <= {*alone}
+    assert tracer.told == alone * 2
+    assert dict(vars(ProxyTracer)) == methods

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
+import threading
+from contextlib import nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.globals import set_debug
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tracers import context
+from langchain_core.tracers.context import register_configure_hook
 from langchain_fakes import Shelf, Speaker, document
 from langchain_ragmetrics import LangChainModel, capture
 from measured_runs import (
@@ -27,7 +34,8 @@ from measured_runs import (
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import Sample
+from ragmetrics_core.data import JudgeError, Sample
+from ragmetrics_core.models.chat import ChatRequest, Message
 
 
 def app(rendering: str, k: int, model: Runnable[Any, Any]) -> Runnable[str, Any]:
@@ -85,6 +93,83 @@ def test_callbacks_of_the_model_itself_do_not_see_the_repeats(bound: bool) -> No
     assert verdicts_of(sample.use) == ("amber",)
     assert noted.n_calls == 1
     assert answer.content == sample.answer
+
+
+class NotedByFunction(Noted):
+    """One that a function sets around the call of a model."""
+
+
+class NotedByEnvironment(Noted):
+    """One that a variable of the environment adds to all calls."""
+
+    n_calls = 0
+
+    def __init__(self) -> None:
+        pass
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        type(self).n_calls += 1
+
+
+@pytest.mark.parametrize("ours", ["measure_use", "judge", "judge_async", "fails"])
+def test_handlers_of_the_whole_process_see_the_applications_calls_alone(
+    ours: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everywhere, by_function = Noted(), NotedByFunction()
+    monkeypatch.setattr(context, "_configure_hooks", list(context._configure_hooks))
+    in_function: ContextVar[Any] = ContextVar("in_function", default=None)
+    register_configure_hook(in_function, inheritable=True)
+    for variable, by_class in (
+        (ContextVar("everywhere", default=everywhere), None),
+        (ContextVar("by_environment", default=None), NotedByEnvironment),
+    ):
+        register_configure_hook(variable, True, by_class, by_class and "OUR_TRACING")
+    monkeypatch.setenv("OUR_TRACING", "true")
+    monkeypatch.setattr(NotedByEnvironment, "n_calls", 0)
+    meanwhile: list[threading.Thread] = []
+
+    def ask(messages: Any) -> Any:
+        """Ask the model, with a handler of this function's own."""
+        in_function.set(by_function)
+        if meanwhile:
+            thread = meanwhile.pop()
+            thread.start()
+            thread.join()
+            if ours == "fails":
+                raise RuntimeError("down")
+        return reader("amber").invoke(messages)
+
+    def ask_application() -> None:
+        app("numbered", 2, RunnableLambda(ask)).invoke(QUESTION)
+
+    methods = dict(vars(BaseCallbackManager))
+    set_debug(True)
+    try:
+        with capture(keep_prompts=True) as captured:
+            ask_application()
+        printed = capsys.readouterr().out
+        meanwhile.append(threading.Thread(target=ask_application))
+        if ours == "measure_use":
+            (sample,) = captured.measure_use(model=RunnableLambda(ask))
+            assert sample.use is not None
+            assert verdicts_of(sample.use) == ("amber",)
+        else:
+            model = LangChainModel(
+                RunnableLambda(ask), judge_async=ours == "judge_async"
+            )
+            request = ChatRequest((Message("user", PASSAGES[0]),))
+            with pytest.raises(JudgeError) if ours == "fails" else nullcontext():
+                asyncio.run(model.complete(request))
+        printed_meanwhile = capsys.readouterr().out
+    finally:
+        set_debug(False)
+    assert not meanwhile
+    assert printed.count("Entering LLM run") == 1
+    assert printed_meanwhile.count("Entering LLM run") == 1
+    assert everywhere.n_calls == NotedByEnvironment.n_calls == 2
+    n_of_function = by_function.n_calls - 2
+    assert (n_of_function == 0) is (ours == "fails"), "a function's own handlers stay"
+    assert dict(vars(BaseCallbackManager)) == methods
 
 
 def test_prompts_are_kept_on_request_alone_and_stand_in_no_log(

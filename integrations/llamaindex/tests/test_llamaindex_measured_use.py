@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
+import pytest
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.base_handler import BaseCallbackHandler
-from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation import Dispatcher, get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.span import BaseSpan
+from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.llms import ChatMessage, CompletionResponse
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import CustomQueryEngine
@@ -27,6 +32,7 @@ from measured_runs import (
 )
 from pydantic import BaseModel, Field
 
+from ragmetrics_core.data import JudgeError
 from ragmetrics_core.models.chat import ChatRequest, Message
 
 
@@ -67,32 +73,86 @@ def test_the_passages_that_the_model_reads_are_used(
         check(captured, outside, model, read)
 
 
-class Tagged(BaseEventHandler):
-    """Keeps the tags of the events that the whole process's dispatcher tells."""
+class Events(BaseEventHandler):
+    """Notes the events of the whole process."""
 
-    tags: list[dict[str, Any]] = Field(default_factory=list)
+    told: list[str] = Field(default_factory=list)
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
-        self.tags.append(dict(event.tags))
+        self.told.append(type(event).__name__)
 
 
-def test_a_handler_of_the_whole_process_can_tell_the_repeats(kit: ModuleType) -> None:
-    model = reader(kit, ("amber",))
-    handler = Tagged()
-    dispatcher = get_dispatcher()
-    dispatcher.add_event_handler(handler)
+class Spans(BaseSpanHandler[BaseSpan]):
+    """Notes the spans of the whole process."""
+
+    told: list[str] = Field(default_factory=list)
+
+    def span_enter(self, id_: str, *_: Any, **__: Any) -> None:
+        self.told.append("enter " + id_.split("-")[0])
+
+    def span_exit(self, id_: str, *_: Any, **__: Any) -> None:
+        self.told.append("exit " + id_.split("-")[0])
+
+    def span_drop(self, id_: str, *_: Any, **__: Any) -> None:
+        self.told.append("drop " + id_.split("-")[0])
+
+    def new_span(self, *_: Any, **__: Any) -> None:
+        pass
+
+    prepare_to_exit_span = prepare_to_drop_span = new_span  # type: ignore[pydantic-field]  # methods, no fields
+
+
+@pytest.mark.parametrize("ours", ["measure_use", "judge", "judge_async", "fails"])
+def test_handlers_of_the_whole_process_see_the_applications_calls_alone(
+    kit: ModuleType, ours: str
+) -> None:
+    meanwhile: list[threading.Thread] = []
+
+    class Reader(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # of a fixture
+        def complete(self, prompt: str, *_: Any, **__: Any) -> CompletionResponse:
+            if meanwhile:
+                thread = meanwhile.pop()
+                thread.start()
+                thread.join()
+            next(self.stream_complete(prompt))  # and leaves the rest
+            *_, last = self.stream_complete(prompt)
+            return CompletionResponse(text=last.text)
+
+        def _said(self, prompt: str) -> str:
+            return reply_to(prompt, ("amber",)) if not self.fails else super()._said("")
+
+    def ask_application() -> None:
+        asyncio.run(application.aquery(QUESTION))
+
+    model = Reader()
+    application = engine(kit, "numbered", 2, model)
+    events, spans, dispatcher = Events(), Spans(), get_dispatcher()
+    methods = dict(vars(Dispatcher))
+    dispatcher.add_event_handler(events)
+    dispatcher.add_span_handler(spans)
     try:
         with capture(keep_prompts=True) as captured:
-            engine(kit, "numbered", 2, model).query(QUESTION)
-        n_events = len(handler.tags)
-        captured.measure_use(model=model)
+            ask_application()
+        events_alone, spans_alone = list(events.told), list(spans.told)
+        meanwhile.append(threading.Thread(target=ask_application))
+        if ours == "measure_use":
+            (sample,) = captured.measure_use(model=model)
+            assert verdicts_of(sample.use) == ("amber",)
+        else:
+            judge = Reader(fails=ours == "fails")
+            asked = LlamaIndexModel(judge, judge_async=ours == "judge_async")
+            request = ChatRequest((Message("user", PASSAGES[0]),))
+            with pytest.raises(JudgeError) if judge.fails else nullcontext():
+                asyncio.run(asked.complete(request))
     finally:
-        dispatcher.event_handlers.remove(handler)
-    by_application, by_repeats = handler.tags[:n_events], handler.tags[n_events:]
-    assert by_application
-    assert by_repeats
-    assert all("ragmetrics" not in tags for tags in by_application)
-    assert all(tags == {"ragmetrics": "judge"} for tags in by_repeats)
+        dispatcher.event_handlers.remove(events)
+        dispatcher.span_handlers.remove(spans)
+    assert not meanwhile
+    assert "LLMChatEndEvent" in events_alone
+    assert "exit Engine.aquery" in spans_alone
+    assert events.told == events_alone * 2
+    assert spans.told == spans_alone * 2
+    assert dict(vars(Dispatcher)) == methods
 
 
 class Noted(BaseCallbackHandler):

@@ -47,8 +47,8 @@ _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_toke
 def _leaving_out_handlers_of_process(add: Callable[..., None]) -> Callable[..., None]:
     """Make an ``add_handler`` that adds no handler of the whole process.
 
-    Such handlers, as that of ``set_debug(True)``, are added where nothing is set, too.
-    Others may be of a function that the judge is.
+    Such a handler, as that of ``set_debug(True)``, is known by its class: one is added
+    where nothing is set, too. Others may be of a function that the judge is.
     """
 
     def add_other(manager: object, handler: object, *args: Any, **kwargs: Any) -> None:
