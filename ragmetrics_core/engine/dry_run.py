@@ -107,7 +107,7 @@ class CountingJudge(Judge):
             for start in range(0, len(new_questions), most):
                 sent = new_questions[start : start + most]
                 text = request_text(converted.state, sent)
-                request = Usage(calls=1, prompt_tokens=_tokens(len(text)))
+                request = Usage(calls=1, prompt_tokens=tokens_of(len(text)))
                 self.usage += priced(request, models[0].prices())
         elif models:
             lacks_logprobs = all(
@@ -145,10 +145,12 @@ class CountingJudge(Judge):
             if f"{{{name}}}" in instructions.template:
                 texts = [*part.texts, *(turn.content for turn in part.history)]
                 n_characters += sum(map(len, texts)) + _CHARACTERS_OF_TAGS * len(texts)
-        tokens_of_prompt = _tokens(n_characters) + _TOKENS_AROUND_PROMPT
+        tokens_of_prompt = tokens_of(n_characters) + _TOKENS_AROUND_PROMPT
         tokens_of_reply = _TOKENS_OF_REPLY
         if reply is not None:
-            tokens_of_reply = _tokens(len(reply.model_dump_json(exclude_defaults=True)))
+            tokens_of_reply = tokens_of(
+                len(reply.model_dump_json(exclude_defaults=True))
+            )
         for model in self._judge.models:
             n_calls, n_replies = _calls_and_replies(question, model.capabilities())
             calls = Usage(
@@ -166,7 +168,8 @@ class CountingJudge(Judge):
         return is_new
 
 
-def _tokens(n_characters: int) -> int:
+def tokens_of(n_characters: int) -> int:
+    """Return about how many tokens a text of so many characters has."""
     return round(n_characters / _CHARACTERS_OF_TOKEN)
 
 

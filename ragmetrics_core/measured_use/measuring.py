@@ -10,7 +10,6 @@ from typing import Literal
 
 from ragmetrics_core.data import (
     JudgeError,
-    JudgeUnavailable,
     MeasuredUse,
     NotAnswered,
     PassageUse,
@@ -21,6 +20,7 @@ from ragmetrics_core.data import (
     UseVerdict,
 )
 from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.engine.dry_run import tokens_of
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
@@ -55,7 +55,6 @@ _WHY_NO_ANSWER = {
     "tool_calls": "the model calls a tool and does not answer",
 }
 _VERDICTS: dict[Change, UseVerdict] = {"other": "used", "same": "not used"}
-_CHARACTERS_OF_TOKEN = 3.5
 # Of two answers, chosen by chance, four are alike in one row of eight: for seven rows
 # that waver one more seems not to. That is at most 5 % of the rows told, if these are
 # three times as many.
@@ -168,10 +167,8 @@ def calls_needed(
         n_characters = sum(len(message.content) for message in prompt.messages)
         usage += Usage(
             calls=n_calls,
-            prompt_tokens=round(n_calls * n_characters / _CHARACTERS_OF_TOKEN),
-            completion_tokens=round(
-                n_calls * len(sample.answer or "") / _CHARACTERS_OF_TOKEN
-            ),
+            prompt_tokens=n_calls * tokens_of(n_characters),
+            completion_tokens=n_calls * tokens_of(len(sample.answer or "")),
         )
     run(await_users_code(asked, asked.prepare))
     return priced(usage, asked.prices())
@@ -197,7 +194,6 @@ class _Run:
     judge: RunJudge
     repeats: int
     temperature: float | None
-    unavailable: JudgeUnavailable | None = None
     n_wavering: int = 0
     n_otherwise: int = 0
 
@@ -249,14 +245,10 @@ class _Run:
             )
         except NotMeasurable as error:
             return MeasuredUse(model=name, why_not=str(error))
-        if self.unavailable is not None:  # no further call can succeed
-            return MeasuredUse(model=name, why_not=str(self.unavailable))
         calls = _SampleCalls(self, sample, prompt)
         try:
             return await calls.use()
         except JudgeError as error:
-            if isinstance(error, JudgeUnavailable) and not error.single:
-                self.unavailable = error
             return MeasuredUse(model=name, why_not=str(error), usage=calls.usage)
 
 

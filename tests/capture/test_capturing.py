@@ -20,6 +20,7 @@ from ragmetrics_core.capture import (
     Captured,
     Document,
     FrontDoor,
+    HiddenCalls,
     Listeners,
     Message,
     Node,
@@ -974,3 +975,30 @@ def test_a_run_that_still_goes_on_when_its_block_ends_is_no_missing_sample():
     with capture() as nothing:
         pass
     assert "make the calls inside the block" in repr(nothing.problems)
+
+
+def test_calls_that_are_hidden_at_once_hide_themselves_alone():
+    told = []
+
+    class Framework:
+        def tell(self, word):
+            told.append(word)
+
+    def tell_hidden(word):
+        with calls.hide():
+            Framework().tell(word)
+
+    def in_thread(tell, word):
+        thread = threading.Thread(target=tell, args=[word])
+        thread.start()
+        thread.join()
+
+    method = Framework.tell
+    calls = HiddenCalls({(Framework, "tell"): lambda _: lambda *_: None})
+    with calls.hide():
+        in_thread(tell_hidden, "another hidden call")
+        Framework().tell("this hidden call")
+        in_thread(Framework().tell, "the application")
+    Framework().tell("the application later")
+    assert told == ["the application", "the application later"]
+    assert Framework.tell is method

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -163,7 +163,10 @@ def test_a_tracer_sees_the_applications_calls_alone(ours: str) -> None:
             fails.extend(["down"] if ours == "fails" else [])
             model = HaystackModel(generator, judge_async=ours == "judge_async")
             request = ChatRequest((Message("user", PASSAGES[0]),))
-            with pytest.raises(JudgeError) if fails else nullcontext():
+            raised: AbstractContextManager[object] = nullcontext()
+            if fails:
+                raised = pytest.raises(JudgeError)
+            with raised:
                 asyncio.run(model.complete(request))
     finally:
         tracing.disable_tracing()

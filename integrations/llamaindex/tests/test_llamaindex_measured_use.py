@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -142,7 +142,10 @@ def test_handlers_of_the_whole_process_see_the_applications_calls_alone(
             judge = Reader(fails=ours == "fails")
             asked = LlamaIndexModel(judge, judge_async=ours == "judge_async")
             request = ChatRequest((Message("user", PASSAGES[0]),))
-            with pytest.raises(JudgeError) if judge.fails else nullcontext():
+            raised: AbstractContextManager[object] = nullcontext()
+            if judge.fails:
+                raised = pytest.raises(JudgeError)
+            with raised:
                 asyncio.run(asked.complete(request))
     finally:
         dispatcher.event_handlers.remove(events)
