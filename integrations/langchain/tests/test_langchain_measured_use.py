@@ -116,13 +116,11 @@ def test_handlers_of_the_whole_process_see_the_applications_calls_alone(
     ours: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everywhere, by_function = Noted(), NotedByFunction()
-    monkeypatch.setattr(context, "_configure_hooks", list(context._configure_hooks))
     in_function: ContextVar[Any] = ContextVar("in_function", default=None)
-    register_configure_hook(in_function, inheritable=True)
-    register_configure_hook(
-        ContextVar[Any]("all", default=everywhere), inheritable=True
-    )
+    in_all: ContextVar[Any] = ContextVar("in_all", default=everywhere)
     by_environment: ContextVar[Any] = ContextVar("by_environment", default=None)
+    register_configure_hook(in_function, inheritable=True)
+    register_configure_hook(in_all, inheritable=True)
     register_configure_hook(by_environment, True, NotedByEnvironment, "OUR_TRACING")
     monkeypatch.setenv("OUR_TRACING", "true")
     monkeypatch.setattr(NotedByEnvironment, "n_calls", 0)
@@ -166,6 +164,9 @@ def test_handlers_of_the_whole_process_see_the_applications_calls_alone(
         printed_meanwhile = capsys.readouterr().out
     finally:
         set_debug(False)
+        hooks = context._configure_hooks
+        registered_here = (in_function, in_all, by_environment)
+        hooks[:] = [hook for hook in hooks if hook[0] not in registered_here]
     assert not meanwhile
     assert printed.count("Entering LLM run") == 1
     assert printed_meanwhile.count("Entering LLM run") == 1
