@@ -93,8 +93,8 @@ _FIELDS_OF_SEVERAL_TEXTS = (
 def is_filled(value: Any, field: str) -> bool:
     """Tell whether a cell holds something for a field of a sample.
 
-    In a column of several texts also what tables write for nothing is nothing: a word
-    such as ``None``, alone, in brackets (``[nan]``), or as the only element of a list.
+    In a column of several texts a word such as ``None`` is nothing, too, alone, in
+    brackets (``[nan]``), or as the only element of a list. It may be an answer.
     """
     cell = value
     if field in _FIELDS_OF_SEVERAL_TEXTS:

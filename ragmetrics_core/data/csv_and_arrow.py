@@ -20,9 +20,6 @@ from ragmetrics_core.data.errors import InputError, RowError
 _KNOWN_COLUMNS = {
     plain_name(name) for name in chain.from_iterable(USUAL_NAMES.values())
 }
-# of numpy, pandas, databases, and Excel's errors (ECMA-376, part 1, 18.18.11)
-_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N"))
-_MISSING |= {"#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!"}
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Some programs write a second one, behind that which names the encoding.
 _BYTE_ORDER_MARK = "\ufeff"
@@ -41,7 +38,7 @@ class Record(NamedTuple):
         return self.first_line + len(self.lines) - 1
 
 
-def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
+def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
     """Yield the rows of a CSV or TSV file, each with its place, such as "a.csv, row 3".
 
     A row is a mapping from column to cell, such as ``{"question": "Why?"}``, or the
@@ -79,11 +76,8 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
                     row_number += 1
                     yield f"{path}, row {row_number}", RowError(problem)
                 continue
-            row: dict[str, str | None] = {}
-            for column, cell in zip(header.cells, record.cells, strict=True):
-                is_missing = cell.strip() in _MISSING
-                row[column] = None if is_missing else cell
             row_number += 1
+            row = dict(zip(header.cells, record.cells, strict=True))
             yield f"{path}, row {row_number}", row
 
 

@@ -375,7 +375,7 @@ UNDIVIDED_CODES = {
     "expected_contexts": "joined_expected_contexts",
 }
 """By field the code of the doubt whether a row's one text of it is several."""
-_NO_ERROR = ("false", "none", "null", "nan", "0")
+_NO_ERROR = ("false", "none", "0")
 _NEEDED = {
     **dict.fromkeys(
         ("contexts", "retrieved", "expected_contexts"),

@@ -34,18 +34,22 @@ def number_as_text(value: Any) -> Any:
     return str(int(number)) if is_whole else repr(number)
 
 
-# What tables write for nothing: numpy, pandas, databases, Excel.
-_WORDS_FOR_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
+# What programs write for nothing: numpy, pandas, databases, and Excel for its errors
+# (ECMA-376, part 1, 18.18.11). People write other words, and write these otherwise: a
+# name is "Nan", and "Null" is German.
+_MARKS_OF_NOTHING = {"nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
+_MARKS_OF_NOTHING |= {"#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!"}
 
 
 def is_present(value: Any) -> bool:
     """False for None, NaN, pandas' NA and NaT, and texts that show nothing.
 
-    True for an empty list: it says that nothing was retrieved.
+    What programs write for nothing, such as "NULL", shows nothing either. True for an
+    empty list: it says that nothing was retrieved.
     """
     value = plain_data(value)
     if isinstance(value, str):
-        return not is_blank(value)
+        return not is_blank(value) and value.strip() not in _MARKS_OF_NOTHING
     # pandas is not imported here, so its types are known by their names
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return False
@@ -82,7 +86,7 @@ def is_word_for_nothing(text: str) -> bool:
     # "[nan]", which is no valid JSON
     if word[:1] + word[-1:] in ("[]", "{}"):
         word = word[1:-1].strip()
-    return word.casefold() in _WORDS_FOR_NOTHING
+    return word in _MARKS_OF_NOTHING or word.casefold() in ("none", "na", "n/a")
 
 
 ROUNDING = 1e-9

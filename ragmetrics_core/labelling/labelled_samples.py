@@ -15,6 +15,7 @@ from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usa
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.columns import Row
+from ragmetrics_core.data.scalars import is_present
 from ragmetrics_core.engine.row_files import READERS, read_objects
 from ragmetrics_core.labelling.labels import votes_of
 from ragmetrics_core.reporting.run_facts import Input
@@ -116,7 +117,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     for place, row in rows_with_places:
         try:
             # in Parquet a column that only other rows have is None
-            present = {name: value for name, value in row.items() if value is not None}
+            present = {name: value for name, value in row.items() if is_present(value)}
             samples += list(_samples_of_row(_in_our_form(present)))
         except (RowError, KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"a form that is not known ({type(error).__name__})"

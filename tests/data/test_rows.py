@@ -32,6 +32,7 @@ from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.engine.columns_read import ColumnsRead
+from ragmetrics_core.engine.row_files import read_rows
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")
@@ -494,6 +495,29 @@ def test_what_shows_nothing_is_missing(nothing):
         contexts = Sample.from_row({"contexts": [nothing, "seen"]}).known_contexts
         assert [context.blank for context in contexts] == [True, False]
         assert Sample.from_row({"answer": f"{nothing}a"}).answer == f"{nothing}a"
+
+
+MARKS = ["nan", " NaN ", "NaT", "NULL", "null", "<NA>", r"\N", "#N/A", "#VALUE!"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet"])
+def test_what_programs_write_for_nothing_is_nothing_in_every_field(tmp_path, suffix):
+    names = ["question", "answer", "reference", "id", "lang", *LISTS]
+    rows = [{**dict.fromkeys(names, mark), "generator": "g"} for mark in MARKS]
+    frame = pd.DataFrame(rows)
+    path = tmp_path / f"rows{suffix}"
+    if suffix == ".parquet":
+        frame.to_parquet(path)
+    elif suffix.startswith(".json"):
+        frame.to_json(path, orient="records", lines=suffix == ".jsonl")
+    else:
+        frame.to_csv(path, sep="\t" if suffix == ".tsv" else ",", index=False)
+    for samples in ([row for _, row in read_rows(path)], frame, rows):
+        report = evaluate(samples, ["ranking"], judge="lexical")
+        assert [row.sample for row in report.results] == [Sample(generator="g")] * 9
+    # as people write them they are answers
+    for answer in ("None", "N/A", "Nan", "Null", r"\n"):
+        assert Sample.from_row({"answer": answer}).answer == answer
 
 
 WRITTEN_NOTHING = ["None", "NaN", "nan", "null", "NULL", "NA", "#N/A", "\\N", "<NA>"]
