@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
     as_list,
+    conversation_name,
     data_in,
     follow_path,
     is_filled,
@@ -490,10 +491,11 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         return FoundValue(own_data, column) if is_own else None
 
     if field == "history":
-        # The id of a conversation, in a column "conversation", is none. A text of
-        # several words is one, as the error of its row says how a history is written.
+        # The id of a conversation, in a column "conversation", is none. Any other text
+        # is one, as the error of its row says how a history is written.
         is_data = isinstance(data_in(value), (list, tuple, Mapping))
-        is_transcript = isinstance(value, str) and len(value.split()) > 1
+        may_be_id = conversation_name(column) is not None and len(str(value).split()) < 2
+        is_transcript = isinstance(value, str) and not may_be_id
         is_of_turns = is_data or is_transcript or looks_like_list(value)
         may_be_history = is_of_turns or not is_filled(value, "history")
         return FoundValue(value, column) if may_be_history else None

@@ -3,6 +3,7 @@
 import json
 import math
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -349,17 +350,25 @@ def test_history(history, roles):
     assert [turn.role for turn in turns] == roles
 
 
-@pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
-@pytest.mark.parametrize("value", ["c7", 7, UUID(int=7)])
+HISTORY_NAMES = ("history", "chat_history", "conversation")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*product(HISTORY_NAMES, (7, UUID(int=7))), ("conversation", "c7")],
+)
 def test_an_id_or_number_is_no_history_and_stays_in_the_metadata(name, value):
     sample = Sample.from_row({"question": Q, name: value})
     assert (sample.history, sample.metadata) == ((), {name: value})
 
 
-@pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
-def test_a_history_in_one_text_is_refused_and_never_dropped(name):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [*product(HISTORY_NAMES, ["User: Who?\nAI: Anna."]), ("history", "Hello")],
+)
+def test_a_history_in_one_text_is_refused_and_never_dropped(name, text):
     with pytest.raises(RowError, match=r'found a single text; write \[\{"role"'):
-        Sample.from_row({"question": Q, name: "User: Who?\nAI: Anna."})
+        Sample.from_row({"question": Q, name: text})
 
 
 EARLIER = [
