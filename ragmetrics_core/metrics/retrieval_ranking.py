@@ -95,9 +95,9 @@ class RetrievalRanking(Metric):
             expected = {_words(context) for context in sample.expected_contexts or ()}
         if None in keys:
             return self.undefined(
-                f"rank {keys.index(None) + 1} of what was retrieved has no id to compare"
-                " with expected_ids, or several that differ; give one id each, or"
-                " expected_contexts",
+                f"rank {keys.index(None) + 1} of what was retrieved has no single id"
+                " (none, or several that differ) to compare with expected_ids; give one"
+                " id each, or expected_contexts",
                 "missing",
             )
         distinct_keys = list(dict.fromkeys(keys))

@@ -391,6 +391,14 @@ def test_no_metric_applies(rows, capsys, given, why, advice, mode):
     assert advice in said
 
 
+def test_ids_of_contexts_that_differ_are_no_column_to_name(rows, capsys):
+    row = {"contexts": [{"text": "a", "doc_id": "d", "chunk_id": "c"}]}
+    name = rows({"question": "Q", "expected_ids": ["c"], **row})
+    said = fails(capsys, f"evaluate {name} --metrics ranking")
+    assert "several that differ" in said
+    assert "-column" not in said
+
+
 def test_several_files_are_one_run(rows, capsys):
     rows(GOOD, GOOD, GOOD, name="a.jsonl")
     rows(GOOD, name="b.jsonl")

@@ -125,7 +125,7 @@ UNDEFINED = {
     ),
     "a passage without an id": (
         {"retrieved": ["A text."], "expected_ids": ["a"]},
-        "rank 1 of what was retrieved has no id",
+        "rank 1 of what was retrieved has no single id",
     ),
 }
 
