@@ -494,7 +494,9 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         # The id of a conversation, in a column "conversation", is none. Any other text
         # is one, as the error of its row says how a history is written.
         is_data = isinstance(data_in(value), (list, tuple, Mapping))
-        may_be_id = conversation_name(column) is not None and len(str(value).split()) < 2
+        may_be_id = (
+            conversation_name(column) is not None and len(str(value).split()) < 2
+        )
         is_transcript = isinstance(value, str) and not may_be_id
         is_of_turns = is_data or is_transcript or looks_like_list(value)
         may_be_history = is_of_turns or not is_filled(value, "history")

@@ -38,7 +38,15 @@ def number_as_text(value: Any) -> Any:
 # (ECMA-376, part 1, 18.18.11). People write other words, and write these otherwise: a
 # name is "Nan", and "Null" is German.
 _MARKS_OF_NOTHING = {"nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
-_MARKS_OF_NOTHING |= {"#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!"}
+_MARKS_OF_NOTHING |= {
+    "#N/A",
+    "#REF!",
+    "#VALUE!",
+    "#NAME?",
+    "#DIV/0!",
+    "#NUM!",
+    "#NULL!",
+}
 
 
 def is_present(value: Any) -> bool:
