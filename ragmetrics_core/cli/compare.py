@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
             " evaluate twice, or name two files"
         )
     options.first, options.second = paths
+    if options.first.resolve() == options.second.resolve():
+        raise InputError(f"{options.first} is named twice; compare two runs")
     comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:

@@ -6,6 +6,7 @@ on their way; 130 interrupted (what is done is written).
 """
 
 import logging
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: What was typed after ``ragmetrics``; None for the process's own.
     """
+    if arguments is None:  # this is the whole process; CI ends one by SIGTERM
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # Ctrl-C, also while modules are imported in ``_run``

@@ -784,7 +784,8 @@ LAUNCHER = (
 )
 
 
-def test_interrupt_leaves_what_was_done(rows):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_leaves_what_was_done(rows, sent):
     held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}
     distinct = [{**GOOD, "answer": f"{number} lamps"} for number in range(3)]
     with LoopbackServer(lambda _: '{"useful": 1, "reason": "r"}') as server:
@@ -808,7 +809,7 @@ def test_interrupt_leaves_what_was_done(rows):
         ) as process:
             try:
                 wait_for_lines(Path("out.jsonl.partial"), 4, process)
-                process.send_signal(signal.SIGINT)
+                process.send_signal(sent)
                 output, error_bytes = process.communicate(timeout=60)
             finally:
                 process.kill()

@@ -263,7 +263,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "column": ([*EVALUATE, "--question-column", "qestion"], "did you mean 'question'"),
     "metrics": ([*EVALUATE, "--metrics", "adherance"], METRIC),
     "compare": (
-        ["compare", "run.jsonl", "run.jsonl", "--metrics", "adherance"],
+        ["compare", "run.jsonl", "copy.jsonl", "--metrics", "adherance"],
         METRIC,
     ),
     "compare by slice": (

@@ -325,6 +325,14 @@ def test_runs_that_differ_are_refused_on_the_command_line(capsys):
     assert "judge gpt against other" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("files")
+def test_a_run_is_not_compared_with_itself(capsys):
+    """Such a gate could not fail."""
+    for second in ("a.jsonl", "./a.jsonl"):
+        assert main(["compare", "a.jsonl", second, "--fail-on-regression"]) == 2
+        assert "a.jsonl is named twice" in capsys.readouterr().err
+
+
 CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
     "score": lambda row: {"results": {"m": outcome(0.25)}},
     "undefined": lambda row: {"results": {"m": outcome("declined")}},

@@ -186,7 +186,8 @@ def test_a_broken_row_of_a_run_is_left_out_and_counted(capsys):
     capsys.readouterr()
     assert main(["report", "results.jsonl", *GATE]) == 3
     assert "2 broken lines in results.jsonl" in capsys.readouterr().out
-    compared = ["compare", "results.jsonl", "results.jsonl", "--fail-on-regression"]
+    Path("copy.jsonl").write_text("".join(lines))
+    compared = ["compare", "results.jsonl", "copy.jsonl", "--fail-on-regression"]
     assert main(compared) == 3
 
 
