@@ -40,7 +40,6 @@ from ragmetrics_core.lexical.constants import (
     USEFUL,
     VETO,
     Features,
-    Weights,
 )
 from ragmetrics_core.lexical.declining import declines, user_question_of
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
@@ -116,7 +115,7 @@ class LexicalJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """Which fit of the weights answers, by which rules beside them."""
-        return {"fit": "3", "rules": "2"}
+        return {"fit": "3", "rules": "3"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -317,30 +316,39 @@ def _reply_with_poll(
 
 
 def _judge_usefulness(question: Useful) -> Asked[Any]:
+    """Judge by shared words which chunks were useful to arrive at the answer.
+
+    None is useful to arrive at an answer that claims nothing.
+    """
     wording_of_answer = question["answer"]
     answer = parse(wording_of_answer)
-    user_question = parse(user_question_of(question) or "")
+    wording_of_question = user_question_of(question)
+    user_question = parse(wording_of_question or "")
+    is_without_claim = claims_nothing(wording_of_answer, wording_of_question)
 
-    def look(text: str) -> tuple[Features, str]:
-        return _look_at_chunk(user_question, answer, wording_of_answer, text)
+    def look(text: str) -> tuple[float, str]:
+        if is_without_claim:
+            return 0.0, "the answer makes no claim"
+        shares, reason = _look_at_chunk(user_question, answer, wording_of_answer, text)
+        return USEFUL.probability(shares), reason
 
-    return _judge_each_text(question, "chunk", USEFUL, look)
+    return _judge_each_text(question, "chunk", look)
 
 
 def _judge_facts_in_context(question: FactInContext) -> Asked[Any]:
     context = parse(question["context"])
 
-    def look(wording: str) -> tuple[Features, str]:
-        return _look_at_fact(question["context"], context, wording)
+    def look(wording: str) -> tuple[float, str]:
+        shares, reason = _look_at_fact(question["context"], context, wording)
+        return FACT.probability(shares), reason
 
-    return _judge_each_text(question, "fact", FACT, look)
+    return _judge_each_text(question, "fact", look)
 
 
 def _judge_each_text(
     question: Question[Any],
     kind: str,
-    regression: Weights,
-    look: Callable[[str], tuple[Features, str]],
+    look: Callable[[str], tuple[float, str]],
 ) -> Asked[Any]:
     """Judge the texts that a question shows, one by one, and return its reply.
 
@@ -351,15 +359,13 @@ def _judge_each_text(
         question: Its part "chunk" shows one text, its part "chunks" several; or "fact"
             and "facts".
         kind: "chunk" or "fact".
-        regression: Turns the features of a text into a probability.
-        look: Returns the features of a text, and a reason in words.
+        look: Returns the probability of a yes for a text, and a reason in words.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
     verdicts: list[dict[str, object]] = []
     probabilities: list[Weight] = []
     for label, text in zip(part.labels, part.texts, strict=True):
-        features_of_text, reason = look(text)
-        probability = regression.probability(features_of_text)
+        probability, reason = look(text)
         verdicts.append(_verdict(label, probability, reason))
         probabilities.append(Weight(probability, "lexical"))
     # A question about one text reads its verdict from the fields "useful" and so on, a

@@ -11,7 +11,12 @@ import pytest
 from judge_replies import of, shown
 from word_overlap import FACTS, USEFUL, adherent, ask, fact, recall, stated, useful
 
-from ragmetrics_core import ContextAdherence, LexicalJudge, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextUtilization,
+    LexicalJudge,
+    evaluate,
+)
 from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.metrics.context_recall import Rating
@@ -89,6 +94,16 @@ def test_the_table_says_what_it_is_about():
         row for row in ROWS if row[1] == "a negation that denies nothing"
     ]
     assert not any("negated" in row[5] for row in denying_nothing)
+
+
+@pytest.mark.parametrize("answer", ["N/A", "Which lamp?", "I do not know.", "Hello!"])
+def test_an_answer_that_claims_nothing_has_a_score_of_no_metric(answer):
+    row = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."]}
+    metrics = ["utilization", ContextUtilization(relevance="probability"), "adherence"]
+    for metric in metrics:
+        report = evaluate([{**row, "answer": answer}], metric, judge="lexical")
+        (outcome,) = report.results[0].results.values()
+        assert (outcome.status, outcome.code) == ("undefined", "declined")
 
 
 def test_one_verdict_per_fact():
