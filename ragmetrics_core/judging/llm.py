@@ -1,10 +1,27 @@
-"""The LLM judge: asks a chat model any question, and says what it cost."""
+"""The LLM judge: asks a chat model any question, and says what it cost.
+
+Where a question wants the probability of a label, it is read from the log-probabilities
+of the token that holds it. A model writes a verdict such as ``"useful": 1``. For the
+token that holds the ``1`` the endpoint lists alternatives, each with its
+log-probability. They tell how probable the label 1 was, against the label 0.
+
+- The token is found by the field's place in the reply's text, never by a fixed index.
+- Variants of a label (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together;
+  ``10`` and ``0.5`` are not labels.
+- A label that is not listed has a probability between 0 and the smallest listed one. If
+  that could decide the verdict, there is no probability, never a guess.
+- If the listed labels cover too little, there is none either.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -12,12 +29,16 @@ from pydantic import BaseModel
 from ragmetrics_core.data import (
     Answer,
     Asked,
+    Label,
     LabelProbability,
+    Mode,
     NotAnswered,
     Question,
     R,
     Usage,
     Weight,
+    list_field,
+    verdicts_of,
     weights_by_share,
 )
 from ragmetrics_core.data.asking import error_of_lost_polls
@@ -29,11 +50,11 @@ from ragmetrics_core.data.errors import (
     is_ours,
 )
 from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.judging.probabilities import read_weights, with_probable_bits
 from ragmetrics_core.judging.reading import ReadReply, read
 from ragmetrics_core.judging.rendering import render, schema_of
-from ragmetrics_core.models.chat import ChatRequest
+from ragmetrics_core.models.chat import ChatRequest, Choice
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import no_logprobs
 from ragmetrics_core.models.session import Session
@@ -301,3 +322,275 @@ class _ModelQuestion:
             else:
                 replies.append(outcome)
         return replies, errors
+
+
+MASS_FLOOR = 0.9
+"""Least probability that all labels have together; with less there is no weight."""
+
+# Words for the labels 0 and 1.
+_SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}
+# What may stand around a label in its token.
+_SIGNS_AROUND = " \t\r\n\"'`,:;{}[]"
+# The full-width digits, as models write them in Chinese or Japanese, and the plain
+# ones.
+_PLAIN_DIGITS = {0xFF10: "0", 0xFF11: "1"}
+# Matches where a label ends. Signs may follow in its token, but no word or number.
+_END_OF_LABEL = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
+_ID = re.compile(r"\s*([\w-]+)")
+_STRING = re.compile(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_VALUE = re.compile(r"\s*+:\s*+\"?\s*+")
+# By so much endpoints round probabilities up.
+_ROUNDING = 1e-3
+
+
+def read_weights(
+    reply: ReadReply[BaseModel], question: Question[BaseModel]
+) -> tuple[Weight | None, ...]:
+    """Return for each verdict of a reply how probable "1" (or "yes") was in its place.
+
+    The log-probabilities of the reply's tokens tell it. Example: the reply holds a
+    verdict on text A, ``{"label": "A", "useful": 1}``, and one on text B, ``{"label":
+    "B", "useful": 0}``. (.9, None) is returned: the "1" of A had a probability of .9,
+    and the tokens of B do not tell. All are None if the question wants no probability,
+    if the verdicts cannot be matched with the model's text, or if the model wrote
+    anything before a verdict: the probability is then that of one chain of thought.
+
+    Args:
+        reply: The reply, with its tokens.
+        question: The question. Its ``wanted_probability`` names the field with the
+            verdict ("useful"), and the field with the id of the text ("label").
+
+    Source:
+        Design note "Probabilities from tokens".
+    """
+    verdicts = verdicts_of(reply.value)
+    all_unknown = (None,) * len(verdicts)
+    wanted_probability = question.wanted_probability
+    if wanted_probability is None:
+        return all_unknown
+
+    # nothing but the id of its text may stand before a verdict
+    keys = _keys_in(reply.choice.text, reply.start, reply.end)
+    names = [name for name, _ in keys]
+    field = wanted_probability.field.casefold()
+    id_field = wanted_probability.item_id_field
+    name_of_list = list_field(question.Reply)
+    for name_before, name in zip(["", *names], names, strict=False):
+        if name == field and name_before not in ("", name_of_list, id_field):
+            return all_unknown
+
+    # in a list of verdicts each depends on those written before
+    mode: Mode = "logprobs" if name_of_list is None else "sequential"
+    weights_in_text_order = label_weights(
+        reply.choice, wanted_probability, mode, reply.start, reply.end
+    )
+    if len(weights_in_text_order) != len(verdicts):
+        return all_unknown
+    if id_field is None:
+        is_single_verdict = len(verdicts) == 1
+        return weights_in_text_order if is_single_verdict else all_unknown
+
+    # the model may have written B before A: the order of the verdicts is wanted
+    ids_in_text_order: list[str] = []
+    for name, offset in keys:
+        id_in_text = _ID.match(reply.choice.text, offset)
+        if name == id_field.casefold() and id_in_text is not None:
+            ids_in_text_order.append(id_in_text[1])
+    ids = [str(getattr(verdict, id_field)) for verdict in verdicts]
+    if sorted(ids_in_text_order) != sorted(ids):
+        return all_unknown
+    return tuple(weights_in_text_order[ids_in_text_order.index(id_)] for id_ in ids)
+
+
+def with_probable_bits(
+    reply: ReadReply[BaseModel], question: Question[BaseModel]
+) -> BaseModel | None:
+    """Return a reply whose bits beside the verdict are the more probable ones.
+
+    At temperature 1 a bit that is 1 with .9 is written as 0 in one of ten replies.
+
+    Returns:
+        The reply; None if the token of such a bit does not tell.
+    """
+    if question.wanted_probability is None:
+        return reply.value
+    probable_bits: dict[str, bool] = {}
+    for name, info in type(reply.value).model_fields.items():
+        if info.annotation is not bool or name == question.wanted_probability.field:
+            continue
+        weights = label_weights(
+            reply.choice, LabelProbability(name), "logprobs", reply.start, reply.end
+        )
+        for weight in weights:  # none for a bit that the model left out
+            if weight is None:
+                return None
+            probable_bits[name] = is_yes(weight.p)
+    return reply.value.model_copy(update=probable_bits)
+
+
+def _keys_in(text: str, start: int, end: int) -> list[tuple[str, int]]:
+    """Return the keys in a JSON object, in lower case, and where their values begin.
+
+    A quote and spaces before a value are skipped. Names inside strings are no keys.
+    """
+    keys: list[tuple[str, int]] = []
+    for string in _STRING.finditer(text, start, end):
+        value = _VALUE.match(text, string.end(), end)
+        if value is not None:
+            keys.append((string["text"].strip().casefold(), value.end()))
+    return keys
+
+
+def label_weights(
+    choice: Choice,
+    wanted_probability: LabelProbability,
+    mode: Mode,
+    start: int,
+    end: int,
+) -> tuple[Weight | None, ...]:
+    """Return the weights of all fields of one name in the reply's JSON object.
+
+    A weight is the probability of the positive label. Example with the labels "1" and
+    "0": the token of a field may be "1" with 90 %, "0" with 10 %: the weight is .9. It
+    is None where the token does not tell the labels apart.
+
+    Args:
+        choice: The reply, with its tokens.
+        wanted_probability: Which field has the label, which labels there are, and which
+            of them is the positive one.
+        mode: How the probability came about, such as "logprobs"; each weight notes it.
+        start: Where the object begins in the text of the choice.
+        end: Where it ends.
+
+    Returns:
+        The weights in order of appearance. () without log-probabilities, or if the
+        tokens are not those of the text.
+    """
+    text = choice.text
+    if not choice.tokens or not text.strip():
+        return ()
+    # the tokens may begin with a reasoning that the text lacks: its length is added
+    text_of_tokens = "".join(token.token for token in choice.tokens)
+    start_in_tokens = text_of_tokens.rfind(text.strip())
+    if start_in_tokens < 0:
+        return ()
+    n_leading_spaces = len(text) - len(text.lstrip())
+    shift = start_in_tokens - n_leading_spaces
+
+    labels = wanted_probability.labels
+    # where each token ends in the joined text of all tokens
+    token_ends = list(accumulate(len(token.token) for token in choice.tokens))
+    weights: list[Weight | None] = []
+    for name, offset in _keys_in(text, start, end):
+        if name != wanted_probability.field.casefold():
+            continue
+        label_start = offset + shift
+        index = bisect_right(token_ends, label_start)
+        if index == len(token_ends):
+            weights.append(None)
+            continue
+        token = choice.tokens[index]
+        # a token may also hold text before the label, as ``": `` before 1
+        token_start = token_ends[index] - len(token.token)
+        before_label = token.token[: label_start - token_start]
+        # The token is usually listed among its alternatives; in a mapping it counts once.
+        logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
+        labels_with_logprobs = [
+            (_label_of_text(token_text, before_label, labels), logprob)
+            for token_text, logprob in logprob_by_text.items()
+        ]
+        weight = probability_of_positive(labels_with_logprobs, wanted_probability, mode)
+        weights.append(weight)
+    return tuple(weights)
+
+
+def _label_of_text(
+    text: str, before_label: str, labels: Sequence[Label]
+) -> Label | None:
+    """Return the label that a token's text stands for; None for anything else.
+
+    Args:
+        text: The token that the model wrote, or an alternative to this token.
+        before_label: The text before the label in the token that the model wrote, e.g.
+            ``": `` in ``": 1``.
+        labels: The labels.
+    """
+    has_words_before = before_label.strip(_SIGNS_AROUND) != ""
+    if has_words_before and not text.startswith(before_label):
+        return None  # beside the token "is 1", the alternative "0" is no label
+    plain_text = text.removeprefix(before_label).translate(_PLAIN_DIGITS)
+    plain_text = plain_text.lstrip(_SIGNS_AROUND).casefold()
+    labels_by_name = [(str(label).casefold(), label) for label in labels]
+
+    # the label at the start of the text: 1 of ``1, "``, but none of ``12``
+    for name, label in labels_by_name:
+        if plain_text.startswith(name) and _END_OF_LABEL.match(plain_text, len(name)):
+            return label
+    # the label that a word stands for: 1 for ``true``
+    synonym = _SYNONYMS.get(plain_text.rstrip(_SIGNS_AROUND))
+    if synonym is not None and set(labels) == {0, 1}:
+        return synonym
+    # the only label that begins with the text: "supported" for ``sup``
+    if not plain_text:
+        return None
+    begun_labels = [
+        label for name, label in labels_by_name if name.startswith(plain_text)
+    ]
+    return begun_labels[0] if len(begun_labels) == 1 else None
+
+
+def probability_of_positive(
+    listed: Sequence[tuple[Label | None, float]],
+    wanted_probability: LabelProbability,
+    mode: Mode = "logprobs",
+) -> Weight | None:
+    """Return the probability of the positive label, from the alternatives of a token.
+
+    Example: "1" has .72 and "0" has .24: the share is .75.
+
+    Args:
+        listed: The label of each alternative (None for anything else) and its natural
+            log-probability.
+        wanted_probability: Which labels there are, and which of them is the positive
+            one, whose probability is wanted.
+        mode: How the log-probabilities were got; it is only noted in the result.
+
+    Returns:
+        The share. It is None if the numbers are no log-probabilities, if the labels
+        together have less than ``MASS_FLOOR``, or if a label that is not listed might
+        win.
+    """
+    # NaN is no logarithm of a probability, nor a number above 0, but for rounding
+    if not listed or not all(logprob <= _ROUNDING for _, logprob in listed):
+        return None
+    probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
+    total = math.fsum(probability for _, probability in probabilities)
+    positive = _probability_of({wanted_probability.positive}, probabilities)
+    negative_labels = set(wanted_probability.labels) - {wanted_probability.positive}
+    negative = _probability_of(negative_labels, probabilities)
+    mass_of_labels = positive + negative
+    if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
+        return None
+
+    # A token lists only its most probable alternatives. Those unlisted are below the
+    # least one listed, and share what is left of 1. Example: "yes" has .4, "maybe" has
+    # .35, and "no" is not listed. At most .25 is left for "no", which cannot win.
+    least_listed = min(probability for _, probability in probabilities)
+    most_unlisted = max(0.0, min(least_listed, 1 - total))
+    is_yes_listed = positive > 0
+    is_no_listed = negative > 0
+    no_may_win = not is_no_listed and most_unlisted >= positive
+    yes_may_win = not is_yes_listed and most_unlisted >= negative
+    if no_may_win or yes_may_win:
+        return None
+    share = positive / mass_of_labels
+    return Weight(share, mode, min(mass_of_labels, 1.0))
+
+
+def _probability_of(
+    labels: Collection[Label], probabilities: Sequence[tuple[Label | None, float]]
+) -> float:
+    """Sum the probabilities of some labels. A label may be listed several times."""
+    return math.fsum(
+        probability for label, probability in probabilities if label in labels
+    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from loopback import tokens as split
 
 from ragmetrics_core.data.asking import LabelProbability
-from ragmetrics_core.judging.probabilities import label_weights, probability_of_positive
+from ragmetrics_core.judging.llm import label_weights, probability_of_positive
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 from ragmetrics_core.models.openai_form import choice_of
 
