@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from labelled import Row, sample_of
 
 from ragmetrics_core.data.scalars import is_yes
-from ragmetrics_core.labelling.edits import ORDERS as KINDS
-from ragmetrics_core.labelling.edits import add_order
+from ragmetrics_core.labelling.measured_judges import ORDERS as KINDS
+from ragmetrics_core.labelling.measured_judges import add_order
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""Small edits that make a supported answer wrong, of labelled rows: see ``ragmetrics_core.labelling.edits``."""
+"""Small edits that make a supported answer wrong, of labelled rows: see ``labelling.measured_judges``."""
 
 from __future__ import annotations
 
 from labelled import Row, sample_of
 
-from ragmetrics_core.labelling.edits import EDITS as KINDS
-from ragmetrics_core.labelling.edits import edit_answer
+from ragmetrics_core.labelling.measured_judges import EDITS as KINDS
+from ragmetrics_core.labelling.measured_judges import edit_answer
 
 __all__ = ["KINDS", "perturbed"]
 

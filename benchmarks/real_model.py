@@ -45,7 +45,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
-from ragmetrics_core.labelling.verdicts import pair_with_labels
+from ragmetrics_core.labelling.measured_judges import pair_with_labels
 from ragmetrics_core.statistics.rater_agreement import (
     auroc,
     balanced_accuracy,

@@ -1,5 +1,5 @@
-from ragmetrics_core.measured_use.effects import SameAnswer as SameAnswer
-from ragmetrics_core.measured_use.effects import SameReply as SameReply
+from ragmetrics_core.measured_use.measuring import SameAnswer as SameAnswer
+from ragmetrics_core.measured_use.measuring import SameReply as SameReply
 from ragmetrics_core.measured_use.measuring import calls_needed as calls_needed
 from ragmetrics_core.measured_use.measuring import measure_use as measure_use
 from ragmetrics_core.measured_use.prompts import KeptPrompt as KeptPrompt

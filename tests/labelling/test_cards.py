@@ -25,12 +25,15 @@ from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.sample import Sample, why_undivided
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
 from ragmetrics_core.labelling.labels import Label
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
+    EDITS,
+    ORDERS,
+    add_order,
     asking,
+    edit_answer,
     judge_samples,
     measure_judge,
     measure_run,

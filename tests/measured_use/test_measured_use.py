@@ -27,7 +27,7 @@ from ragmetrics_core.measured_use import (
     kept_prompt,
     measure_use,
 )
-from ragmetrics_core.measured_use.effects import Repeats, effect, likeliest_pair
+from ragmetrics_core.measured_use.measuring import Repeats, effect, likeliest_pair
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.limits import Limits
 

@@ -28,6 +28,7 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.cli.report_page import join_runs
 from ragmetrics_core.data import EMBEDDED
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -39,7 +40,6 @@ from ragmetrics_core.data.results import (
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.reporting.gates import decide, parse_gate
-from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
 

@@ -8,10 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from ragmetrics_core.statistics.calibration import (
-    calibration_error,
-    slope_and_intercept,
-)
 from ragmetrics_core.statistics.rater_agreement import (
     MEASURES,
     Labelled,
@@ -20,6 +16,7 @@ from ragmetrics_core.statistics.rater_agreement import (
     balanced_accuracy,
     bootstrap,
     brier,
+    calibration_error,
     correlation,
     f1,
     human_kappa,
@@ -27,6 +24,7 @@ from ragmetrics_core.statistics.rater_agreement import (
     line,
     matthews,
     measure_all,
+    slope_and_intercept,
     spearman,
 )
 

@@ -19,7 +19,7 @@ from lanes import examples
 from scipy import stats
 
 from ragmetrics_core.data.scalars import stopped_estimate, wilson
-from ragmetrics_core.statistics import calibration, means, paired, rater_agreement
+from ragmetrics_core.statistics import means, paired, rater_agreement
 from ragmetrics_core.statistics.corrected_means import Scores, ppi
 
 GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
@@ -360,10 +360,10 @@ def test_the_calibration_error_by_hand():
     # share) / 99.
     pairs = [(0.2, n < 30) for n in range(100)] + [(0.9, n < 80) for n in range(100)]
     expected = (((0.1**2 - 0.3 * 0.7 / 99) + (0.1**2 - 0.8 * 0.2 / 99)) / 2) ** 0.5
-    assert calibration.calibration_error(pairs) == pytest.approx(expected)
-    assert calibration.calibration_error(pairs[1:]) is None
+    assert rater_agreement.calibration_error(pairs) == pytest.approx(expected)
+    assert rater_agreement.calibration_error(pairs[1:]) is None
     right = [(0.5, n % 2 == 0) for n in range(200)]
-    assert calibration.calibration_error(right) == 0.0
+    assert rater_agreement.calibration_error(right) == 0.0
 
 
 def test_a_bin_of_one_row_adds_nothing_to_the_calibration_error():
@@ -372,7 +372,7 @@ def test_a_bin_of_one_row_adds_nothing_to_the_calibration_error():
     share = 150 / 199
     of_the_large_bin = (0.5 - share) ** 2 - share * (1 - share) / 198
     expected = (199 / 200 * of_the_large_bin) ** 0.5
-    assert calibration.calibration_error(pairs) == pytest.approx(expected)
+    assert rater_agreement.calibration_error(pairs) == pytest.approx(expected)
 
 
 # Means as people would count them.

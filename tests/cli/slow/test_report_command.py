@@ -12,10 +12,10 @@ import pytest
 from ragmetrics_core import ContextAdherence, Report, Sample, ScriptedJudge, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.cli.report_page import join_runs
 from ragmetrics_core.data import InputError
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.page.render import PAGE_MARK
-from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 GOLDEN = Path(__file__).parents[2] / "reporting" / "golden"
