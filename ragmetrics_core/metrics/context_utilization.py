@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Literal
 from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
+import ragmetrics_core.metrics.average_precision as ap
 from ragmetrics_core.data import (
     Context,
     JudgedChunk,
@@ -45,7 +46,6 @@ from ragmetrics_core.data.replies import (
 )
 from ragmetrics_core.data.sample import why_undivided
 from ragmetrics_core.data.scalars import is_yes
-from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     undefined_if_declined,

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+import ragmetrics_core.metrics.fact_matrix as matrix
 from ragmetrics_core.data import (
     Cell,
     Context,
@@ -26,7 +27,6 @@ from ragmetrics_core.data.asking import (
     question_part,
 )
 from ragmetrics_core.data.replies import failed_with
-from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import (
     Metric,
