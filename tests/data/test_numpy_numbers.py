@@ -22,7 +22,6 @@ from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.statistics import (
-    calibration,
     corrected_means,
     means,
     paired,
@@ -156,7 +155,7 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "permutation": lambda scores, _: paired.permutation(scores, [-1] * len(scores)),
     "holm": lambda scores, _: paired.holm(scores),
     "ppi": lambda scores, labels: _ppi(labels, scores),
-    "calibration error": lambda scores, labels: calibration.calibration_error(
+    "calibration error": lambda scores, labels: rater_agreement.calibration_error(
         list(zip(scores, labels, strict=True)) * 100
     ),
     **{
