@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     ANSWER_NAMES,
@@ -239,9 +239,9 @@ class Calls:
         return self._is_inside(call, ("retriever",))
 
     def _is_inside(self, call: Node, kinds: Collection[str]) -> bool:
-        """Whether a call of some kinds stands around a call, within its innermost agent."""
+        """Whether a call of some kinds, which ended, stands around a call, within its innermost agent."""
         for caller in reversed(self.paths[call][:-1]):
-            if caller.kind in kinds:
+            if caller.kind in kinds and caller.ended is not None:
                 return True
             if caller.kind == "agent":
                 return False
@@ -367,7 +367,34 @@ class Calls:
     @cached_property
     def named_tools(self) -> list[Node]:
         """Calls of the tools that ``context_tools`` names, where they returned text alone."""
-        return [node for node in self.text_tools if node.name in self.named_to_search]
+        tools: list[Node] = []
+        for node in self.text_tools:
+            is_named = node.name in self.named_to_search
+            if is_named and not self.is_handed_on(node, tools):
+                tools.append(node)
+        return tools
+
+    @cached_property
+    def _around_models(self) -> set[Node]:
+        """The calls inside of which a model was called."""
+        models = [node for node in self.nodes if node.kind == "model"]
+        return {caller for model in models for caller in self.paths[model]}
+
+    def is_handed_on(self, tool: Node, tools: Collection[Node]) -> bool:
+        """Whether one of some tools that asks no model called a tool, and returned its text.
+
+        Or it failed as that one did. What it returned arrived once.
+        """
+        letters = letters_of(tool.text)
+        for around in tools_of(self.paths[tool][:-1]):
+            if around not in tools or around in self._around_models:
+                continue
+            if tool.error or around.error:
+                return bool(tool.error and around.error)
+            text = letters_of(around.text)
+            if letters == text or (len(letters) >= SHORTEST and letters in text):
+                return True
+        return False
 
     @cached_property
     def lists(self) -> list[DocumentList]:

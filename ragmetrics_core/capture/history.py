@@ -217,7 +217,7 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     for pair in value:
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)
-        if not is_pair or not all(type(text) is str for text in pair):
+        if not is_pair or not all(isinstance(text, str) for text in pair):
             return ()  # another structure, such as a list of messages
         first, second = pair
         role = first.lower()

@@ -130,13 +130,17 @@ def _texts_brought(
     brought: list[Brought] = []
     texts_of_tools: set[str] = set()
     with_passages = {each.call for each in origins.lists}
+    told = set(calls.named_tools)
     for node in calls.nodes:
         is_search = node in calls.named_tools and node in with_passages
         if node.kind != "tool" or node.is_control or is_search:
             continue
+        if calls.is_handed_on(node, told):
+            continue
         each = _result_of_tool(node, calls, origins)
         if each is not None:
             brought.append(each)
+            told.add(node)
             texts_of_tools |= {as_one_line(text.text) for text in each.documents}
         texts_of_tools.add(as_one_line(node.text))
     answer = as_one_line(found_answer.text)
@@ -180,18 +184,22 @@ def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | Non
         has_documents = any(inner.documents is not None for inner in tool.walk())
         return None if has_documents else Brought("tool", tool)
     kind, text = origins.texts_of_tools[tool]
-    if kind == "tool" and _presents_documents(tool, text):
+    lists = [inner.documents for inner in tool.walk() if inner.documents is not None]
+    named = [each for each in origins.lists if each.call in calls.named_tools]
+    lists += [each.documents for each in named if tool in calls.paths[each.call]]
+    if kind == "tool" and _presents_documents(tool, text, lists):
         return None
     return _text_brought(kind, tool, text)
 
 
-def _presents_documents(tool: Node, text: str) -> bool:
+def _presents_documents(
+    tool: Node, text: str, lists: Sequence[Sequence[Document]]
+) -> bool:
     """Whether a tool's text shows documents that it, or a search inside it, found, and no more.
 
     A long line that shows nothing of them came from elsewhere.
     """
     letters = letters_of(text)
-    lists = [inner.documents for inner in tool.walk() if inner.documents is not None]
     documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]
     beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]

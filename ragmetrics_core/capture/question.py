@@ -493,7 +493,7 @@ def question_among(
         for name, value in inputs_of_component.items():
             # of a list of several texts none is surely asked
             is_list = isinstance(value, tuple) and len(value) > 1
-            if is_list and any(type(element) is str for element in value):
+            if is_list and any(isinstance(element, str) for element in value):
                 continue
             question = question_in(value, depth=0)
             if question:

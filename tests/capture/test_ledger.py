@@ -600,6 +600,42 @@ def test_a_tool_named_in_context_tools_is_a_retrieval():
     assert lines == ["retrieval sql(SELECT) sql; shown 0; step 1"]
 
 
+OUTER, INNER = ("tool", "outer"), ("tool", "inner")
+
+
+@pytest.mark.parametrize(
+    ("named", "text", "inside", "expected"),
+    [
+        (None, SQL, [], [OUTER]),
+        (None, json.dumps({"rows": SQL}), [], [OUTER]),
+        ({"outer"}, SQL, [], [("retrieval", "outer")]),
+        ({"inner"}, SQL, [], [("retrieval", "inner")]),
+        ({"outer", "inner"}, SQL, [], [("retrieval", "outer")]),
+        # it says something else, or a sub-agent says what it read
+        (None, "There is one row.", [], [OUTER, INNER]),
+        (None, SQL, [reads(SQL, SQL)], [("written", "outer"), INNER]),
+    ],
+)
+def test_what_a_tool_hands_on_of_a_tool_inside_it_arrived_once(
+    named, text, inside, expected
+):
+    inner = tool(SQL, name="inner")
+    run = says(
+        asks("outer"), tool(text, inner, *inside, name="outer"), reads(results(text))
+    )
+    (sample,) = samples_of(run, Overrides(context_tools=named))
+    assert [(each.kind, each.name) for each in sample.ledger.calls] == expected
+
+
+def test_a_tool_that_fails_as_the_tool_inside_it_did_failed_once():
+    inner = call("tool", name="inner", error="locked")
+    run = says(
+        asks("outer"), call("tool", inner, name="outer", error="locked"), reads("")
+    )
+    (sample,) = samples_of(run)
+    assert [each.name for each in sample.ledger.calls] == ["outer"]
+
+
 # Conversations
 
 

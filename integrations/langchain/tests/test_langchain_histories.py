@@ -60,6 +60,7 @@ READ = {
     "roles": ROLES,
     "pairs of role and text": [("human", EARLIER), ("ai", REPLY)],
     "pairs of turns": [(EARLIER, REPLY)],
+    "pairs of turns, as a chain returned them": [(EARLIER, AIMessage(REPLY).text)],
     "question and answer": [{"question": EARLIER, "answer": REPLY}],
 }
 HEDGED = {

@@ -668,6 +668,38 @@ def custom_retriever() -> None:
     rag(First()).invoke(QUESTION)
 
 
+class Last(Shelf):
+    """Keeps the last two documents of a retriever that it names no callbacks to."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return Shelf().invoke(query)[1:]
+
+
+@shape(Turn(contexts=FOUND[1:], retrieved=FOUND))
+def retriever_that_filters_another() -> None:
+    rag(Last()).invoke(QUESTION)
+
+
+@shape(Turn(contexts=FOUND, doubts=["not_recorded"]))
+def retriever_that_was_given_up() -> None:
+    """What a step searches after it is not what it found."""
+
+    class Stuck(Shelf):
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: Any
+        ) -> list[Document]:
+            raise KeyboardInterrupt
+
+    def search(question: str) -> list[Document]:
+        with suppress(KeyboardInterrupt):
+            Stuck().invoke(question)
+        return Shelf().invoke(question)
+
+    rag(RunnableLambda(search)).invoke(QUESTION)
+
+
 @shape(Turn(contexts=[(PARIS, "a", None), (LYON, "b", None)]))
 def retriever_map() -> None:
     """Several queries at once: each finds something else, a step puts them together."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,12 @@ from ragmetrics_core.capture import (
 )
 
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
+
+# the retrievers that go on in this context, the innermost last: the id of each, and of its
+# parent, which LangChain names as the parent of what it calls, too
+_retrievers: ContextVar[tuple[tuple[UUID, UUID], ...]] = ContextVar(
+    "langchain_ragmetrics_retrievers", default=()
+)
 
 
 class Recorder(BaseCallbackHandler):
@@ -189,6 +196,10 @@ class Recorder(BaseCallbackHandler):
         """
         if run_id in self.open:
             return
+        named_parent = parent_run_id
+        retrievers = [each for each in _retrievers.get() if each[0] in self.open]
+        if any(parent == named_parent for _, parent in retrievers):
+            parent_run_id = retrievers[-1][0]
         recording, around = self.open.get(parent_run_id, (None, None))
         if recording is None:
             # what a judge asks is no part of what is evaluated
@@ -225,6 +236,8 @@ class Recorder(BaseCallbackHandler):
             metadata=metadata or {},
         )
         self.open[run_id] = recording, call
+        if run_type == "retriever" and named_parent is not None:
+            _retrievers.set((*retrievers, (run_id, named_parent)))
         recording.give(call, inputs, invocation_params, tool_call_id)
 
     def _end(
@@ -245,6 +258,9 @@ class Recorder(BaseCallbackHandler):
         recording, call = self.open.get(run_id, (None, None))
         if recording is None or call is None:
             return
+        retrievers = _retrievers.get()
+        if retrievers:
+            _retrievers.set(tuple(each for each in retrievers if each[0] != run_id))
         is_root = call is recording.run.root
         if is_root:
             del self._roots[run_id]
