@@ -230,12 +230,16 @@ def shows(message_texts: Iterable[str], text: str) -> bool:
     return False
 
 
+def edges_of(letters: str) -> tuple[str, ...]:
+    """Return the beginning and end of a text, by its letters; () for a word or two."""
+    if len(letters) < _SHORTEST_PART:
+        return (letters,) if len(letters) >= SHORTEST else ()
+    return letters[:_SHORTEST_PART], letters[-_SHORTEST_PART:]
+
+
 def shows_some(message_letters: str, letters: str) -> bool:
     """Whether a message shows a text whole, or its beginning or end, by their letters."""
-    if len(letters) < _SHORTEST_PART:
-        return len(letters) >= SHORTEST and letters in message_letters
-    beginning, end = letters[:_SHORTEST_PART], letters[-_SHORTEST_PART:]
-    return beginning in message_letters or end in message_letters
+    return any(edge in message_letters for edge in edges_of(letters))
 
 
 class KnownTexts:

@@ -28,7 +28,7 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_talk
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.shown import shows_some
+from ragmetrics_core.capture.shown import edges_of
 from ragmetrics_core.capture.step_documents import complete_tools
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
@@ -223,6 +223,7 @@ class _OpenTurn:
         """Return whether a run was given or shown a text that it found, or works on its answer.
 
         A run that searches itself may be shown what others found, and works on no answer.
+        What stands inside of what it found, such as a sentence of its page, is its own.
         """
         given_texts = [document.text for document in tree.root.input_documents]
         if not set(map(letters_of, given_texts)).isdisjoint(self.forms):
@@ -231,11 +232,13 @@ class _OpenTurn:
             return False
         is_long = len(self.reply) >= SHORTEST
         texts = [*self.forms, self.reply] if is_long else self.forms
+        found_itself = ""
         if _has_searched(tree):
             if self.reply:
                 return False
-            found_itself = set(_forms_found(tree))
-            texts = [form for form in self.forms if form not in found_itself]
+            found_itself = "\n".join(_forms_found(tree))
+        edges = {edge for text in texts for edge in edges_of(text)}
+        edges = {edge for edge in edges if edge not in found_itself}
         shown: list[str] = []
         messages = [each for call in _model_calls(tree) for each in call.prompt]
         for message in messages:
@@ -244,7 +247,7 @@ class _OpenTurn:
                 shown.append(letters)
             elif is_long and letters == self.reply:
                 return False  # a later turn of the conversation
-        return any(shows_some(letters, text) for letters in shown for text in texts)
+        return any(edge in letters for letters in shown for edge in edges)
 
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""

@@ -238,19 +238,35 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     assert (second.ledger.calls == first.ledger.calls) == (shown == PAGE)
 
 
-def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it():
-    """Its own search found another page; the prompt shows both."""
-    other = "The Velm bridge was painted green in 1901."
-    answering = model(f"{PAGE}\n{other}\n{QUESTION}", ANSWER, 3.0)
-    own_search = Node("retriever", "shelf", 2.0, 2.5)
-    own_search.documents = (Document(other),)
+@pytest.mark.parametrize(
+    ("found_itself", "is_read"),
+    [
+        ("The Velm bridge was painted green in 1901.", True),
+        ("The Velm bridge was opened to cars in 1950.", True),  # begins like the page
+        (PAGE, False),
+        (f"{PAGE} It was painted green in 1901.", False),
+        (f"It cost a fortune. {PAGE[:40]}", False),  # a piece that overlaps with the page
+    ],
+)
+def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
+    found_itself, is_read
+):
+    """What stands in what it found is its own: the search before it is a turn by itself."""
+    shown = [PAGE, found_itself] if is_read else [found_itself]
+    answering = model("\n".join([*shown, QUESTION]), ANSWER, 3.0)
+    own_search = Node("retriever", "shelf", 2.0, 2.5, query=QUESTION)
+    own_search.documents = (Document(found_itself),)
     agent = replace(answering, question=QUESTION)
     agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
-    assert turns.add(search(QUESTION, 1.0)) == []
+    assert turns.add(search("By whom was it opened?", 1.0)) == []
     (sample,) = turns.add(agent)  # it waits for nothing
-    assert [context.text for context in sample.contexts or ()] == [PAGE, other]
-    assert turns.finish() == []
+    for passages in (sample.contexts, sample.retrieved):
+        assert [passage.text for passage in passages or ()] == shown
+    assert sample.ledger is not None
+    assert len(sample.ledger.calls) == len(shown)
+    alone = [(each.question, each.answer) for each in turns.finish()]
+    assert alone == ([] if is_read else [("By whom was it opened?", None)])
 
 
 @pytest.mark.parametrize(
