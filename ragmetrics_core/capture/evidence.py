@@ -681,7 +681,8 @@ class _Reading:
         # who was shown earlier replies, and neither the question nor a passage, may have
         # put the answer in other words, or suggested what to ask next
         question = self._turn.question
-        is_named = self._turn.calls_it_answer(self._found_answer.text)
+        text = self._found_answer.text
+        is_named = self._turn.calls_it_answer(text) or self._turn.tree.output == text
         if question and len(self._found_answer.chain) > 1 and not is_named:
             knew_question = shows(_messages_of([writer]), question)
             if not knew_question and not self._is_shown_a_passage(writer):

@@ -212,6 +212,37 @@ def test_a_models_response_that_a_workflow_returns_is_its_answer(
     assert "answer_guessed" not in sample.capture.doubts
 
 
+@pytest.mark.parametrize("returns_more", [False, True])
+def test_the_one_text_that_a_workflow_returns_is_its_answer(
+    returns_more: bool, kit: ModuleType
+) -> None:
+    """A model that was shown neither question nor documents wrote it."""
+    post = "A post on Rome, which is older than it looks."
+
+    class Posting(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            engine = RetrieverQueryEngine.from_args(
+                kit.FixedRetriever([kit.node("a", "Rome was founded in 753 BC.")]),
+                llm=kit.ScriptedLLM(script={"": "It was founded in 753 BC."}),
+            )
+            said = str(await engine.aquery("When was Rome founded?"))
+            model = kit.ScriptedLLM(script={"": post})
+            text = str(await model.acomplete(f"Write a post:\n{said}"))
+            more = {"text": text, "said": said}
+            return StopEvent(result=more if returns_more else text)
+
+    async def run() -> None:
+        await Posting().run(query="Tell me of Rome, as a post.")
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.answer == post
+    assert ("answer_guessed" in sample.capture.doubts) == returns_more
+
+
 # LlamaIndex's own, of pydantic
 
 

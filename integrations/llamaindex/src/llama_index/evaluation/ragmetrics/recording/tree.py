@@ -106,6 +106,8 @@ def trees_of(run: Run) -> list[Tree]:
         tree.answers = (Answer(text, place, documents=tree.flow_documents),)
     if tree.kind in ("query", "chat"):  # what an engine returns is its answer
         tree.output = {"answer": text}
+    elif models and text in [each.get("result") for each in run.lookup_outputs]:
+        tree.output = text  # a workflow returned it, and nothing beside it
     tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
     # where the core looks up what the user names
     tree.native_run = run.native_run or run
