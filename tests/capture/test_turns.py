@@ -245,7 +245,10 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
         ("The Velm bridge was opened to cars in 1950.", True),  # begins like the page
         (PAGE, False),
         (f"{PAGE} It was painted green in 1901.", False),
-        (f"It cost a fortune. {PAGE[:40]}", False),  # a piece that overlaps with the page
+        (
+            f"It cost a fortune. {PAGE[:40]}",
+            False,
+        ),  # a piece that overlaps with the page
     ],
 )
 def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
