@@ -1,8 +1,4 @@
-"""Stage 3: every passage, who brought it, and what became of it. Pure.
-
-A **passage** is a document from the moment on when a first call brought it: a search, a
-tool, a step, or the caller who handed it in. Later lists of documents hold it again,
-perhaps in other words.
+"""Stage 3: what the answer was shown of each passage, and what became of it. Pure.
 
 Example: a search found A, B and C, a reranker dropped C, and the prompt of the answer
 shows A. The context is A; the fates are: A shown, B kept and not shown, C dropped.
@@ -10,17 +6,13 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 
 from ragmetrics_core.capture.calls import (
     STRUCTURED,
     Brought,
-    BroughtKind,
-    Calls,
     DocumentList,
     Evidence,
     EvidenceFrom,
@@ -31,6 +23,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.passages import Passages
 from ragmetrics_core.capture.plain_values import contexts_in
 from ragmetrics_core.capture.shown import (
     Candidate,
@@ -40,7 +33,7 @@ from ragmetrics_core.capture.shown import (
     find_shown,
     shows,
 )
-from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError
 
 _SHORT_REPLY = Doubt(
@@ -50,18 +43,6 @@ _SHORT_REPLY = Doubt(
 _FURTHER_CALL = Doubt(
     "further_call",
     "a call beside it was shown documents, and may have written a part of it",
-)
-_UNDIVIDED = (
-    "the text of tool {} could not be divided into passages: it is one context; let it"
-    " return a list of them"
-)
-_CHANGED = (
-    "the step {} returned new documents in the place of some that it was given, and may"
-    " have found or written them"
-)
-_HANDED = (
-    "the call {} was handed documents that repeat lines of what was found, and may have"
-    " been made of that, or found elsewhere"
 )
 _NONE_NAMED = (
     "contexts_from= led to a place without any text, which is right only where nothing"
@@ -74,12 +55,6 @@ _LAST_WORDS = Doubt(
     " to ask next",
 )
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
-# what a citing engine writes before a piece: "Source 1:", "[2]", "3."
-_LABEL = re.compile(
-    r"\W{0,4}(?:(?:source|document|doc|passage|chunk|context|node)\W{0,2})?"
-    r"\d{1,3}[\])>.:]+\s",
-    re.IGNORECASE,
-)
 
 
 def evidence(turn: Turn, origins: Origins, found_answer: FoundAnswer) -> Evidence:
@@ -91,367 +66,6 @@ def evidence(turn: Turn, origins: Origins, found_answer: FoundAnswer) -> Evidenc
         found_answer: The answer, and the calls that it was written from.
     """
     return _Reading(turn, origins, found_answer).evidence()
-
-
-# What the calls brought; no prompt is looked into
-
-
-@dataclass(frozen=True, eq=False)
-class _Passage:
-    """A document, from the call on that first brought it.
-
-    Attributes:
-        document: The document, as that call gave it.
-        found_by: The call.
-        rank: Its rank there, from 1.
-    """
-
-    document: Document
-    found_by: Node
-    rank: int
-
-
-class _Passages:
-    """The passages that the calls of a run brought.
-
-    Attributes:
-        by_identity: All passages, in the order in which they were brought.
-        made_of: The passage that a document was cut out of, perhaps with a label before
-            it, or each that it may be cut out of: no call brought that document.
-        of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
-        brought: What each call brought.
-        lists: All lists of documents, without those that a model wrote, the earliest
-            first.
-        doubts: What is uncertain about them.
-    """
-
-    def __init__(self, calls: Calls, origins: Origins) -> None:
-        self._calls = calls
-        self.by_identity: dict[DocumentKey, _Passage] = {}
-        self.made_of: dict[DocumentKey, tuple[DocumentKey, ...]] = {}
-        self.of_earlier_turns: set[DocumentKey] = set()
-        self.brought: list[Brought] = []
-        self.lists = origins.lists
-        self.doubts = [
-            Doubt("undivided", _UNDIVIDED.format(name)) for name in origins.undivided
-        ]
-        self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
-        # of copies of passages without an id
-        self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
-        self._identity_by_letters: dict[str, DocumentKey] = {}
-        self._shared_ids = _ids_of_several_texts(calls)
-        self._of_unknown_origin: dict[Node, list[Document]] = {}
-        # what the state of a graph keeps of earlier turns is given by nobody
-        self._letters_of_earlier_turns = {
-            letters_of(item.text)
-            for earlier in calls.tree.earlier_calls
-            for item in earlier.items
-        }
-        for each in self.lists:
-            self._read_list(each)
-        for node in calls.nodes:
-            if node.kind == "retriever" and node.error and not calls.is_in_search(node):
-                self.brought.append(Brought("retrieval", node, error=node.error))
-        for call, documents in self._of_unknown_origin.items():
-            self.brought.append(
-                Brought("given", call, tuple(documents), is_of_unknown_origin=True)
-            )
-
-    @property
-    def may_be_shown_changed(self) -> bool:
-        """Whether prompts may show passages as documents that were made of them.
-
-        A call made documents of others, or was handed some that no call is known to have
-        brought.
-        """
-        return any(
-            each.is_made_of_others or each.is_of_unknown_origin for each in self.brought
-        )
-
-    def identity(self, document: Document) -> DocumentKey:
-        """Return what tells a document from others: its id, else its text and metadata."""
-        if document.id is not None and document.id not in self._shared_ids:
-            key: DocumentKey = ("id", document.id)
-        else:
-            key = self._keys.get(id(document)) or document.key
-            self._keys[id(document)] = key
-        return self._identity_of_other.get(key, key)
-
-    # Reading the lists in their order
-
-    def _read_list(self, each: DocumentList) -> None:
-        """Note what a call brought, and the passages that it took or handed on."""
-        call, documents = each.call, each.documents
-        path = self._calls.paths[call]
-        if each.is_returned and self._is_search(call):
-            self._bring(call, documents, "retrieval")
-        elif each.is_returned:
-            self._read_step(call, documents)
-        elif len(path) == 1 or (len(path) == 2 and path[0].name in JOINED):
-            # handed to the run, or to one of several runs that were joined
-            self._bring(call, self._new(documents), "given")
-        elif self._perhaps_pieces(documents, self._identity_by_letters) == [*documents]:
-            # in the place of all that was found, as by a citing engine
-            others = self._leave_out_pieces(documents, self._identity_by_letters)
-            known = "\n".join(self._identity_by_letters) if others else ""
-            for document in others:
-                lines = map(letters_of, document.text_without_metadata.splitlines())
-                if any(len(line) >= SHORTEST and line in known for line in lines):
-                    self.doubts.append(Doubt("by_data_flow", _HANDED.format(call.name)))
-        for document in documents:
-            self._note(document, call)
-
-    def _is_search(self, call: Node) -> bool:
-        """Whether a call found all that it returned: a retriever, or a tool by itself."""
-        if call.kind != "tool" or self._documents_at_hand(call):
-            return call.kind == "retriever"
-        _, *inner_calls = call.walk()
-        return all(
-            inner.kind != "retriever" and inner.documents is None
-            for inner in inner_calls
-        )
-
-    def _documents_at_hand(self, call: Node) -> list[Document]:
-        """List what a call was given, and what the calls inside it returned."""
-        _, *inner_calls = call.walk()
-        documents = [*call.input_documents, *call.documents_among_inputs]
-        for inner in inner_calls:
-            documents += inner.documents or ()
-        return [each for each in documents if self.identity(each) in self.by_identity]
-
-    def _new(self, documents: Iterable[Document]) -> list[Document]:
-        """Leave out the documents that were there before, by identity or text."""
-        return [
-            document
-            for document in documents
-            if self.identity(document) not in self.by_identity
-            and letters_of(document.text) not in self._identity_by_letters
-        ]
-
-    def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
-        """Read what a step returned: passages, and documents that it found or made.
-
-        It made what stands in passages, or holds some: windows, summaries. And where it
-        left out some of what it had at hand, it made all of it, and what it cut out
-        belongs to those who found it. A reranker that kept all widened it: what it
-        added, such as the next passage, was retrieved by no search.
-        """
-        new_documents = self._new(documents)
-        at_hand = {
-            letters_of(each.text): self.identity(each)
-            for each in self._documents_at_hand(call)
-        }
-        is_reranker = call.kind == "reranker" and bool(at_hand)
-        if at_hand.keys() <= {letters_of(each.text) for each in documents}:
-            made = [
-                each for each in new_documents if is_reranker or self._is_made(each)
-            ]
-            texts_made = {each.text for each in made}
-            others = [each for each in new_documents if each.text not in texts_made]
-            self._bring(call, others, "retrieval")
-        else:
-            pieces = self._perhaps_pieces(documents, at_hand)
-            made = self._leave_out_pieces(pieces, at_hand)
-            if not all(is_reranker and self._is_made(each) for each in made):
-                self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
-        self._bring(call, made, "retrieval", is_made_of_others=True)
-
-    def _is_made(self, document: Document) -> bool:
-        """Whether a document is cut out of a passage, or holds one, by their letters."""
-        letters = letters_of(document.text)
-        return len(letters) >= SHORTEST and any(
-            letters in known or (len(known) >= SHORTEST and known in letters)
-            for known in self._identity_by_letters
-        )
-
-    def _perhaps_pieces(
-        self, documents: Iterable[Document], passages: Iterable[str]
-    ) -> list[Document]:
-        """Return new documents, and any with the text of one that a longer passage holds."""
-        new_documents = self._new(documents)
-        return [
-            document
-            for document in documents
-            if document in new_documents
-            or (
-                self.identity(document) not in self.by_identity
-                and any(
-                    SHORTEST <= len(letters) < len(known) and letters in known
-                    for letters in [letters_of(document.text)]
-                    for known in passages
-                )
-            )
-        ]
-
-    def _leave_out_pieces(
-        self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]
-    ) -> list[Document]:
-        """Note the documents that were cut out of passages, and return the others.
-
-        A piece stands in a passage but for a label before it: "[1] It opened in 1874.".
-        One of a word or two stands there behind the piece before it.
-
-        Args:
-            documents: New documents.
-            passages: The identity of each passage that they may be cut out of, by its
-                letters.
-        """
-        others = []
-        before = ""  # the pieces of the same passage, by their letters
-        for document in documents:
-            text = document.text_without_metadata
-            with_label = letters_of(text)
-            letters = letters_of(
-                _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
-            )
-            # a number before both is no label: the passage has another one
-            possible = [
-                known
-                for known in passages
-                if with_label in known
-                or not (letters and known.partition(letters)[0].isdecimal())
-            ]
-            holders = [known for known in possible if before + letters in known]
-            if not (before and holders) and len(letters) >= SHORTEST:
-                before = ""
-                holders = [known for known in possible if letters in known]
-            if not (letters and holders) or len(before + letters) < SHORTEST:
-                before = ""
-                others.append(document)
-                continue
-            before += letters
-            found = [passages[known] for known in holders]
-            same = self._identity_by_letters.get(letters_of(document.text))
-            if same is not None:
-                found.append(same)
-            origins = [self.made_of.get(each, (each,)) for each in found]
-            identities = tuple(dict.fromkeys(chain.from_iterable(origins)))
-            if len(identities) > 1:
-                self.doubts.append(Doubt("in_part"))
-            self.made_of[self.identity(document)] = identities
-        return others
-
-    def _bring(
-        self,
-        call: Node,
-        documents: Sequence[Document],
-        kind: BroughtKind,
-        *,
-        is_made_of_others: bool = False,
-    ) -> None:
-        """Note what a call brought; a call inside of a search is no call of the ledger."""
-        for rank, document in enumerate(documents, start=1):
-            passage = _Passage(document, call, rank)
-            self.by_identity.setdefault(self.identity(document), passage)
-        is_empty_search = not is_made_of_others and self._is_search(call)
-        if (documents or is_empty_search) and not self._calls.is_in_search(call):
-            self.brought.append(
-                Brought(
-                    kind,
-                    call,
-                    tuple(documents),
-                    is_made_of_others=is_made_of_others,
-                )
-            )
-
-    def _note(self, document: Document, call: Node) -> None:
-        """Note the text in which a list holds a passage."""
-        identity = self.identity(document)
-        letters = letters_of(document.text)
-        if identity not in self.by_identity:
-            known = self._identity_by_letters.get(letters)
-            if known is None:
-                self.by_identity[identity] = _Passage(document, call, 1)
-                if letters in self._letters_of_earlier_turns:
-                    self.of_earlier_turns.add(identity)
-                elif identity not in self.made_of:
-                    self._of_unknown_origin.setdefault(call, []).append(document)
-            elif document.id is None and identity not in self.made_of:
-                self._identity_of_other[identity] = known
-                identity = known
-        self._identity_by_letters.setdefault(letters, identity)
-
-    # What was retrieved
-
-    def retrieved(
-        self, shown: Sequence[DocumentKey | None]
-    ) -> tuple[Document, ...] | None:
-        """Return what searches returned, each document once; None if nothing searched.
-
-        Without a search it is what steps first returned. Of searches that ran beside
-        each other, the one whose document is shown first goes first.
-
-        Args:
-            shown: The identities of the documents shown, in the order of the prompt.
-        """
-        retrievals = [
-            each
-            for each in self.brought
-            if each.kind == "retrieval"
-            and each.error is None
-            and not each.is_made_of_others
-        ]
-        if not retrievals:
-            return None
-        documents: dict[DocumentKey, Document] = {}
-        for each in self._in_order(retrievals, shown):
-            for document in each.documents:
-                documents.setdefault(self.identity(document), document)
-        return tuple(documents.values())
-
-    def _in_order(
-        self, retrievals: Sequence[Brought], shown: Sequence[DocumentKey | None]
-    ) -> list[Brought]:
-        """Sort searches by their begin; those that ran beside each other by what is shown."""
-        ranks = {identity: rank for rank, identity in enumerate(shown)}
-        in_order: list[Brought] = []
-        beside: list[Brought] = []
-
-        def first_rank(brought: Brought) -> int:
-            identities = map(self.identity, brought.documents)
-            return min((ranks.get(each, len(ranks)) for each in identities), default=0)
-
-        def ran_beside(call: Node, other: Node) -> bool:
-            """Whether two calls, or the parts of the run in which they stand, overlap."""
-            paths = self._calls.paths
-            for around, around_other in zip(paths[call], paths[other], strict=False):
-                if around is not around_other:
-                    is_begun = around.began < end_of(around_other)
-                    return is_begun and around_other.began < end_of(around)
-            return False
-
-        for each in sorted(retrievals, key=lambda each: each.call.began):
-            if not any(ran_beside(each.call, other.call) for other in beside):
-                in_order += sorted(beside, key=first_rank)
-                beside = []
-            beside.append(each)
-        return in_order + sorted(beside, key=first_rank)
-
-
-def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
-    """Return the ids that name nothing: searches, or the caller, gave them to different texts."""
-    letters_by_id: dict[str, set[str]] = {}
-    shared: set[str] = set()
-    brought = [calls.tree.root.input_documents]
-    brought += [search.documents or () for search in calls.searches]
-    for documents in brought:
-        for document in documents:
-            if document.id is not None:
-                letters_by_id.setdefault(document.id, set()).add(
-                    letters_of(document.text)
-                )
-    for each in calls.lists:
-        in_list: dict[str, str] = {}
-        for document in each.documents:
-            if document.id is not None:
-                letters = letters_of(document.text)
-                if in_list.setdefault(document.id, letters) != letters:
-                    shared.add(document.id)
-    for document_id, forms in letters_by_id.items():
-        longest = max(forms, key=len)
-        if not all(form in longest for form in forms):  # no cuts of one text
-            shared.add(document_id)
-    return frozenset(shared)
 
 
 # What the answer's prompts show of them
@@ -475,7 +89,7 @@ class _Reading:
         self._calls = turn.calls
         self._written = origins.written
         self._found_answer = found_answer
-        self._passages = _Passages(turn.calls, origins)
+        self._passages = Passages(turn.calls, origins)
         self._lists = self._lists_before_answer()
         self._doubts: list[Doubt] = []
         self.contexts: tuple[Context, ...] | None = None

@@ -1,0 +1,393 @@
+"""Between the stages: the passages that the calls of a run brought. Pure.
+
+A **passage** is a document from the moment on when a first call brought it: a search, a
+tool, a step, or the caller who handed it in. Later lists of documents hold it again,
+perhaps in other words, in pieces, or inside a longer text. No prompt is looked into here.
+
+Example: a search found a page, a citing engine cut it into "[1] It opened in 1874." and
+"[2] It has two wells.", and handed these to a model. The page is the one passage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ragmetrics_core.capture.calls import (
+    Brought,
+    BroughtKind,
+    Calls,
+    DocumentList,
+    Origins,
+    end_of,
+)
+from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
+
+_UNDIVIDED = (
+    "the text of tool {} could not be divided into passages: it is one context; let it"
+    " return a list of them"
+)
+_CHANGED = (
+    "the step {} returned new documents in the place of some that it was given, and may"
+    " have found or written them"
+)
+_HANDED = (
+    "the call {} was handed documents that repeat lines of what was found, and may have"
+    " been made of that, or found elsewhere"
+)
+# what numbers a piece, by its place in the list: "Source 1:", "[2]", "3."
+_LABEL = re.compile(r"\W{0,4}(?:\w+\W{1,2})?(\d{1,3})[\])>.:]+\s")
+_OWN_LABEL = re.compile(r"\D{0,16}\d{1,3}")  # of a passage, by its letters
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """A document, from the call on that first brought it.
+
+    Attributes:
+        document: The document, as that call gave it.
+        found_by: The call.
+        rank: Its rank there, from 1.
+    """
+
+    document: Document
+    found_by: Node
+    rank: int
+
+
+class Passages:
+    """The passages that the calls of a run brought.
+
+    Attributes:
+        by_identity: All passages, in the order in which they were brought.
+        made_of: The passage that a document was cut out of, perhaps with a label before
+            it, or each that it may be cut out of: no call brought that document.
+        of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
+        brought: What each call brought.
+        lists: All lists of documents, without those that a model wrote, the earliest
+            first.
+        doubts: What is uncertain about them.
+    """
+
+    def __init__(self, calls: Calls, origins: Origins) -> None:
+        self._calls = calls
+        self.by_identity: dict[DocumentKey, Passage] = {}
+        self.made_of: dict[DocumentKey, tuple[DocumentKey, ...]] = {}
+        self.of_earlier_turns: set[DocumentKey] = set()
+        self.brought: list[Brought] = []
+        self.lists = origins.lists
+        self.doubts = [
+            Doubt("undivided", _UNDIVIDED.format(name)) for name in origins.undivided
+        ]
+        self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
+        # of copies of passages without an id
+        self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
+        self._identity_by_letters: dict[str, DocumentKey] = {}
+        self._shared_ids = _ids_of_several_texts(calls)
+        self._of_unknown_origin: dict[Node, list[Document]] = {}
+        # what the state of a graph keeps of earlier turns is given by nobody
+        self._letters_of_earlier_turns = {
+            letters_of(item.text)
+            for earlier in calls.tree.earlier_calls
+            for item in earlier.items
+        }
+        for each in self.lists:
+            self._read_list(each)
+        for node in calls.nodes:
+            if node.kind == "retriever" and node.error and not calls.is_in_search(node):
+                self.brought.append(Brought("retrieval", node, error=node.error))
+        for call, documents in self._of_unknown_origin.items():
+            self.brought.append(
+                Brought("given", call, tuple(documents), is_of_unknown_origin=True)
+            )
+
+    @property
+    def may_be_shown_changed(self) -> bool:
+        """Whether prompts may show passages as documents that were made of them.
+
+        A call made documents of others, or was handed some that no call is known to have
+        brought.
+        """
+        return any(
+            each.is_made_of_others or each.is_of_unknown_origin for each in self.brought
+        )
+
+    def identity(self, document: Document) -> DocumentKey:
+        """Return what tells a document from others: its id, else its text and metadata."""
+        if document.id is not None and document.id not in self._shared_ids:
+            key: DocumentKey = ("id", document.id)
+        else:
+            key = self._keys.get(id(document)) or document.key
+            self._keys[id(document)] = key
+        return self._identity_of_other.get(key, key)
+
+    # Reading the lists in their order
+
+    def _read_list(self, each: DocumentList) -> None:
+        """Note what a call brought, and the passages that it took or handed on."""
+        call, documents = each.call, each.documents
+        known_texts = self._identity_by_letters
+        path = self._calls.paths[call]
+        if each.is_returned and self._is_search(call):
+            self._bring(call, documents, "retrieval")
+        elif each.is_returned:
+            self._read_step(call, documents)
+        elif len(path) == 1 or (len(path) == 2 and path[0].name in JOINED):
+            # handed to the run, or to one of several runs that were joined
+            new_documents = [each for each in documents if not self._is_there(each)]
+            self._bring(call, new_documents, "given")
+        elif not any(self._is_there(each, known_texts) for each in documents):
+            # in the place of all that was found, as by a citing engine
+            others = self._leave_out_pieces(documents, known_texts)
+            known = "\n".join(known_texts) if others else ""
+            for document in others:
+                lines = map(letters_of, document.text_without_metadata.splitlines())
+                if any(len(line) >= SHORTEST and line in known for line in lines):
+                    self.doubts.append(Doubt("by_data_flow", _HANDED.format(call.name)))
+        for document in documents:
+            self._note(document, call)
+
+    def _is_search(self, call: Node) -> bool:
+        """Whether a call found all that it returned: a retriever, or a tool by itself."""
+        if call.kind != "tool" or self._documents_at_hand(call):
+            return call.kind == "retriever"
+        _, *inner_calls = call.walk()
+        return all(
+            inner.kind != "retriever" and inner.documents is None
+            for inner in inner_calls
+        )
+
+    def _documents_at_hand(self, call: Node) -> list[Document]:
+        """List what a call was given, and what the calls inside it returned."""
+        _, *inner_calls = call.walk()
+        documents = [*call.input_documents, *call.documents_among_inputs]
+        for inner in inner_calls:
+            documents += inner.documents or ()
+        return [each for each in documents if self.identity(each) in self.by_identity]
+
+    def _is_there(self, document: Document, passages: Iterable[str] = ()) -> bool:
+        """Whether a document was there before, by identity or text.
+
+        A text that a longer one of some passages holds may be cut out of that.
+        """
+        letters = letters_of(document.text)
+        is_cut_out = any(known != letters for known in _holders(letters, passages))
+        is_text_there = letters in self._identity_by_letters and not is_cut_out
+        return is_text_there or self.identity(document) in self.by_identity
+
+    def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
+        """Read what a step returned: passages, and documents that it found or made.
+
+        It made what stands in passages, or holds some: windows, summaries. And where it
+        left out some of what it had at hand, it made all of it, and what it cut out
+        belongs to those who found it. A reranker that kept all widened it: what it
+        added, such as the next passage, was retrieved by no search.
+        """
+        at_hand = {
+            letters_of(each.text): self.identity(each)
+            for each in self._documents_at_hand(call)
+        }
+        is_reranker = call.kind == "reranker" and bool(at_hand)
+        if at_hand.keys() <= {letters_of(each.text) for each in documents}:
+            found, made = [], []
+            for each in documents:
+                if not self._is_there(each):
+                    is_made = is_reranker or self._is_made(each)
+                    (made if is_made else found).append(each)
+            self._bring(call, found, "retrieval")
+        else:
+            made = self._leave_out_pieces(documents, at_hand)
+            if not all(is_reranker and self._is_made(each) for each in made):
+                self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
+        self._bring(call, made, "retrieval", is_made_of_others=True)
+
+    def _is_made(self, document: Document) -> bool:
+        """Whether a document is cut out of a passage, or holds one, by their letters."""
+        letters = letters_of(document.text)
+        known_texts = self._identity_by_letters
+        held = [
+            each for each in known_texts if len(each) >= SHORTEST and each in letters
+        ]
+        return bool(held or _holders(letters, known_texts))
+
+    def _leave_out_pieces(
+        self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]
+    ) -> list[Document]:
+        """Note the documents that were cut out of passages, and return other new ones.
+
+        A piece stands in a passage but for a label with its place in the list: "[1] It
+        opened in 1874.". One of a word or two stands there behind the piece before it.
+
+        Args:
+            documents: A list of documents.
+            passages: The identity of each passage that they may be cut out of, by its
+                letters.
+        """
+        others = []
+        before = ""  # the pieces of the same passage, by their letters
+        for rank, document in enumerate(documents, start=1):
+            if self._is_there(document, passages):
+                continue
+            text = document.text_without_metadata
+            with_label = letters_of(text)
+            label = _LABEL.match(text)
+            if label is not None and int(label[1]) in (rank - 1, rank):
+                text = text[label.end() :]
+            letters = letters_of(text)
+            holders = []
+            if before and letters:
+                holders = _holders(before + letters, passages)
+            if not holders:
+                before = ""
+                holders = _holders(with_label, passages)
+                # a passage that begins with another number has a label of its own
+                for known in _holders(letters, passages):
+                    if not _OWN_LABEL.fullmatch(known.partition(letters)[0]):
+                        holders.append(known)
+            if not holders:
+                others.append(document)
+                continue
+            before += letters
+            found = [passages[known] for known in holders]
+            same = self._identity_by_letters.get(letters_of(document.text))
+            if same is not None:
+                found.append(same)
+            origins = [self.made_of.get(each, (each,)) for each in found]
+            identities = tuple(dict.fromkeys(chain.from_iterable(origins)))
+            if len(identities) > 1:
+                self.doubts.append(Doubt("in_part"))
+            self.made_of[self.identity(document)] = identities
+        return others
+
+    def _bring(
+        self,
+        call: Node,
+        documents: Sequence[Document],
+        kind: BroughtKind,
+        *,
+        is_made_of_others: bool = False,
+    ) -> None:
+        """Note what a call brought; a call inside of a search is no call of the ledger."""
+        for rank, document in enumerate(documents, start=1):
+            passage = Passage(document, call, rank)
+            self.by_identity.setdefault(self.identity(document), passage)
+        is_empty_search = not is_made_of_others and self._is_search(call)
+        if (documents or is_empty_search) and not self._calls.is_in_search(call):
+            self.brought.append(
+                Brought(
+                    kind,
+                    call,
+                    tuple(documents),
+                    is_made_of_others=is_made_of_others,
+                )
+            )
+
+    def _note(self, document: Document, call: Node) -> None:
+        """Note the text in which a list holds a passage."""
+        identity = self.identity(document)
+        letters = letters_of(document.text)
+        if identity not in self.by_identity:
+            known = self._identity_by_letters.get(letters)
+            if known is None:
+                self.by_identity[identity] = Passage(document, call, 1)
+                if letters in self._letters_of_earlier_turns:
+                    self.of_earlier_turns.add(identity)
+                elif identity not in self.made_of:
+                    self._of_unknown_origin.setdefault(call, []).append(document)
+            elif document.id is None and identity not in self.made_of:
+                self._identity_of_other[identity] = known
+                identity = known
+        self._identity_by_letters.setdefault(letters, identity)
+
+    # What was retrieved
+
+    def retrieved(
+        self, shown: Sequence[DocumentKey | None]
+    ) -> tuple[Document, ...] | None:
+        """Return what searches returned, each document once; None if nothing searched.
+
+        Without a search it is what steps first returned. Of searches that ran beside
+        each other, the one whose document is shown first goes first.
+
+        Args:
+            shown: The identities of the documents shown, in the order of the prompt.
+        """
+        retrievals = [
+            each
+            for each in self.brought
+            if each.kind == "retrieval"
+            and each.error is None
+            and not each.is_made_of_others
+        ]
+        if not retrievals:
+            return None
+        documents: dict[DocumentKey, Document] = {}
+        for each in self._in_order(retrievals, shown):
+            for document in each.documents:
+                documents.setdefault(self.identity(document), document)
+        return tuple(documents.values())
+
+    def _in_order(
+        self, retrievals: Sequence[Brought], shown: Sequence[DocumentKey | None]
+    ) -> list[Brought]:
+        """Sort searches by their begin; those that ran beside each other by what is shown."""
+        ranks = {identity: rank for rank, identity in enumerate(shown)}
+        in_order: list[Brought] = []
+        beside: list[Brought] = []
+
+        def first_rank(brought: Brought) -> int:
+            identities = map(self.identity, brought.documents)
+            return min((ranks.get(each, len(ranks)) for each in identities), default=0)
+
+        def ran_beside(call: Node, other: Node) -> bool:
+            """Whether two calls, or the parts of the run in which they stand, overlap."""
+            paths = self._calls.paths
+            for around, around_other in zip(paths[call], paths[other], strict=False):
+                if around is not around_other:
+                    is_begun = around.began < end_of(around_other)
+                    return is_begun and around_other.began < end_of(around)
+            return False
+
+        for each in sorted(retrievals, key=lambda each: each.call.began):
+            if not any(ran_beside(each.call, other.call) for other in beside):
+                in_order += sorted(beside, key=first_rank)
+                beside = []
+            beside.append(each)
+        return in_order + sorted(beside, key=first_rank)
+
+
+def _holders(letters: str, passages: Iterable[str]) -> list[str]:
+    """List the passages in which a text of some length stands, all by their letters."""
+    if len(letters) < SHORTEST:
+        return []
+    return [known for known in passages if letters in known]
+
+
+def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
+    """Return the ids that name nothing: searches, or the caller, gave them to different texts."""
+    letters_by_id: dict[str, set[str]] = {}
+    shared: set[str] = set()
+    brought = [calls.tree.root.input_documents]
+    brought += [search.documents or () for search in calls.searches]
+    for documents in brought:
+        for document in documents:
+            if document.id is not None:
+                letters_by_id.setdefault(document.id, set()).add(
+                    letters_of(document.text)
+                )
+    for each in calls.lists:
+        in_list: dict[str, str] = {}
+        for document in each.documents:
+            if document.id is not None:
+                letters = letters_of(document.text)
+                if in_list.setdefault(document.id, letters) != letters:
+                    shared.add(document.id)
+    for document_id, forms in letters_by_id.items():
+        longest = max(forms, key=len)
+        if not all(form in longest for form in forms):  # no cuts of one text
+            shared.add(document_id)
+    return frozenset(shared)
