@@ -308,7 +308,15 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
         for author, text in origins.answers_handed_on:
             if end_of(author) <= reader.began and shows(texts, text):
                 read += [inner for inner in author.walk() if inner in calls.models]
-        for call in [*_beside(calls, reader), *read]:
+        # synthesizers that refine an answer, or build a tree of answers, make several
+        # calls for it in the step that was handed the documents
+        for around in reversed(calls.paths.get(reader, ())[:-1]):
+            has_documents = around.input_documents or around.documents_among_inputs
+            if around.kind == "step" and has_documents:
+                inside = [call for call in calls.models if around in calls.paths[call]]
+                read += [call for call in inside if end_of(call) <= reader.began]
+                break
+        for call in read:
             if call not in chain:
                 chain.add(call)
                 waiting.append(call)
@@ -371,18 +379,3 @@ def _earlier(calls: Calls, reader: Node) -> Iterator[Node]:
         is_before = end_of(call) <= reader.began and call is not reader
         if is_before and call not in calls.query_writers:
             yield call
-
-
-def _beside(calls: Calls, reader: Node) -> Iterator[Node]:
-    """Yield the calls that a step made for one answer, which was handed documents.
-
-    Synthesizers that refine an answer, or build a tree of answers, make several.
-    """
-    for around in reversed(calls.paths.get(reader, ())[:-1]):
-        has_documents = around.input_documents or around.documents_among_inputs
-        if around.kind == "step" and has_documents:
-            for call in calls.models:
-                is_inside = around in calls.paths[call]
-                if is_inside and end_of(call) <= reader.began:
-                    yield call
-            return

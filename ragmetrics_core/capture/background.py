@@ -339,34 +339,23 @@ class BackgroundEvaluator(Generic[Run]):
             raise SettingError(_WAITS_FOR_ITSELF)
         with self._state_changed:
             if not self._stopped:
-                self._make_all_samples_now()
+                # the lingering of queued runs ends; runs held back come last, since
+                # queued ones may belong to them
+                queued = [_QueuedWork(work.make_samples) for work in self._queue]
+                self._queue = deque(queued)
+                self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()
             is_all_judged = self._state_changed.wait_for(
                 lambda: not (self._queue or self._n_in_flight), timeout
             )
-        self._flush_sinks(_SINK_SECONDS if timeout is None else timeout)
-        return is_all_judged
-
-    def _make_all_samples_now(self) -> None:
-        """End the lingering of queued runs; then make the samples of runs held back.
-
-        ``make_samples`` holds back runs to whose question a further run may belong. They come
-        last, since queued runs may belong to them.
-        """
-        self._queue = deque(_QueuedWork(work.make_samples) for work in self._queue)
-        self._put_in_queue(self._make_waiting_samples)
-
-    def _flush_sinks(self, seconds: float) -> None:
-        """Have all sinks hand on what they hold, at the same time.
-
-        A sink that takes longer than ``seconds`` is noted as a problem.
-        """
-        deadline = time.monotonic() + seconds
+        # all sinks hand on what they hold, at the same time
+        deadline = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
         for outlet in self.outlets:
             outlet.put(FLUSH)
         for outlet in self.outlets:
             outlet.wait(deadline)
+        return is_all_judged
 
     @property
     def pending(self) -> int:
@@ -490,7 +479,11 @@ class BackgroundEvaluator(Generic[Run]):
         as a whole or not at all. A sample that ``redact`` drops is not judged.
         """
         for unredacted in make_samples():
-            if not self._is_drawn(unredacted):
+            name = unredacted.id
+            if unredacted.ledger is not None and unredacted.ledger.conversation:
+                name = unredacted.ledger.conversation
+            drawn = random.Random(name).random()  # noqa: S311  # no secret
+            if drawn >= self._settings.sample_rate:
                 continue
             sample = self._redaction.redact(unredacted)
             if sample is None:
@@ -500,14 +493,6 @@ class BackgroundEvaluator(Generic[Run]):
             with self._state_changed:
                 self._n_in_flight += 1
             future.add_done_callback(self._take_result)
-
-    def _is_drawn(self, sample: Sample) -> bool:
-        """Return whether a sample is in the share that is judged, by its conversation or id."""
-        name = sample.id
-        if sample.ledger is not None and sample.ledger.conversation:
-            name = sample.ledger.conversation
-        drawn = random.Random(name).random()  # noqa: S311  # no secret
-        return drawn < self._settings.sample_rate
 
     def _take_result(self, future: Future[SampleResult]) -> None:
         """Hand a judged sample to our thread, which counts it.

@@ -7,7 +7,7 @@ next stands at the end: the turn, the answer found, the evidence.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -314,13 +314,15 @@ class Calls:
             return NO_ANSWER
         value = reply.values[0] if reply.values else None
         if isinstance(value, Mapping):
-            return _form_of_mapping(value)
-        if not reply.text.strip() or call in self.query_writers:
+            if set(ANSWER_KEYS).isdisjoint(value):
+                return LABEL if _STEERING_KEYS.isdisjoint(value) else NO_ANSWER
+            text, best_form = answer_of_structure(value), STRUCTURED
+        elif not reply.text.strip() or call in self.query_writers:
             return NO_ANSWER
-        is_word = len(reply.text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(
-            reply.text
-        )
-        return LABEL if value is not None or is_word else FREE_TEXT
+        else:
+            text, best_form = reply.text, FREE_TEXT if value is None else LABEL
+        is_word = len(text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(text)
+        return LABEL if is_word else best_form
 
     @cached_property
     def likely_answers(self) -> list[Node]:
@@ -428,15 +430,6 @@ def _lists_of(node: Node) -> Iterator[DocumentList]:
         )
 
 
-def _form_of_mapping(value: Mapping[str, Any]) -> int:
-    """Tell how much a reply that is a JSON object looks like an answer, by its keys."""
-    if any(key in value for key in ANSWER_KEYS):
-        answer = answer_of_structure(value)
-        is_word = len(answer) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(answer)
-        return LABEL if is_word else STRUCTURED
-    return NO_ANSWER if not _STEERING_KEYS.isdisjoint(value) else LABEL
-
-
 _LAST = 1 << 30  # the rank of a call that no model asked for
 
 
@@ -450,6 +443,18 @@ class Order:
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
+        self._agents = {_innermost_agent(calls.paths[node]) for node in calls.models}
+        # the number of each tool call among all that models asked for, by its id
+        self._rank_by_tool_call: dict[str | None, int] = {}
+        for node in calls.nodes:
+            for tool_call in node.reply.tool_calls if node.reply is not None else ():
+                rank = len(self._rank_by_tool_call)
+                self._rank_by_tool_call.setdefault(tool_call.id, rank)
+        self._rank_by_tool_call.pop(None, None)
+        # when the model calls began, in order, by the tools around them
+        self._beginnings: dict[Path, list[float]] = defaultdict(list)
+        for model in calls.models:
+            insort(self._beginnings[tools_of(calls.paths[model])], model.began)
 
     def sort_keys(self, call: Node) -> list[tuple[object, ...]]:
         """Return the keys of each tool around a call, then the call's own."""
@@ -476,30 +481,6 @@ class Order:
     def _step(self, call: Node) -> int:
         tools_around = tools_of(self.calls.paths[call][:-1])
         return bisect_left(self._beginnings.get(tools_around, ()), call.began)
-
-    @cached_property
-    def _agents(self) -> set[str | None]:
-        return {_innermost_agent(self.calls.paths[node]) for node in self.calls.models}
-
-    @cached_property
-    def _rank_by_tool_call(self) -> dict[str | None, int]:
-        """The number of each tool call among all that models asked for, by its id."""
-        ranks: dict[str | None, int] = {}
-        for node in self.calls.nodes:
-            for tool_call in node.reply.tool_calls if node.reply is not None else ():
-                ranks.setdefault(tool_call.id, len(ranks))
-        ranks.pop(None, None)
-        return ranks
-
-    @cached_property
-    def _beginnings(self) -> dict[Path, list[float]]:
-        """When the model calls began, in order, by the tools around them."""
-        beginnings: dict[Path, list[float]] = defaultdict(list)
-        for model in self.calls.models:
-            beginnings[tools_of(self.calls.paths[model])].append(model.began)
-        for moments in beginnings.values():
-            moments.sort()
-        return beginnings
 
 
 def _innermost_agent(path: Path) -> str | None:

@@ -151,14 +151,6 @@ _numbers = itertools.count()
 _lock_of_blocks = Lock()
 
 
-def _blocks_ended_before(number: float) -> list[Captured[Any]]:
-    """List the blocks that ended before another one, and that somebody still holds."""
-    with _lock_of_blocks:
-        blocks = [block for block in _ended_blocks if block.number < number]
-        _ended_blocks.difference_update(blocks)
-    return sorted(blocks, key=lambda block: block.number)
-
-
 @runtime_checkable
 class BegunRun(Protocol):
     """A recorded run that says when it began, by a number that rises over all runs."""
@@ -166,11 +158,6 @@ class BegunRun(Protocol):
     @property
     def began(self) -> float:
         """When it began."""
-
-
-def _began(run: object) -> float:
-    """When a run began; 0 for one that does not say: such runs come as they end."""
-    return run.began if isinstance(run, BegunRun) else 0.0
 
 
 class Captured(Generic[Run]):
@@ -256,7 +243,10 @@ class Captured(Generic[Run]):
         samples of blocks that ended before are made first: a turn of a conversation
         gets the calls of its earlier turns.
         """
-        for block in _blocks_ended_before(self.number):
+        with _lock_of_blocks:
+            blocks = [each for each in _ended_blocks if each.number < self.number]
+            _ended_blocks.difference_update(blocks)
+        for block in sorted(blocks, key=lambda each: each.number):
             block._make_samples()  # noqa: SLF001  # of the same class
         with self._lock:
             self._keep_samples_of_new_runs()
@@ -273,7 +263,11 @@ class Captured(Generic[Run]):
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading."""
-        runs = sorted(self._runs_without_samples, key=_began)
+        # runs that do not say when they began come first, as they ended
+        runs = sorted(
+            self._runs_without_samples,
+            key=lambda run: run.began if isinstance(run, BegunRun) else 0.0,
+        )
         self._runs_without_samples = []
         for run in runs:
             for sample in self._assemble(run) or ():

@@ -87,7 +87,15 @@ class Conversations:
         name = self._user_name or tree.conversation_id
         if name is None:
             return tree
-        last_turn = self._last_turn(name, tree)
+        last_turn = self.turn_before(name, tree)
+        if last_turn is None and self._other_blocks is not None:
+            last_turn = self._other_blocks.turn_before(name, tree)
+            # two applications may use one id of a framework
+            if last_turn is not None and self._user_name is None:
+                is_repeated = _last_lines(tree.history) == _last_lines(
+                    last_turn.history
+                )
+                last_turn = last_turn if is_repeated else None
         if last_turn is None or tree.turn_number == 1:
             return replace(tree, conversation_id=name)
         history = tree.history
@@ -118,17 +126,6 @@ class Conversations:
                 last_turn.may_hold_examples if is_surer else tree.is_history_of_prompt
             ),
         )
-
-    def _last_turn(self, name: str, tree: Tree) -> CapturedTurn | None:
-        """Return the last turn of a conversation that began before a run, if known."""
-        last_turn = self.turn_before(name, tree)
-        if last_turn is not None or self._other_blocks is None:
-            return last_turn
-        last_turn = self._other_blocks.turn_before(name, tree)
-        if last_turn is None or self._user_name is not None:
-            return last_turn
-        is_repeated = _last_lines(tree.history) == _last_lines(last_turn.history)
-        return last_turn if is_repeated else None
 
     def turn_before(self, name: str, tree: Tree) -> CapturedTurn | None:
         """Return the last turn kept here that began before a run; None without one."""

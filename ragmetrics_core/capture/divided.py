@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.capture.structures import parse_json
-from ragmetrics_core.capture.tree import SCORE_KEYS, Document
+from ragmetrics_core.capture.tree import Document
 
 _TEXT_FIELDS = (
     "text",
@@ -106,25 +106,7 @@ def _document(fields: Mapping[str, Any]) -> Document | None:
         text = fields.get(name)
         if isinstance(text, str) and text.strip():
             metadata = {key: value for key, value in fields.items() if key != name}
-            return Document(
-                text,
-                _first_text(metadata, _ID_FIELDS),
-                _score(metadata),
-                metadata,
-            )
-    return None
-
-
-def _first_text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    for name in names:
-        if isinstance(fields.get(name), (str, int)):
-            return str(fields[name])
-    return None
-
-
-def _score(fields: Mapping[str, Any]) -> float | None:
-    for name in SCORE_KEYS:
-        score = fields.get(name)
-        if isinstance(score, (int, float)) and not isinstance(score, bool):
-            return float(score)
+            ids = [metadata.get(key) for key in _ID_FIELDS]
+            names = [str(each) for each in ids if isinstance(each, (str, int))]
+            return Document.scored_by_metadata(text, next(iter(names), None), metadata)
     return None

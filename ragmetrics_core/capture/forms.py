@@ -61,7 +61,13 @@ class Form:
     def _letters_and_runs(self) -> tuple[str, list[tuple[int, int, int]]]:
         """The letters, and for each run of them its place there and in the source."""
         if self._is_plain:
-            return self.letters, self._runs_of_plain_words()
+            spans = [word.span() for word in _PLAIN_WORD.finditer(self.source)]
+            lengths = [end - start for start, end in spans]
+            positions = accumulate(lengths, initial=0)
+            return self.letters, [
+                (position, *span)
+                for position, span in zip(positions, spans, strict=False)
+            ]
         letters: list[str] = []
         runs: list[tuple[int, int, int]] = []
         position = 0
@@ -74,15 +80,6 @@ class Form:
                     position += len(part)
                 start += length
         return "".join(letters), runs
-
-    def _runs_of_plain_words(self) -> list[tuple[int, int, int]]:
-        """The runs of a text in which nothing has to be decoded: its words."""
-        spans = [word.span() for word in _PLAIN_WORD.finditer(self.source)]
-        positions = accumulate((end - start for start, end in spans), initial=0)
-        return [
-            (position, start, end)
-            for position, (start, end) in zip(positions, spans, strict=False)
-        ]
 
     @property
     def _runs(self) -> list[tuple[int, int, int]]:
@@ -129,15 +126,11 @@ class Form:
     def _offset(self, position: int, *, at_end: bool) -> int:
         index = bisect_right(self._run_starts, position) - 1
         run_start, source_start, source_end = self._runs[index]
-        n_letters = self._length_of_run(index)
-        if source_end - source_start == n_letters:
+        is_last = index + 1 == len(self._runs)
+        run_end = len(self.letters) if is_last else self._runs[index + 1][0]
+        if source_end - source_start == run_end - run_start:
             return source_start + position - run_start + at_end
         return source_end if at_end else source_start
-
-    def _length_of_run(self, index: int) -> int:
-        is_last = index + 1 == len(self._runs)
-        end = len(self.letters) if is_last else self._runs[index + 1][0]
-        return end - self._runs[index][0]
 
 
 class _RecentForms:

@@ -147,7 +147,11 @@ def read_history(value: object) -> tuple[Turn, ...]:
     Other texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
     """
     if isinstance(value, str):
-        return _turns_of_lines(value)
+        # as LlamaIndex writes it into prompts: "user: Open?\nassistant: Yes."
+        before, *parts = _ROLE_OF_LINE.split(value)
+        roles = () if before.strip() else parts[::2]
+        texts = [text.strip() for text in parts[1::2]]
+        return spoken(map(Message, roles, texts))
     if not isinstance(value, (list, tuple)):
         return ()
     if any(isinstance(element, str) for element in value):
@@ -163,21 +167,6 @@ def read_history(value: object) -> tuple[Turn, ...]:
         # what user and assistant said, without messages of tools or the system
         return spoken(messages)
     return _turns_of_pairs(value)  # [("Open?", "Yes.")]
-
-
-def _turns_of_lines(text: str) -> tuple[Turn, ...]:
-    r"""Read a history as LlamaIndex writes it into prompts, by the names of its roles.
-
-    Example: "user: Open?\nassistant: Yes." has two turns. Any other text has none.
-    """
-    before, *parts = _ROLE_OF_LINE.split(text)
-    if before.strip():
-        return ()
-    messages = [
-        Message(role, content.strip())
-        for role, content in zip(parts[::2], parts[1::2], strict=True)
-    ]
-    return spoken(messages)
 
 
 def _messages_before_question(

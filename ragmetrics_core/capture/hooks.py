@@ -151,8 +151,10 @@ class Problems:
         if isinstance(error, (SettingError, RowError)):
             advice = f" ({error})"
         kind = f"{hook}: {type(error).__name__}{advice}"
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         sentence = (
-            f"ragmetrics could not record a run ({kind}{_place_of(error)}); the"
+            f"ragmetrics could not record a run ({kind}{place}); the"
             " application is not affected"
         )
         self.note(kind, sentence)
@@ -184,15 +186,6 @@ class Problems:
             is_first_of_kind = self._counts[kind] == 1
         if is_first_of_kind and self._is_logged:
             logger.warning("%s", log_line)
-
-
-def _place_of(error: BaseException) -> str:
-    """Say in which line an error was raised, as in " at turns.py:12"; "" if unknown."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return ""
-    innermost = frames[-1]
-    return f" at {innermost.filename}:{innermost.lineno}"
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:

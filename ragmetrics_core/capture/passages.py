@@ -193,7 +193,8 @@ class Passages:
         }
         is_reranker = call.kind == "reranker" and bool(at_hand)
         if at_hand.keys() <= {letters_of(each.text) for each in documents}:
-            found, made = [], []
+            found: list[Document] = []
+            made: list[Document] = []
             for each in documents:
                 if not self._is_there(each):
                     is_made = is_reranker or self._is_made(each)

@@ -233,7 +233,14 @@ class _ReplyBeingRead:
     def _read_field(self, key: str, value: object, block: Fields, depth: int) -> None:
         """Read a field of an object that is no block of a known kind."""
         if key in ("annotations", "citations"):
-            self._read_citations(value, block.get("text"))
+            text = block.get("text")
+            part = text if isinstance(text, str) else None
+            for cited in _values_at(value, ""):
+                kind = cited.get("type") if isinstance(cited, Mapping) else ""
+                # numbers are a structured reply's own
+                if not is_number(cited) and not _NO_SEARCH.search(str(kind)):
+                    quote = next(_texts_at(cited, "cited_text"), None)
+                    self.citations.append(CitedSource(_names_of(cited), quote, part))
         elif not _mentions_search(key):
             self.read(value, depth - 1)
         elif key in _FORMS and isinstance(value, Mapping):
@@ -265,16 +272,6 @@ class _ReplyBeingRead:
         if search not in self.searches:
             self.searches.append(search)
         self._read_supports(form, results, block)
-
-    def _read_citations(self, citations: object, text: object) -> None:
-        """Read the sources that are named for a text of the reply."""
-        part = text if isinstance(text, str) else None
-        for cited in _values_at(citations, ""):
-            kind = cited.get("type") if isinstance(cited, Mapping) else ""
-            # numbers are a structured reply's own
-            if not is_number(cited) and not _NO_SEARCH.search(str(kind)):
-                quote = next(_texts_at(cited, "cited_text"), None)
-                self.citations.append(CitedSource(_names_of(cited), quote, part))
 
     def _read_supports(
         self, form: _Form, results: Sequence[object], block: Fields

@@ -408,10 +408,14 @@ class _Search:
             (message.number, message.form.place_in_source(there, there + 1)[0])
             for message, there, _ in places
         )
-        is_cut = all(
-            _is_cut(message, there, end, united[0], len(form.letters))
-            for message, there, end in places
-        )
+        # whether the messages show nothing in the place of what the text lacks
+        is_cut = True
+        for message, there, end in places:
+            source = message.form.source
+            first, last = message.form.place_in_source(there, end)
+            is_begun = united[0][0] == 0 or is_cut_before(source, first)
+            is_ended = united[0][1] == len(form.letters) or is_cut_behind(source, last)
+            is_cut = is_cut and is_begun and is_ended
         return self._united_parts(number, form, united, place, is_cut=is_cut), places
 
     def _united_parts(
@@ -469,17 +473,6 @@ class _Search:
                     return Showing("unknown", doubt="in_part")
                 start = message.form.letters.find(beginning, start + 1)
         return _NOT_SHOWN
-
-
-def _is_cut(
-    message: _Message, start: int, end: int, part: tuple[int, int], n_letters: int
-) -> bool:
-    """Whether a message shows nothing in the place of what a part of a text lacks."""
-    first, last = message.form.place_in_source(start, end)
-    source = message.form.source
-    return (part[0] == 0 or is_cut_before(source, first)) and (
-        part[1] == n_letters or is_cut_behind(source, last)
-    )
 
 
 def _common_runs(letters: str, message: _Message) -> list[tuple[int, int, int]]:

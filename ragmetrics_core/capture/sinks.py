@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
-from typing import BinaryIO
 
 from ragmetrics_core.capture.hooks import Problems, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
@@ -48,25 +47,13 @@ class JsonlSink(Sink):
     def write(self, result: SampleResult) -> None:
         """Append one line; it has been given to the operating system on return."""
         line = json_line(result).encode()
-        with _open_to_append(self._path) as file:
-            if not _ends_with_line_end(file):
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(self._path, flags, 0o600), "a+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            if size and file.read(1) != b"\n":
                 line = b"\n" + line
             file.write(line)
-
-
-def _open_to_append(path: Path) -> BinaryIO:
-    """Open a file to read it and add to its end; a new one is for its owner alone."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "a+b")
-
-
-def _ends_with_line_end(file: BinaryIO) -> bool:
-    """Whether a file is empty, or ends with a whole line."""
-    size = file.seek(0, os.SEEK_END)
-    if not size:
-        return True
-    file.seek(size - 1)
-    return file.read(1) == b"\n"
 
 
 def checked_sinks(sinks: object) -> list[Sink]:
@@ -167,7 +154,11 @@ class Outlet:
         with as_judge_work():
             while True:
                 with suppress(Empty):  # no result came until the flush was due
-                    result = self._queue.get(timeout=_seconds_until(self._flush_due_at))
+                    due_at = self._flush_due_at
+                    seconds = None
+                    if due_at is not None:
+                        seconds = max(0.0, due_at - time.monotonic())
+                    result = self._queue.get(timeout=seconds)
                     self._send(result)
                     if result is FLUSH:
                         self._flush_due_at = None
@@ -194,13 +185,3 @@ class Outlet:
                 " kept a result; mend the sink. The application and other sinks are not"
                 " affected",
             )
-
-
-def _seconds_until(moment: float | None) -> float | None:
-    """Return the seconds until a time of the monotonic clock; None for None.
-
-    They are 0 if the time has passed.
-    """
-    if moment is None:
-        return None
-    return max(0.0, moment - time.monotonic())

@@ -31,7 +31,14 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     documents = list(documents_in(returned))
     brought = [each for each in documents if _identity(each) not in identities_given]
     passed_on = [each for each in documents if _identity(each) in identities_given]
-    drops_all = not documents and _drops_all(_by_name(given), _by_name(returned))
+    # an empty list stands where it was given documents
+    given_by_name, returned_by_name = _by_name(given), _by_name(returned)
+    emptied = [
+        given_by_name.get(name)
+        for name, value in returned_by_name.items()
+        if isinstance(value, (list, tuple)) and not value
+    ]
+    drops_all = not documents and any(map(_has_documents, emptied))
     node.documents = tuple(brought) if brought or drops_all else None
     node.documents_passed_on = tuple(passed_on)
     node.sorts_documents = sorts_documents(returned)
@@ -75,16 +82,6 @@ def note_what_was_left_out(node: Node) -> None:
         for document in search.documents or ():
             if document not in kept_by_key.get(document.key, ()):
                 node.kind = "reranker"
-
-
-def _drops_all(given: Mapping[Any, object], returned: Mapping[Any, object]) -> bool:
-    """Whether an empty list stands where a step was given documents."""
-    names_of_empty_lists = {
-        name
-        for name, value in returned.items()
-        if isinstance(value, (list, tuple)) and not value
-    }
-    return any(_has_documents(given.get(name)) for name in names_of_empty_lists)
 
 
 def sorts_documents(returned: object) -> bool:

@@ -111,13 +111,8 @@ def has_no_answer(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     answers = [value[key] for key in _ANSWER_ALONE_KEYS if key in value]
-    if not answers:
-        return False
-    return all(_is_blank(answer) for answer in answers)
-
-
-def _is_blank(answer: object) -> bool:
-    """Return whether a field is None or a blank text."""
-    if answer is None:
-        return True
-    return isinstance(answer, str) and not answer.strip()
+    are_blank = [
+        answer is None or (isinstance(answer, str) and not answer.strip())
+        for answer in answers
+    ]
+    return bool(are_blank) and all(are_blank)

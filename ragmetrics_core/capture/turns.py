@@ -525,18 +525,26 @@ class Turns(Generic[Run]):
     def _take_in_single(self, tree: Tree) -> list[Sample]:
         """Take in a run that waits for no resumption.
 
-        A search by itself joins the turn whose model asked for it, or waits. A model by
-        itself joins the searches that its prompts show. Anything else is a turn, or no
-        turn at all.
+        A search by itself joins the turn whose model asked for it, or waits; a reranker
+        joins the searches whose documents it was given. A model by itself joins the
+        searches that its prompts show. Anything else is a turn, or no turn at all.
         """
         if tree.error or tree.root.error:
             return self._samples_of(tree)
-        if tree.only_searches:
-            return self._take_in_search(tree)
         turn = self._turn_that_asked_for(tree)
         is_asked_for = turn is not None
         if turn is None:
             turn = self._turn_read_by(tree)
+        if tree.only_searches:
+            if turn is not None:
+                turn.add_search(tree)
+                return []
+            # what the task answered before a new search is over
+            of_task = self._turns_of(tree.task_or_thread)
+            samples = self._close([each for each in of_task if each.reply])
+            turn = _OpenTurn()
+            turn.add_search(tree)
+            return samples + self._open(turn)
         if turn is not None:
             turn.add_model_run(tree)
             # a run that searched itself, too, and answered the user waits for nothing
@@ -549,21 +557,6 @@ class Turns(Generic[Run]):
         turn = _OpenTurn()
         turn.add_model_run(tree)
         return self._open(turn)
-
-    def _take_in_search(self, tree: Tree) -> list[Sample]:
-        """Add a search to the turn whose model asked for it, or let it wait.
-
-        A reranker by itself is added to the searches whose documents it was given. What
-        the task answered before a new search is over.
-        """
-        turn = self._turn_that_asked_for(tree) or self._turn_read_by(tree)
-        if turn is not None:
-            turn.add_search(tree)
-            return []
-        turn = _OpenTurn()
-        turn.add_search(tree)
-        of_task = self._turns_of(tree.task_or_thread)
-        return self._close([turn for turn in of_task if turn.reply]) + self._open(turn)
 
     def _turns_of(self, task_or_thread: str) -> list[_OpenTurn]:
         """Return the open turns whose last run ran in a task or thread."""
