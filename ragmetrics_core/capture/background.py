@@ -568,6 +568,13 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
     ) -> None:
         """Prepare the evaluator, and listen."""
         settings: dict[str, Any] = dict(arguments)
+        names = WatchArguments.__annotations__
+        unknown = [name for name in settings if name not in names]
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__}() takes no argument {unknown[0]!r}, but metrics,"
+                f" judge, {', '.join(names)}"
+            )
         places = {name: settings.pop(name, None) for name in _PLACES}
         self.turns = front_door.turns(Overrides(**places), Problems())
         super().__init__(

@@ -406,7 +406,10 @@ MADE: dict[str, tuple[Sequence[str], tuple[int, ...]]] = {
     "pieces": ((PORTO[:50], PORTO[50:], FARO[:50]), (0, 1)),
     "a piece, and a short end": ((FARO[:-12], FARO[-12:]), (1,)),
     "numbered": ((f"Source 1:\n{PORTO}\n", f"[2] {FARO}"), (0, 1)),
-    "numbered pieces": ((f"1. {PORTO[:50]}", f"Document [2]: {FARO[50:]}"), (0, 1)),
+    "numbered from 0, in German": (
+        (f"0. {PORTO[:50]}", f"Quelle [1]: {FARO[50:]}"),
+        (0, 1),
+    ),
 }
 
 
@@ -476,6 +479,7 @@ OTHERS: dict[str, tuple[tuple[Document, ...], bool]] = {
     "another line": ((Document(f"{FARO}\nIt has two wells.", "o"),), True),
     "another number": ((Document(f"12 wells: {FARO}", "o"),), False),
     "another text before a piece": ((Document(f"Olhão: {FARO[:50]}", "o"),), False),
+    "the number of another place": ((Document(f"Platz 7: {FARO[:50]}", "o"),), False),
 }
 
 
@@ -490,10 +494,11 @@ def test_what_was_not_surely_cut_out_of_found_texts_keeps_its_call(name: str) ->
     assert set(sample.capture.doubts) == ({"by_data_flow"} if is_doubted else set())
 
 
-@pytest.mark.parametrize(("number", "is_piece"), [(3, True), (5, False)])
-def test_a_number_before_a_passage_is_no_label_of_another(number, is_piece):
-    rule = Document(f"3. {FARO}", "rule")
-    other = Document(f"{number}. {FARO}", "other")
+@pytest.mark.parametrize(("number", "is_piece"), [(3, True), (5, False), (1, False)])
+@pytest.mark.parametrize("word", ["", "Article "])
+def test_a_number_before_a_passage_is_no_label_of_another(word, number, is_piece):
+    rule = Document(f"{word}3. {FARO}", "rule")
+    other = Document(f"{word}{number}. {FARO}", "other")
     answering = reads(asked(other.text))
     run = says(found(rule, P), call("step", answering, input_documents=(other,)))
     (sample,) = samples_of(run)

@@ -228,6 +228,14 @@ def test_a_callback_takes_what_watch_takes() -> None:
     assert [one.sample for one in sink] == [masked] * 3
 
 
+def test_a_callback_names_itself_where_an_argument_is_unknown() -> None:
+    arguments: dict[str, Any] = {"max_que": 100}
+    with pytest.raises(
+        TypeError, match=r"RagMetricsCallback\(\).*'max_que'.*max_queue"
+    ):
+        RagMetricsCallback(metrics=[], **arguments)
+
+
 def test_a_copied_config_has_the_same_callback() -> None:
     handler = RagMetricsCallback(metrics=[])
     for made in (
