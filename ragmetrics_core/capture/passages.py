@@ -40,7 +40,7 @@ _HANDED = (
     " been made of that, or found elsewhere"
 )
 # what numbers a piece, by its place in the list: "Source 1:", "[2]", "3."
-_LABEL = re.compile(r"\W{0,4}(?:\w+\W{1,2})?(\d{1,3})[\])>.:]+\s")
+_LABEL = re.compile(r"\W{0,4}(?:[^\W\d]+\W{0,2})?(\d{1,3})[\])>.:]+\s")
 _OWN_LABEL = re.compile(r"\D{0,16}\d{1,3}")  # of a passage, by its letters
 
 
@@ -174,10 +174,12 @@ class Passages:
 
         A text that a longer one of some passages holds may be cut out of that.
         """
+        if self.identity(document) in self.by_identity:
+            return True
         letters = letters_of(document.text)
-        is_cut_out = any(known != letters for known in _holders(letters, passages))
-        is_text_there = letters in self._identity_by_letters and not is_cut_out
-        return is_text_there or self.identity(document) in self.by_identity
+        if letters not in self._identity_by_letters:
+            return False
+        return all(known == letters for known in _holders(letters, passages))
 
     def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
         """Read what a step returned: passages, and documents that it found or made.
@@ -210,10 +212,10 @@ class Passages:
         """Whether a document is cut out of a passage, or holds one, by their letters."""
         letters = letters_of(document.text)
         known_texts = self._identity_by_letters
-        held = [
-            each for each in known_texts if len(each) >= SHORTEST and each in letters
-        ]
-        return bool(held or _holders(letters, known_texts))
+        is_around = any(
+            len(each) >= SHORTEST and each in letters for each in known_texts
+        )
+        return is_around or bool(_holders(letters, known_texts))
 
     def _leave_out_pieces(
         self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]
