@@ -170,8 +170,8 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
 def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
     """Whether a run is asked and answers by itself: an engine, a pipeline, an agent.
 
-    Talk of a conversation in which nothing can have been searched is none, if the user
-    names no tool that searches.
+    Talk in which nothing can have been searched is none, if it is of a conversation and
+    the user names no tool that searches, or if the user says that no tool does.
     """
     tree = calls.tree
     if tree.root.kind != "agent":
@@ -187,16 +187,15 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
     )
     if not (is_answered or is_unread or is_named):
         return False
-    only_talks = has_ended_well
+    only_talks = has_ended_well and not overrides.context_tools
     for node in calls.nodes:
         may_have_searched = node.may_have_searched or bool(node.evidence_not_recorded)
         has_searched = node.documents is not None and not node.by_provider
         if has_searched or may_have_searched or node.kind in ("retriever", "tool"):
             only_talks = False
-    is_of_conversation = (
-        tree.conversation_id is not None and not overrides.context_tools
-    )
-    return not (only_talks and is_of_conversation)
+    is_of_conversation = tree.conversation_id is not None
+    is_said = overrides.context_tools is not None  # that nothing is to be searched
+    return not (only_talks and (is_of_conversation or is_said))
 
 
 def _answers_after_a_tool(calls: Calls) -> bool:

@@ -380,6 +380,32 @@ def test_agents_that_share_a_context_tell_what_their_model_was_shown(
     assert (second.capture.grade == "exact") == is_sure
 
 
+@pytest.mark.parametrize(
+    ("tools", "questions"),
+    [
+        (None, ["My name is Ann.", "What is my name?"]),  # it should have searched
+        ({"search"}, ["My name is Ann.", "What is my name?"]),
+        (set(), []),
+    ],
+)
+def test_talk_with_a_context_is_no_sample_where_no_tool_searches(
+    kit: ModuleType, tools: set[str] | None, questions: list[str]
+) -> None:
+    """The framework does not say which context a run has: it may be no conversation."""
+    guide = agent(kit).model_copy(update={"llm": kit.ToolLLM(last="Hello, Ann.")})
+
+    async def chat() -> None:
+        context = Context(guide)
+        for words in ("My name is Ann.", "What is my name?"):
+            await guide.run(user_msg=words, ctx=context)
+
+    with capture(context_tools=tools) as captured:
+        asyncio.run(chat())
+    assert [each.question for each in captured.samples] == questions
+    for each in captured.samples:
+        assert set(each.capture.doubts) == {"no_search"}
+
+
 def test_a_passage_that_an_agent_finds_again_is_shown(
     kit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
