@@ -142,12 +142,10 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
     named = {field: field for field in UNDIVIDED_CODES if field in row}
     sample = sample_from_row(row, named)
     # What it does not know, it has put into the sample's metadata: each name that is no
-    # field of a sample, such as "anser", and a history that is a single text.
+    # field of a sample, such as "anser", and a history that is a number.
     unknown_fields = sample.metadata
     if "history" in unknown_fields:
-        raise errors.SettingError(
-            "history= takes a list of texts or of messages; a single text is no history"
-        )
+        raise errors.SettingError("history= takes a list of texts or of messages")
     if unknown_fields:
         raise errors.SettingError(
             f"no field of a sample is named {', '.join(unknown_fields)}; use question,"

@@ -756,10 +756,9 @@ def test_a_bad_row_is_told_without_its_texts(row, columns, message):
 def test_settings_that_no_sample_has():
     with pytest.raises(SettingError, match="no such field of a sample: reply; known:"):
         Sample.from_row({"a": "b"}, reply="a")
+    metric = ContextUtilization()
     with pytest.raises(SettingError, match="history= takes a list"):
-        ContextUtilization().score(
-            question=Q, contexts=list(C), history="SECRET", judge="lexical"
-        )
+        metric.score(question=Q, contexts=list(C), history=7, judge="lexical")
 
 
 @pytest.mark.parametrize(
