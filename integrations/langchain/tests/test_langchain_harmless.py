@@ -183,7 +183,8 @@ def test_a_document_that_a_step_changes_is_the_one_before_and_the_one_after() ->
         rag(Scoring()).invoke(QUESTION)
         rag(Shelf(books=[document(LONG)]) | shortened).invoke(QUESTION)
     scored, shorter = captured.samples
-    assert [found.score for found in scored.retrieved or ()] == [0.9]
+    assert [found.score for found in scored.retrieved or ()] == [None]
+    assert [shown.score for shown in scored.known_contexts] == [0.9]
     assert [found.text for found in shorter.retrieved or ()] == [LONG]
     assert [shown.text for shown in shorter.known_contexts] == ["Paris is the capital."]
 

@@ -24,6 +24,7 @@ from langchain_classic.chains import (
     create_history_aware_retriever,
     create_retrieval_chain,
 )
+from langchain_classic.chains.base import Chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.retrievers import (
     ContextualCompressionRetriever,
@@ -41,6 +42,7 @@ from langchain_core.output_parsers import (
 from langchain_core.prompts import (
     ChatPromptTemplate,
     MessagesPlaceholder,
+    PromptTemplate,
 )
 from langchain_core.runnables import (
     RunnableLambda,
@@ -668,6 +670,9 @@ def custom_retriever() -> None:
     rag(First()).invoke(QUESTION)
 
 
+QUERY = "MATCH (city) RETURN city.name"
+
+
 class Last(Shelf):
     """Keeps the last two documents of a retriever that it names no callbacks to."""
 
@@ -680,6 +685,33 @@ class Last(Shelf):
 @shape(Turn(contexts=FOUND[1:], retrieved=FOUND))
 def retriever_that_filters_another() -> None:
     rag(Last()).invoke(QUESTION)
+
+
+class Database(Chain):
+    """A chain of before LCEL, which tells its models nothing of itself."""
+
+    @property
+    def input_keys(self) -> list[str]:
+        return ["query"]
+
+    @property
+    def output_keys(self) -> list[str]:
+        return ["result"]
+
+    def _call(self, inputs: Any, run_manager: Any = None) -> dict[str, Any]:
+        query = (
+            PromptTemplate.from_template("Ask: {q}") | Speaker(lines=QUERY)
+        ).invoke({"q": inputs["query"]})
+        add_documents([Document("[3]")], query=query.text)
+        said = (PROMPT | Speaker()).invoke(
+            {"question": inputs["query"], "context": "[3]"}
+        )
+        return {"result": said.text}
+
+
+@shape(Turn(contexts=[("[3]", None, None)], standalone=QUERY))
+def chain_of_before_lcel() -> None:
+    Database().invoke({"query": QUESTION})
 
 
 @shape(Turn(contexts=FOUND, doubts=["not_recorded"]))

@@ -1,5 +1,6 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
+import inspect
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -22,11 +23,13 @@ from ragmetrics_core.capture import (
 )
 
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
+# modules between a call and its recording
+_REPORTING = ("langchain_core.callbacks", "langchain_ragmetrics", "ragmetrics_core")
 
-# the retrievers that go on in this context, the innermost last: the id of each, and of its
-# parent, which LangChain names as the parent of what it calls, too
-_retrievers: ContextVar[tuple[tuple[UUID, UUID], ...]] = ContextVar(
-    "langchain_ragmetrics_retrievers", default=()
+# The retrievers and old chains that go on in this context, the innermost last: the id of
+# each, and of its parent, which LangChain names as the parent of what it calls, too.
+_going_on: ContextVar[tuple[tuple[UUID, UUID | None], ...]] = ContextVar(
+    "langchain_ragmetrics_going_on", default=()
 )
 
 
@@ -197,9 +200,10 @@ class Recorder(BaseCallbackHandler):
         if run_id in self.open:
             return
         named_parent = parent_run_id
-        retrievers = [each for each in _retrievers.get() if each[0] in self.open]
-        if any(parent == named_parent for _, parent in retrievers):
-            parent_run_id = retrievers[-1][0]
+        going_on = [each for each in _going_on.get() if each[0] in self.open]
+        is_inside = any(parent == named_parent for _, parent in going_on)
+        if is_inside and not is_judge_work():
+            parent_run_id = going_on[-1][0]
         recording, around = self.open.get(parent_run_id, (None, None))
         if recording is None:
             # what a judge asks is no part of what is evaluated
@@ -236,8 +240,10 @@ class Recorder(BaseCallbackHandler):
             metadata=metadata or {},
         )
         self.open[run_id] = recording, call
-        if run_type == "retriever" and named_parent is not None:
-            _retrievers.set((*retrievers, (run_id, named_parent)))
+        # a retriever alone may be given up without a word, and go on for ever
+        is_retriever = run_type == "retriever" and named_parent is not None
+        if is_retriever or (run_type == "chain" and _is_old_chain()):
+            _going_on.set((*going_on, (run_id, named_parent)))
         recording.give(call, inputs, invocation_params, tool_call_id)
 
     def _end(
@@ -258,9 +264,9 @@ class Recorder(BaseCallbackHandler):
         recording, call = self.open.get(run_id, (None, None))
         if recording is None or call is None:
             return
-        retrievers = _retrievers.get()
-        if retrievers:
-            _retrievers.set(tuple(each for each in retrievers if each[0] != run_id))
+        going_on = _going_on.get()
+        if going_on:
+            _going_on.set(tuple(each for each in going_on if each[0] != run_id))
         is_root = call is recording.run.root
         if is_root:
             del self._roots[run_id]
@@ -276,3 +282,14 @@ class Recorder(BaseCallbackHandler):
         """Forget all calls of a root."""
         for run_id in recording.ids:
             self.open.pop(run_id, None)
+
+
+def _is_old_chain() -> bool:
+    """Whether it is a ``Chain`` of before LCEL that reports its begin here."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if not module.startswith(_REPORTING):
+            return module.endswith(".chains.base")
+        frame = frame.f_back
+    return False
