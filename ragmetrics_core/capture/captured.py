@@ -239,9 +239,10 @@ class Captured(Generic[Run]):
         """Samples of all runs so far, in the order in which the runs began.
 
         Runs that end after a reading stand behind those that were read, and runs that
-        wait for a further run after all others, as they are now. The
-        samples of blocks that ended before are made first: a turn of a conversation
-        gets the calls of its earlier turns.
+        wait for a further run, such as a search by itself, after all others, as they are
+        now: pair samples with your questions by ``question``, not by place. The samples
+        of blocks that ended before are made first: a turn of a conversation gets the
+        calls of its earlier turns.
         """
         with _lock_of_blocks:
             blocks = [each for each in _ended_blocks if each.number < self.number]
