@@ -219,11 +219,15 @@ class _OpenTurn:
         asked_before = {text for run in self.runs for text in _texts_asked(run)}
         return not asked_before.issuperset(written)
 
-    def is_read_by(self, tree: Tree) -> bool:
+    def is_read_by(self, tree: Tree, elsewhere: Iterable[str] = ()) -> bool:
         """Return whether a run was given or shown a text that it found, or works on its answer.
 
         A run that searches itself may be shown what others found, and works on no answer.
         What stands inside of what it found, such as a sentence of its page, is its own.
+
+        Args:
+            tree: The run.
+            elsewhere: What other turns found, by letters: what stands inside is theirs.
         """
         given_texts = [document.text for document in tree.root.input_documents]
         if not set(map(letters_of, given_texts)).isdisjoint(self.forms):
@@ -232,13 +236,11 @@ class _OpenTurn:
             return False
         is_long = len(self.reply) >= SHORTEST
         texts = [*self.forms, self.reply] if is_long else self.forms
-        found_itself = ""
+        found_elsewhere = {*elsewhere}
         if _has_searched(tree):
             if self.reply:
                 return False
-            found_itself = "\n".join(_forms_found(tree))
-        edges = {edge for text in texts for edge in edges_of(text)}
-        edges = {edge for edge in edges if edge not in found_itself}
+            found_elsewhere.update(_forms_found(tree))
         shown: list[str] = []
         messages = [each for call in _model_calls(tree) for each in call.prompt]
         for message in messages:
@@ -247,7 +249,20 @@ class _OpenTurn:
                 shown.append(letters)
             elif is_long and letters == self.reply:
                 return False  # a later turn of the conversation
-        return any(edge in letters for letters in shown for edge in edges)
+        edges = {edge for text in texts for edge in edges_of(text)}
+        ground = "\n".join(shown)
+        own, others = "\n".join(self.forms), "\n".join(found_elsewhere)
+        shared = {edge for edge in edges if edge in others}
+        # of two texts the longer one takes the ground
+        for form in sorted(found_elsewhere, key=len, reverse=True):
+            is_longer = form not in own or form in self.forms
+            if not (is_longer and any(edge in form for edge in shared)):
+                continue
+            if form in ground:
+                ground = ground.replace(form, "\n")
+            else:  # what is shown may be a part of it
+                edges = {edge for edge in edges if edge not in form}
+        return any(edge in ground for edge in edges)
 
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
@@ -586,6 +601,13 @@ class Turns(Generic[Run]):
             turns = [turn for turn in latest if turn.is_read_by(tree)]
         if not turns:
             return None
+        if len(turns) > 1:
+            found = {form for turn in turns for form in turn.forms}
+            turns = [
+                turn
+                for turn in turns
+                if turn.is_read_by(tree, found.difference(turn.forms))
+            ] or turns
         first_turn, *further_turns = turns
         for turn in further_turns:
             first_turn.take_over(turn)

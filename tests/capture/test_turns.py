@@ -11,12 +11,14 @@ from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Turn
 
 PAGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+BOOK = f"{PAGE} It was painted green in 1901."
+PIECE = f"It cost a fortune. {PAGE[:40]}"  # it overlaps with the page
 
 
-def search(query: str, began: float) -> Tree:
+def search(query: str, began: float, found: str = PAGE) -> Tree:
     node = Node("retriever", "shelf", began, began + 0.5)
     node.query = query
-    node.documents = (Document(PAGE),)
+    node.documents = (Document(found),)
     return Tree(node, gives_only_documents=True)
 
 
@@ -244,11 +246,8 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
         ("The Velm bridge was painted green in 1901.", True),
         ("The Velm bridge was opened to cars in 1950.", True),  # begins like the page
         (PAGE, False),
-        (f"{PAGE} It was painted green in 1901.", False),
-        (
-            f"It cost a fortune. {PAGE[:40]}",
-            False,
-        ),  # a piece that overlaps with the page
+        (BOOK, False),
+        (PIECE, False),
     ],
 )
 def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
@@ -270,6 +269,35 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
     assert len(sample.ledger.calls) == len(shown)
     alone = [(each.question, each.answer) for each in turns.finish()]
     assert alone == ([] if is_read else [("By whom was it opened?", None)])
+
+
+@pytest.mark.parametrize(
+    ("found", "shown", "joined"),
+    [
+        ([PAGE, PAGE], [PAGE], [0, 1]),
+        ([PAGE, BOOK], [BOOK], [1]),  # it holds the page
+        ([BOOK, PAGE], [BOOK], [0]),
+        ([PAGE, BOOK], [BOOK, PAGE], [0, 1]),
+        ([PAGE, PIECE], [PIECE], [1]),
+    ],
+)
+def test_of_searches_by_themselves_those_belong_to_a_model_whose_texts_it_shows(
+    found, shown, joined
+):
+    """What stands inside of the text of another search is that one's."""
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    queries = ["By whom was it opened?", QUESTION]
+    for began, text in enumerate(found):
+        assert turns.add(search(queries[began], began, text)) == []
+    assert turns.add(model("\n".join([*shown, QUESTION]), ANSWER, 3.0)) == []
+    samples = turns.finish()
+    (answered,) = (each for each in samples if each.answer)
+    texts = dict.fromkeys(found[n] for n in joined)
+    assert [each.text for each in answered.retrieved] == list(texts)
+    assert [call.query for call in answered.ledger.calls] == [
+        queries[n] for n in joined
+    ]
+    assert len(samples) == 3 - len(joined)
 
 
 @pytest.mark.parametrize(
