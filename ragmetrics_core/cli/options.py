@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
-    """Return the settings, from the options that ``add_settings`` added.
+    """Return the settings, from the options that a command has for them.
 
     Raises:
         SettingError: If a value is invalid.
