@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
 import langchain_ragmetrics
 import pytest
 from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage, ImageContent
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
+from haystack.tools import create_tool_from_function
 from haystack_integrations.components.evaluators import (
     ragmetrics as haystack_ragmetrics,
 )
+from langchain.agents import create_agent
 from langchain_core.documents import Document as LangChainDocument
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage as LlamaIndexMessage
-from llama_index.core.base.llms.types import ImageBlock, TextBlock
+from llama_index.core.base.llms.types import ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever as LlamaIndexRetriever
@@ -136,6 +141,91 @@ def test_an_answer_that_may_rest_on_an_image_is_no_fault(application, capture):
             sentence = row.sample.capture.doubts["not_recorded"]
             assert {each.reason for each in row.results.values()} == {sentence}
     assert statuses == {False: {"scored"}, True: {"undefined"}}
+
+
+# the result of a tool, in which an image stands beside a text
+
+
+def agent_of_langchain(parts: list[str]) -> None:
+    def look() -> list[dict[str, str]]:
+        """Looks."""
+        image = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+        text = {"type": "text", "text": TEXT}
+        return [image if part == "image" else text for part in parts]
+
+    class Asks(GenericFakeChatModel):
+        def bind_tools(self, *_: Any, **__: Any) -> Any:
+            return self
+
+    asks = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
+    model = Asks(messages=iter([asks, AIMessage(ANSWER)]))
+    create_agent(model, [look]).invoke({"messages": QUESTION})
+
+
+def agent_of_llamaindex(parts: list[str]) -> None:
+    def look() -> list[Any]:
+        """Looks."""
+        image = ImageBlock(image=PIXEL.encode(), image_mimetype="image/png")
+        return [image if part == "image" else TextBlock(text=TEXT) for part in parts]
+
+    def reply(messages: Any, **_: Any) -> LlamaIndexMessage:
+        is_asking = all(message.role.value != "tool" for message in messages)
+        call = ToolCallBlock(tool_call_id="1", tool_name="look", tool_kwargs={})
+        said = call if is_asking else TextBlock(text=ANSWER)
+        return LlamaIndexMessage(role="assistant", blocks=[said])
+
+    model = MockFunctionCallingLLM(response_generator=reply)
+    agent = FunctionAgent(tools=[look], llm=model, streaming=False)
+
+    async def run() -> None:
+        await agent.run(user_msg=QUESTION)
+
+    asyncio.run(run())
+
+
+def agent_of_haystack(parts: list[str]) -> None:
+    def look() -> list[Any]:
+        image = ImageContent(PIXEL, mime_type="image/png", validation=False)
+        return [image if part == "image" else TextContent(TEXT) for part in parts]
+
+    tool = create_tool_from_function(
+        look, description="Looks.", outputs_to_string={"raw_result": True}
+    )
+    asks = ChatMessage.from_assistant(tool_calls=[ToolCall("look", {}, id="1")])
+    model = MockChatGenerator([asks, ANSWER])
+    agent = Agent(chat_generator=model, tools=[tool])
+    agent.run(messages=[ChatMessage.from_user(QUESTION)])
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+)
+@pytest.mark.filterwarnings(
+    "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+)
+@pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning")
+@pytest.mark.parametrize("context_tools", [{"look"}, set(), None], ids=str)
+@pytest.mark.parametrize(
+    ("agent", "capture", "parts"),
+    [
+        (agent_of_langchain, langchain_ragmetrics.capture, ["text", "image"]),
+        (agent_of_llamaindex, llamaindex_ragmetrics.capture, ["text", "image"]),
+        (agent_of_haystack, haystack_ragmetrics.capture, ["text", "image"]),
+        (agent_of_haystack, haystack_ragmetrics.capture, ["image"]),
+    ],
+    ids=["LangChain", "LlamaIndex", "Haystack", "Haystack, alone"],
+)
+def test_an_image_that_a_tool_returned_was_not_recorded(
+    agent, capture, parts, context_tools
+):
+    with capture(context_tools=context_tools) as captured:
+        agent(parts)
+    (row,) = captured.evaluate(["adherence"], judge="lexical")
+    assert row.sample.answer == ANSWER
+    assert row.sample.capture.grade == "incomplete"
+    assert "an image" in row.sample.capture.doubts["not_recorded"]
+    assert row.results["context_adherence"].status == "undefined"
 
 
 def test_the_words_of_a_question_are_whole_beside_an_image():

@@ -51,12 +51,13 @@ class CopiedMessage(Message):
         tool_calls: The tools that the message calls; of a tool's message the calls that
             it answers.
         model: The name of the model that wrote it; None if it does not say.
-        unread_kinds: What it holds beside texts: "image", "file", or both.
+        holds_no_text: Whether it, or a tool's result in it, holds a part that is no text,
+            such as an image.
         meta: What the model's provider said of a reply; empty for other messages.
     """
 
     model: str | None = None
-    unread_kinds: tuple[str, ...] = field(default=(), compare=False)
+    holds_no_text: bool = field(default=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -168,28 +169,29 @@ def _message(message: ChatMessage) -> CopiedMessage:
     elif role == "user" and _EDITED.match(message.text or ""):
         role = "other"
     results = message.tool_call_results
-    texts = []
+    texts: list[str] = []
+    # what cannot be read as text; older releases have no files
+    not_texts: list[object] = [*message.images, *getattr(message, "files", ())]
     for result in results:
-        # images and files have no text
         parts = result.result if isinstance(result.result, list) else [result.result]
         for part in parts:
             text = part.text if isinstance(part, TextContent) else part
             if isinstance(text, str):
                 texts.append(text)
+            else:
+                not_texts.append(part)
     # the calls of tools that it asks for, and those that it answers
     tool_calls = []
     for call in (*message.tool_calls, *(result.origin for result in results)):
         arguments = copied(call.arguments) or {}
         tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
     model = message.meta.get("model")
-    # what cannot be read as text; older releases have no files
-    unread = {"image": message.images, "file": getattr(message, "files", ())}
     return CopiedMessage(
         role,
         message.text or "\n".join(texts),
         tuple(tool_calls),
         model=model if isinstance(model, str) else None,
-        unread_kinds=tuple([kind for kind, value in unread.items() if value]),
+        holds_no_text=bool(not_texts),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
     )
 

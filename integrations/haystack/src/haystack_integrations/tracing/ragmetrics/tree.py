@@ -624,10 +624,12 @@ def _fill_model(call: Call, node: Node) -> None:
     call.offered_tools = node.offered_tools
     messages = replies(node)
     # what the request showed it and no recorded text holds
-    kinds: list[str] = []
-    for shown in _values(node, "messages"):
-        if isinstance(shown, CopiedMessage) and shown.role != "assistant":
-            kinds += shown.unread_kinds
+    messages_shown = find_instances(_values(node, "messages"), CopiedMessage)
+    blocks = [
+        {"type": "image"}
+        for message in messages_shown
+        if message.holds_no_text and message.role != "assistant"
+    ]
     # the generator's own parameters stand in its replies alone
     parameters: dict[str, object] = {}
     for reply in messages:
@@ -636,7 +638,7 @@ def _fill_model(call: Call, node: Node) -> None:
     settings_of_call = node.input.get("generation_kwargs")
     if isinstance(settings_of_call, Mapping):
         parameters.update(settings_of_call)
-    unread_request(parameters, [{"type": kind} for kind in kinds]).add_to(call)
+    unread_request(parameters, blocks).add_to(call)
     if messages:
         call.reply, *others = messages
         call.other_replies = tuple(others)
