@@ -344,7 +344,8 @@ class _Reading:
             found_documents = [
                 document
                 for document in documents or ()
-                if letters_of(document.text) not in self._written
+                if document.text.strip()
+                and letters_of(document.text) not in self._written
             ]
             is_empty = documents == () and self._all_searches_ended()
             if found_documents or is_empty:

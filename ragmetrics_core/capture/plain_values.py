@@ -271,8 +271,8 @@ def answer_in(output: object) -> tuple[str | None, str]:
 def answer_text(value: object) -> str | None:
     """Return the answer in a value that a run returned; None if it holds none.
 
-    A text is the answer itself, and a list of messages holds it in the last reply, one
-    of a framework's answers in the last of them.
+    A text is the answer itself, and a list of messages holds it in the last reply. Of a
+    framework's answers the last counts, of those cut out of documents the first.
     ``{"answer": "At ten."}`` gives "At ten.". A mapping without such a field is itself
     the answer, written as text: ``{"sql": "SELECT 1"}``.
     """
@@ -284,11 +284,12 @@ def answer_text(value: object) -> str | None:
         # a message of the user or the system answers nothing
         may_answer = value.role in ("assistant", "other", "tool")
         return value.text if may_answer and value.text.strip() else None
-    if isinstance(value, Answer):
-        return value.text
+    answers = list(find_instances(value, Answer))
+    if answers:
+        # a reader lists the best one first, and perhaps one that says there is none
+        extracted = [each for each in answers if each.is_extracted and each.text]
+        return (extracted or answers[::-1])[0].text
     if isinstance(value, (list, tuple)):
-        if value and isinstance(value[-1], Answer):
-            return value[-1].text
         # a list of bare texts, such as queries, is no conversation
         if any(isinstance(element, str) for element in value):
             return None

@@ -20,6 +20,7 @@ from ragmetrics_core.capture.plain_values import (
     QUESTION_KEYS,
     USERS,
     Overrides,
+    answer_text,
     last_words_of_user,
     name_of,
     names_a_history,
@@ -101,10 +102,15 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
         if field == "question":
             value = overrides.question or question_in(value)
             is_there = value is not None
+        elif field == "answer":
+            # a generator lists its one reply
+            is_one = isinstance(value, (list, tuple)) and len(value) == 1
+            value = value[0] if is_one else value
+            is_there = isinstance(value, str) or answer_text(value) is not None
         if is_there:
             named[field] = value
         elif place is not None:
-            fault = "returned None" if callable(place) else "is not in this run"
+            fault = "returned None" if callable(place) else "leads to nothing"
             warnings.append(
                 f"{field}_from={name_of(place)} {fault}; the rules were used"
             )

@@ -9,10 +9,13 @@ from counted_steps import count_steps
 from haystack import Document, Pipeline, component
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder, PromptBuilder
+from haystack.components.converters import TextFileToDocument
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.preprocessors import DocumentCleaner, DocumentSplitter
+from haystack.components.rankers import MetaFieldRanker
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.components.writers import DocumentWriter
+from haystack.dataclasses import ByteStream, ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import PipelineTool
 from haystack_integrations.components.evaluators.ragmetrics import capture
@@ -202,3 +205,121 @@ def test_preprocessing_without_a_writer_is_no_sample() -> None:
 
         steps.append(count_steps(run, room="ragmetrics"))
     assert 0 < steps[1] <= 5 * steps[0]
+
+
+def test_an_index_that_a_pipeline_builds_of_files_is_no_evidence() -> None:
+    store = InMemoryDocumentStore()
+    index = connected(
+        ("read.documents", "split.documents"),
+        ("split.documents", "write.documents"),
+        read=TextFileToDocument(),
+        split=DocumentSplitter(split_by="word", split_length=40),
+        write=DocumentWriter(store),
+    )
+    sources = [ByteStream(PAGE.encode()), ByteStream(SNIPPET.encode())]
+    with capture() as captured:
+        index.run({"read": {"sources": sources}})
+    assert captured.samples == ()
+    ask = connected(
+        ("retrieve.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retrieve=InMemoryBM25Retriever(store, top_k=1),
+        prompt=PromptBuilder(EACH + "{{ query }}"),
+        llm=MockChatGenerator(ANSWER),
+    )
+    asked = {"query": QUESTION}
+    again = connected(
+        ("read.documents", "write.documents"),
+        read=TextFileToDocument(),
+        write=DocumentWriter(InMemoryDocumentStore()),
+    )
+    with capture(question=QUESTION) as captured:
+        again.run({"read": {"sources": sources}})
+        ask.run({"retrieve": asked, "prompt": asked})
+    sample = only(captured.samples)
+    assert sample.retrieved is not None
+    assert len(sample.retrieved) == 1
+    assert sample.contexts == sample.retrieved
+    assert sample.capture.grade == "exact"
+
+
+def test_pages_that_a_pipeline_fetches_for_a_question_are_evidence() -> None:
+    """No component is asked the question but the one that fills the prompt."""
+    pipeline = connected(
+        ("read.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        read=TextFileToDocument(),
+        prompt=PromptBuilder(EACH + "{{ question }}"),
+        llm=MockChatGenerator(ANSWER),
+    )
+    with capture() as captured:
+        pipeline.run(
+            {
+                "read": {"sources": [ByteStream(PAGE.encode())]},
+                "prompt": {"question": QUESTION},
+            }
+        )
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.known_contexts] == [PAGE]
+    assert sample.capture.grade == "exact"
+
+
+@component
+class Writes:
+    """A generator of texts."""
+
+    def __init__(self, *replies: str) -> None:
+        self.replies = replies
+
+    @component.output_types(replies=list[str])
+    def run(self, prompt: str) -> dict[str, Any]:
+        return {"replies": list(self.replies)}
+
+
+@pytest.mark.parametrize("place", [None, "llm.replies", "llm"])
+@pytest.mark.parametrize("n_replies", [1, 2])
+def test_each_reply_of_a_generator_of_texts_is_an_answer(
+    n_replies: int, place: str | None
+) -> None:
+    """A place that holds several texts is no answer: the rules find them."""
+    replies = [ANSWER, "In 1874, by the mayor."][:n_replies]
+    pipeline = connected(
+        ("retrieve.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retrieve=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=PromptBuilder(EACH + "{{ query }}"),
+        llm=Writes(*replies),
+    )
+    asked = {"query": QUESTION}
+    with capture(answer_from=place) as captured:
+        pipeline.run({"retrieve": asked, "prompt": asked})
+    assert [sample.answer for sample in captured.samples] == replies
+    is_several = place is not None and n_replies > 1
+    for sample in captured.samples:
+        assert sample.capture is not None
+        assert sample.capture.grade == "exact"
+        said = f"answer_from={place!r} leads to nothing; the rules were used"
+        assert sample.capture.warnings == ((said,) if is_several else ())
+
+
+def test_a_document_without_a_text_is_no_context() -> None:
+    """What is handed in and given back may be the picture of a page."""
+    pipeline = connected(
+        ("sort.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        sort=MetaFieldRanker(meta_field="page"),
+        prompt=PromptBuilder("{{ documents | length }} {{ question }}"),
+        llm=MockChatGenerator(ANSWER),
+    )
+    with capture() as captured:
+        pipeline.run(
+            {
+                "sort": {"documents": [Document(meta={"page": 1})]},
+                "prompt": {"question": QUESTION},
+            },
+            include_outputs_from={"sort"},
+        )
+    sample = only(captured.samples)
+    assert sample.answer == ANSWER
+    assert sample.contexts is None or sample.contexts == ()

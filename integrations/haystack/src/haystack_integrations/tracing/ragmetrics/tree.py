@@ -94,16 +94,8 @@ def trees(run: Run) -> Iterator[Tree]:
     calls = Calls(run)
     is_component = run.root.operation == COMPONENT
     has_searched = any(call.kind == "retriever" for call in calls.root.walk())
-    # an embedder that ran by itself belongs to no turn
-    is_preparation = (
-        is_component
-        and calls.root.kind == "step"
-        and not (calls.root.input_documents or has_searched)
-    )
-    if calls.root.kind == "ignored" or is_preparation:
-        return
     # what a run returned before it failed is no answer
-    found = () if run.root.error else answers(run)
+    found = () if run.root.error else answers(calls)
     # a component that ran by itself need not answer, nor was it asked by the user
     is_asked = not is_component or calls.root.kind in ("agent", "step")
     prompts = [[message.text for message in call.prompt] for call in calls.models]
@@ -118,6 +110,14 @@ def trees(run: Run) -> Iterator[Tree]:
     if flow_documents and not found and len(run.nodes) == 1 and not is_component:
         # a result by itself, as of samples_from(), whose answer is unknown
         found = (Answer(None, "the result", documents=flow_documents),)
+    # an embedder that ran by itself, or an index build, belongs to no turn
+    is_loose_step = is_component and calls.root.kind == "step" and not has_searched
+    is_unasked = not (calls.is_asked or question or found or flow_documents)
+    is_preparation = is_loose_step or is_unasked
+    if calls.root.kind == "ignored" or (
+        is_preparation and not calls.root.input_documents
+    ):
+        return
     by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
     is_resumed = _is_resumed(run)
     may_go_on = run.paused or run.root.error is not None  # by a snapshot
@@ -250,11 +250,12 @@ def _add_history(tree: Tree, calls: Calls) -> None:
         tree.history = tree.history or history_in(inputs, tree.question, depth=1)
 
 
-def answers(run: Run) -> tuple[Answer, ...]:
+def answers(calls: Calls) -> tuple[Answer, ...]:
     """Find the answers of a run; the first of these that it has.
 
     1. Answer objects in its output, such as an ``AnswerBuilder`` makes.
-    2. The messages of the one output that holds some, or a text under a usual name.
+    2. The messages of the one output that holds some, a text under a usual name, or the
+       replies of the one generator of texts in it.
     3. The best passage that a reader cut out of documents.
 
     Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna".
@@ -263,10 +264,20 @@ def answers(run: Run) -> tuple[Answer, ...]:
         The answers; empty if there is none, or if several outputs may hold it: the
         core's rules look for one then.
     """
-    outputs = outputs_by_place(run)
+    outputs = outputs_by_place(calls.run)
     found = _objects(outputs) or _messages(outputs)
     if found:
         return found
+    # A reader lists the best passage first. One without a text says that the documents
+    # hold no answer; it counts only if no passage has a text. Behind the reader others
+    # may hand its answers on, or grade them.
+    extracted = _objects(outputs, are_extracted=True)
+    if not (extracted or calls.models):
+        for node in calls.run.components():
+            extracted = (
+                _objects({node.path: node.output}, are_extracted=True) or extracted
+            )
+    with_text = tuple(answer for answer in extracted if answer.text)
     # the text in an output whose socket has a usual name, such as "answer"
     text_by_name = {
         place.rpartition(".")[2]: value
@@ -275,12 +286,14 @@ def answers(run: Run) -> tuple[Answer, ...]:
     }
     text, name = answer_in(text_by_name)
     if text is not None:
-        return (Answer(text, name),)
-    # A reader lists the best passage first. One without a text says that the documents
-    # hold no answer; it counts only if no passage has a text.
-    extracted = _objects(outputs, are_extracted=True)
-    with_text = tuple(answer for answer in extracted if answer.text)
-    return (with_text or extracted)[:1]
+        handed_on = [answer for answer in with_text if answer.text == text]
+        return tuple(handed_on[:1]) or (Answer(text, name),)
+    replies = {
+        place: as_replies(value)
+        for place, value in outputs.items()
+        if place.rpartition(".")[2] == "replies"
+    }
+    return _messages(replies) or (with_text or extracted)[:1]
 
 
 def outputs_by_place(run: Run) -> Mapping[str, Any]:
@@ -409,11 +422,7 @@ class Calls:
         inside = self.spans_inside[node]
         if any(self.is_model(span) for span in inside):
             return "agent"
-        # whether it is given a query, or an embedding of one
-        sockets = " ".join(node.input).lower()
-        is_asked = any(word in sockets for word in _QUERY_WORDS)
-        is_asked = is_asked or self._query_of(node) is not None
-        if node is self.run.root and not is_asked:
+        if not self.is_asked:
             return "step"  # such as a converter of files that are indexed
         if _searches(node) and not any(map(_searches, inside)):
             return "retriever"
@@ -571,6 +580,20 @@ class Calls:
         return None
 
     @cached_property
+    def is_asked(self) -> bool:
+        """Whether the run is asked anything: it calls a model, or hands on a query.
+
+        One that converts files, and writes the documents into a store, is asked nothing.
+        """
+        for node in self.run.components():
+            # a query, or an embedding of one
+            sockets = " ".join(node.input).lower()
+            is_query = any(word in sockets for word in _QUERY_WORDS)
+            if is_query or node.input.get("text"):
+                return True
+        return any(map(self.is_model, self.run.nodes))
+
+    @cached_property
     def spans_inside(self) -> Mapping[Node, list[Node]]:
         """The components, agent steps and tools inside each span."""
         inside_by_span = defaultdict[Node, list[Node]](list)
@@ -676,7 +699,11 @@ def _values(node: Node, socket: str) -> tuple[Any, ...]:
 
 def replies(node: Node) -> tuple[CopiedMessage, ...]:
     """What a model returned, as messages of the assistant."""
-    value = node.output_by_socket.get("replies")
+    return as_replies(node.output_by_socket.get("replies"))
+
+
+def as_replies(value: object) -> tuple[CopiedMessage, ...]:
+    """The replies of a generator, of texts or of messages, as messages."""
     messages = []
     for reply in value if isinstance(value, tuple) else (value,):
         if isinstance(reply, str):
