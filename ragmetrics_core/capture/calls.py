@@ -545,6 +545,8 @@ class Origins:
         lists: All lists of documents, the earliest first, without what a model wrote.
             A list of nothing else is left out.
         undivided: The named tools whose text does not divide into passages.
+        cut: The named tools that returned passages without a part of their text, which
+            a model may have written.
         written: The documents that models wrote, by their letters.
         answers_handed_on: The engines inside the run whose answers were handed on, each
             with the text of a document or a tool that holds its answer.
@@ -554,6 +556,7 @@ class Origins:
 
     lists: tuple[DocumentList, ...] = ()
     undivided: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
     written: frozenset[str] = frozenset()
     answers_handed_on: tuple[tuple[Node, str], ...] = ()
     texts_of_tools: Mapping[Node, tuple[Literal["tool", "written"], str]] = field(

@@ -23,6 +23,7 @@ from ragmetrics_core.capture.calls import (
     Calls,
     DocumentList,
     Origins,
+    Turn,
     end_of,
     tools_of,
 )
@@ -40,6 +41,7 @@ from ragmetrics_core.capture.tree import Document, Message, Node
 _SHORTEST_CUT = 24  # letters of an argument that is no name
 _LONGEST_PHRASE = 48  # letters that may stand in another sentence by chance
 _LONGEST_FRAME = 32  # letters around the answer of an engine
+_LONG_WORD_WITH_SIGNS = re.compile(r"(?=.*[a-zA-Z0-9][^a-zA-Z]+[a-zA-Z0-9])[!-~]{16,}")
 
 # of each letter of a text: found or unknown, asked by a model, or written by one
 _OTHER, _ASKED, _WRITTEN = range(3)
@@ -47,20 +49,23 @@ _OTHER, _ASKED, _WRITTEN = range(3)
 _REPLY, _CALLED, _LIST, _TEXT = range(4)
 
 
-def origins_of(calls: Calls) -> Origins:
+def origins_of(turn: Turn) -> Origins:
     """Tell what was found from what models wrote.
 
     Args:
-        calls: The calls of a run.
+        turn: The question, and the calls that were made for it.
     """
-    return _Reading(calls).origins()
+    return _Reading(turn).origins()
 
 
 class _Reading:
     """Reads a run in the order in which it happened."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, turn: Turn) -> None:
+        calls = turn.calls
         self._calls = calls
+        users = [each.content for each in turn.tree.history if each.role == "user"]
+        self._texts_of_user = [*map(letters_of, users), letters_of(turn.question)]
         self._found = KnownTexts()
         self._found_whole: set[str] = set()  # documents, by their letters
         # what models wrote, and what of it went to tools, whose stores may give it back
@@ -69,6 +74,7 @@ class _Reading:
         self._engines: list[Node] = []  # inside the run, that have answered
         self._lists: list[DocumentList] = []
         self._undivided: list[str] = []
+        self._cut: dict[str, None] = {}
         self._written: set[str] = set()
         self._handed_on: list[tuple[Node, str]] = []
         self._texts_of_tools: dict[Node, tuple[Literal["tool", "written"], str]] = {}
@@ -108,6 +114,7 @@ class _Reading:
         return Origins(
             tuple(self._lists),
             tuple(self._undivided),
+            tuple(self._cut),
             frozenset(self._written),
             tuple(self._handed_on),
             self._texts_of_tools,
@@ -185,8 +192,10 @@ class _Reading:
                 continue
             if is_of_named_tool:  # a passage is what its text tells
                 marks = self._marks(document.text, each.call, is_search=True)
-                text = _without_marked(document.text, marks)
-                document = replace(document, text=text)
+                text = self._without_marked(document.text, marks)
+                if text != document.text:
+                    self._cut[each.call.name] = None
+                    document = replace(document, text=text)
             found_documents.append(document)
             if is_known and not document.forms:
                 continue  # most lists hold what an earlier one held
@@ -216,9 +225,11 @@ class _Reading:
                 if len(rest) <= _LONGEST_FRAME:
                     self._handed_on.append((engine, document.text))
                     return True
+        is_of_tool = call in self._calls.named_tools
+        if is_of_tool and document.text == call.text and self._is_argument(call):
+            return True
         for text in {document.text, document.text_without_metadata}:
             marks = self._marks(text, call, is_search)
-            is_of_tool = call in self._calls.named_tools
             if any(marks) and _are_written(
                 letters_of(text), marks, is_of_tool=is_of_tool
             ):
@@ -251,7 +262,8 @@ class _Reading:
             if found.count(0, start, end) < SHORTEST:
                 continue  # a model repeats what was found
             if not any(piece in each for each in asked):
-                marks[start:end] = bytes([_WRITTEN]) * len(piece)
+                if not _is_address(text, *form.place_in_source(start, end)):
+                    marks[start:end] = bytes([_WRITTEN]) * len(piece)
             elif call.kind != "retriever":  # which repeats nothing that it is asked
                 is_long = len(piece) >= _SHORTEST_CUT
                 if is_long or is_entry(text, *form.place_in_source(start, end)):
@@ -277,18 +289,51 @@ class _Reading:
             and (len(reply) >= SHORTEST or 2 * len(reply) >= len(letters))
             for reply in set(map(letters_of, replies)) - {""}
         )
-        is_argument = letters in map(letters_of, _texts_of_query(tool.query))
-        is_argument = is_argument and not self._found.places_in(text)
         is_own = _are_written(letters, marks, is_of_tool=True)
-        if is_reply or is_argument or is_own:
+        if is_reply or is_own or self._is_argument(tool):
             # '{"reply": "At ten.", "meta": {}}': the reply alone
             texts_inside = set(find_instances(parse_json(text), str))
             in_structure = [reply for reply in replies if reply in texts_inside]
             self._texts_of_tools[tool] = ("written", [text, *in_structure][-1])
             return
-        self._texts_of_tools[tool] = ("tool", _without_marked(text, marks))
+        self._texts_of_tools[tool] = ("tool", self._without_marked(text, marks))
         for found in re.finditer(rb"\x00+", marks):
             self._found.add(letters[found.start() : found.end()])
+
+    def _is_argument(self, tool: Node) -> bool:
+        """Whether a tool returned an argument, alone or behind a label: "Noted: Porto"."""
+        text = (tool.text or "").strip()
+        form = form_of(text)
+        if "\n" in text or self._found.places_in(text):
+            return False
+        for argument in map(letters_of, _texts_of_query(tool.query)):
+            label = form.letters.removesuffix(argument)
+            if not argument or label == form.letters:
+                continue
+            place = form.place_in_source(len(label), len(form.letters))
+            is_label = len(label) < SHORTEST and not re.search(r"\d", label)
+            if not label or (is_label and is_entry(text, *place)):
+                return True
+        return False
+
+    def _without_marked(self, text: str, marks: bytearray) -> str:
+        """Return a text with dots in the place of what models wrote.
+
+        Phrases inside of sentences, addresses and what the user said stay.
+        """
+        form = form_of(text)
+        for written in reversed(list(re.finditer(rb"[^\x00]+", marks))):
+            start, end = written.span()
+            first, last = form.place_in_source(start, end)
+            is_inside = text[first - 1 : first] == text[last : last + 1] == " "
+            is_phrase = is_inside and end - start <= _LONGEST_PHRASE
+            piece = form.letters[start:end]
+            is_of_user = any(piece in each for each in self._texts_of_user)
+            if end - start < _SHORTEST_CUT or is_phrase or is_of_user:
+                continue
+            if not _is_address(form.source, first, last):
+                text = text[:first] + CUT + text[last:]
+        return text
 
 
 def _texts_of_query(query: str | None) -> list[str]:
@@ -313,14 +358,11 @@ def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) ->
     return not any(letter.isdigit() for letter in label)
 
 
-def _without_marked(text: str, marks: bytearray) -> str:
-    """Return a text with dots in the place of what models wrote, but for phrases in sentences."""
-    form = form_of(text)
-    for written in reversed(list(re.finditer(rb"[^\x00]+", marks))):
-        first, last = form.place_in_source(written.start(), written.end())
-        n_letters = len(written.group())
-        is_inside = text[first - 1 : first] == text[last : last + 1] == " "
-        is_phrase = is_inside and n_letters <= _LONGEST_PHRASE
-        if n_letters >= _SHORTEST_CUT and not is_phrase:
-            text = text[:first] + CUT + text[last:]
-    return text
+def _is_address(text: str, first: int, last: int) -> bool:
+    """Whether a place in a text holds an address, a path or an id, which claims nothing.
+
+    Each is one long word with signs in it. Beside it few letters may stand: "Page URL:".
+    """
+    words = text[first:last].split()
+    said = [word for word in words if not _LONG_WORD_WITH_SIGNS.fullmatch(word)]
+    return len(letters_of(" ".join(said))) < SHORTEST

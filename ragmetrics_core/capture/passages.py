@@ -31,6 +31,10 @@ _UNDIVIDED = (
     "the text of tool {} could not be divided into passages: it is one context; let it"
     " return a list of them"
 )
+_CUT = (
+    "the text of tool {} repeats what a model passed to a tool, and may have found it,"
+    " too: that part is left out; name the contexts by contexts_from="
+)
 _CHANGED = (
     "the step {} returned new documents in the place of some that it was given, and may"
     " have found or written them"
@@ -83,6 +87,8 @@ class Passages:
         self.doubts = [
             Doubt("undivided", _UNDIVIDED.format(name)) for name in origins.undivided
         ]
+        for name in origins.cut:
+            self.doubts.append(Doubt("undivided", _CUT.format(name), True))
         self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
         # of copies of passages without an id
         self._identity_of_other: dict[DocumentKey, DocumentKey] = {}

@@ -77,7 +77,7 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     if turn is None:
         return []
     samples = []
-    origins = origins_of(turn.calls)
+    origins = origins_of(turn)
     for found_answer in answers(turn, origins):
         found_evidence = evidence(turn, origins, found_answer)
         table = ledger(turn, origins, found_answer, found_evidence)

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from own_words import DOCUMENTS, NAMED, PASSED, REPEATED, Passed, check_evidence
+from own_words import (
+    DOCUMENTS,
+    FOUND,
+    NAMED,
+    PAGES,
+    PASSED,
+    REPEATED,
+    Passed,
+    check_evidence,
+    check_page,
+)
 from runs_by_hand import (
     FARO,
     PORTO,
@@ -45,10 +55,13 @@ def calls_of(each: Passed, number: int = 0) -> list[Call]:
 
 
 def sample_of(
-    calls: Sequence[Call], *shown: str, named: frozenset[str] | None = None
+    calls: Sequence[Call],
+    *shown: str,
+    named: frozenset[str] | None = None,
+    question: str = QUESTION,
 ) -> Sample:
-    prompt = [Message("user", QUESTION), *(Message("tool", text) for text in shown)]
-    run = says(*calls, reads(prompt))
+    prompt = [Message("user", question), *(Message("tool", text) for text in shown)]
+    run = says(*calls, reads(prompt), question=question)
     (sample,) = samples_of(run, Overrides(context_tools=named))
     return sample
 
@@ -63,6 +76,31 @@ def test_law_what_a_model_passed_in_never_comes_back_as_evidence(passed, named):
         in_store = f"{each.text}\n{each.page}"
         shown.append(in_store if each.way in DOCUMENTS else each.told)
     check_evidence(sample_of(calls, *shown, named=named), passed)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_that_no_model_wrote_stays_as_it_is(name):
+    question, argument, page = PAGES[name]
+    calls = calls_of(Passed("page", argument, page))
+    check_page(sample_of(calls, page, named=frozenset({"note"}), question=question), page)
+
+
+@pytest.mark.parametrize("way", FOUND)
+def test_what_is_left_out_of_a_page_is_in_doubt(way):
+    """A title may be what was asked: nobody knows who wrote it."""
+    each = Passed(way, TOLD, PORTO)
+    sample = sample_of(calls_of(each), each.told, named=frozenset({"note"}))
+    assert sample.capture is not None
+    assert sample.capture.unread_texts
+    assert "repeats what a model passed" in sample.capture.warnings[-1]
+    assert sample.capture.grade == "inferred"
+
+
+def test_a_found_name_that_was_asked_for_is_found():
+    names = ["Porto", "Faro"]
+    search = tool(str(names), name="note", query="Porto", result=names)
+    sample = sample_of([search], *names, named=frozenset({"note"}))
+    assert [context.text for context in sample.known_contexts] == names
 
 
 @pytest.mark.parametrize("way", REPEATED)
@@ -121,6 +159,8 @@ RESULTS = {
         True,
     ),
     "a word that is repeated": ("Porto", "Porto", False),
+    "a word behind a label": ("Porto", "Results for: Porto", False),
+    "a word behind a number": ("Porto", "In 1882: Porto", True),
 }
 
 

@@ -41,6 +41,31 @@ FOUND: dict[str, Callable[[str, str], str]] = {
 }
 # as documents: the tool returns both, or stores the text, and a search finds both
 DOCUMENTS = ("documents", "store")
+# what a user asks, what a model passes to a tool that finds a page, and this page, which
+# no model wrote
+_GUIDE = "https://docs.example.org/python/graph"
+PAGES = {
+    "links to a neighbour": (
+        "How do I build a graph?",
+        f"{_GUIDE}/quickstart",
+        f"Build it by create_graph, read [Memory]({_GUIDE}/memory) then, and pass a store.",
+    ),
+    "links at its end": (
+        "Which pages are there?",
+        f"{_GUIDE}/llms.txt",
+        f"[Quickstart]({_GUIDE}/quickstart): a first graph, [Memory]({_GUIDE}/memory): a store.",
+    ),
+    "says its address": (
+        "When was the lamp lit?",
+        "https://archive.example.org/keepers/lamp",
+        "Opened. Page URL: https://archive.example.org/keepers/lamp - Ida Berg lit it.",
+    ),
+    "begins with the question": (
+        "Economic effects of the northern ferry lines",
+        "Economic effects of the northern ferry lines",
+        "Economic effects of the northern ferry lines: trade between the islands doubled.",
+    ),
+}
 WAYS = (*REPEATED, *FRAMED, *FOUND, *DOCUMENTS)
 
 
@@ -57,6 +82,8 @@ class Passed:
         """The text that the tool returns."""
         if self.way in FOUND:
             return FOUND[self.way](self.text, self.page)
+        if self.way == "page":
+            return self.page
         if self.way == "documents":
             return f"{self.text}\n\n{self.page}"
         if self.way == "store":
@@ -99,3 +126,12 @@ def check_evidence(sample: Sample, passed: Sequence[Passed]) -> None:
         assert not any(part in text for text in carried), each
         if each.way in FOUND or each.way in DOCUMENTS:
             assert any(letters(each.page) in text for text in carried), each
+
+
+def check_page(sample: Sample, page: str) -> None:
+    """Check that a page which a named tool found is surely the one context, as it is."""
+    assert [context.text for context in sample.known_contexts] == [page]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert sample.ledger is not None
+    assert [item.text for call in sample.ledger.calls for item in call.items] == [page]
