@@ -20,7 +20,6 @@ from typing import Literal
 
 from ragmetrics_core.capture.calls import (
     CUT,
-    Calls,
     DocumentList,
     Origins,
     Turn,

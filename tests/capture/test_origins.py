@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from own_words import (
     DOCUMENTS,
     FOUND,
+    FOUND_PAGES,
     NAMED,
-    PAGES,
     PASSED,
     REPEATED,
     Passed,
@@ -78,11 +78,13 @@ def test_law_what_a_model_passed_in_never_comes_back_as_evidence(passed, named):
     check_evidence(sample_of(calls, *shown, named=named), passed)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", FOUND_PAGES)
 def test_a_page_that_no_model_wrote_stays_as_it_is(name):
-    question, argument, page = PAGES[name]
+    question, argument, page = FOUND_PAGES[name]
     calls = calls_of(Passed("page", argument, page))
-    check_page(sample_of(calls, page, named=frozenset({"note"}), question=question), page)
+    check_page(
+        sample_of(calls, page, named=frozenset({"note"}), question=question), page
+    )
 
 
 @pytest.mark.parametrize("way", FOUND)

@@ -44,7 +44,7 @@ DOCUMENTS = ("documents", "store")
 # what a user asks, what a model passes to a tool that finds a page, and this page, which
 # no model wrote
 _GUIDE = "https://docs.example.org/python/graph"
-PAGES = {
+FOUND_PAGES = {
     "links to a neighbour": (
         "How do I build a graph?",
         f"{_GUIDE}/quickstart",
@@ -58,7 +58,7 @@ PAGES = {
     "says its address": (
         "When was the lamp lit?",
         "https://archive.example.org/keepers/lamp",
-        "Opened. Page URL: https://archive.example.org/keepers/lamp - Ida Berg lit it.",
+        "Opened. Page (https://archive.example.org/keepers/lamp): Ida Berg lit it.",
     ),
     "begins with the question": (
         "Economic effects of the northern ferry lines",

@@ -22,7 +22,7 @@ from haystack_rows import connected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
-from own_words import NAMED, PAGES, PASSED, Passed, check_evidence, check_page
+from own_words import FOUND_PAGES, NAMED, PASSED, Passed, check_evidence, check_page
 
 from ragmetrics_core.data.sample import Sample
 
@@ -246,9 +246,9 @@ def test_what_a_model_passes_to_a_tool_never_comes_back_as_evidence(
     check_evidence(sample, passed)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", FOUND_PAGES)
 def test_a_page_that_no_model_wrote_stays_as_it_is(name: str) -> None:
-    question, argument, page = PAGES[name]
+    question, argument, page = FOUND_PAGES[name]
     agent = noting([Passed("page", argument, page)])
     with capture(context_tools={"note"}) as captured:
         agent.run(messages=[ChatMessage.from_user(question)])

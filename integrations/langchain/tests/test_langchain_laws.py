@@ -22,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrou
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_fakes import PROMPT, Shelf, Speaker, calls, document, drained, joined
 from langchain_ragmetrics import capture
-from own_words import NAMED, PAGES, PASSED, Passed, check_evidence, check_page
+from own_words import FOUND_PAGES, NAMED, PASSED, Passed, check_evidence, check_page
 
 from ragmetrics_core.data.sample import Sample
 
@@ -207,9 +207,9 @@ def test_what_a_model_passes_to_a_tool_never_comes_back_as_evidence(
     check_evidence(sample, passed)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", FOUND_PAGES)
 def test_a_page_that_no_model_wrote_stays_as_it_is(name: str) -> None:
-    question, argument, page = PAGES[name]
+    question, argument, page = FOUND_PAGES[name]
     agent = noting([Passed("page", argument, page)])
     with capture(context_tools={"note"}) as captured:
         agent.invoke({"messages": [("user", question)]})

@@ -36,7 +36,7 @@ from llama_index.core.workflow import (
     InputRequiredEvent,
 )
 from llama_index.evaluation.ragmetrics import capture
-from own_words import NAMED, PAGES, PASSED, Passed, check_evidence, check_page
+from own_words import FOUND_PAGES, NAMED, PASSED, Passed, check_evidence, check_page
 from workflows.errors import WorkflowCancelledByUser
 
 from ragmetrics_core import Sample
@@ -605,11 +605,11 @@ def test_what_a_model_passes_to_a_tool_never_comes_back_as_evidence(
     check_evidence(sample, passed)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", FOUND_PAGES)
 def test_a_page_that_no_model_wrote_stays_as_it_is(
     name: str, parts: ModuleType
 ) -> None:
-    question, argument, page = PAGES[name]
+    question, argument, page = FOUND_PAGES[name]
     agent = noting(parts, [Passed("page", argument, page)])
     with capture(context_tools={"note"}) as captured:
         asyncio.run(ask(agent, question))
