@@ -303,7 +303,7 @@ class _Reading:
         """Whether a tool returned an argument, alone or behind a label: "Noted: Porto"."""
         text = (tool.text or "").strip()
         form = form_of(text)
-        if "\n" in text or self._found.places_in(text):
+        if "\n" in text:
             return False
         for argument in map(letters_of, _texts_of_query(tool.query)):
             label = form.letters.removesuffix(argument)
@@ -312,7 +312,7 @@ class _Reading:
             place = form.place_in_source(len(label), len(form.letters))
             is_label = len(label) < SHORTEST and not re.search(r"\d", label)
             if not label or (is_label and is_entry(text, *place)):
-                return True
+                return not self._found.places_in(text)
         return False
 
     def _without_marked(self, text: str, marks: bytearray) -> str:
