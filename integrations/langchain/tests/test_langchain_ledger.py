@@ -20,7 +20,7 @@ from langchain.tools import ToolRuntime, tool
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
     ANSWER,
@@ -183,6 +183,17 @@ def pieces_of_a_compressor() -> None:
         | Speaker(lines=[ANSWER])
     )
     chain.invoke(QUESTION)
+
+
+@tool
+def counted(config: RunnableConfig, question: str) -> str:
+    """Asks the database through another tool, with the config that it was handed."""
+    return str(count.invoke({"question": question}, config))
+
+
+@shape([Call("tool", (ROWS,), 1, "counted", "How many?")])
+def tool_that_calls_a_tool() -> None:
+    ask(agent(wants(("counted", {"question": "How many?"})), tools=[counted]))
 
 
 @tool

@@ -26,8 +26,8 @@ _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
 # modules between a call and its recording
 _REPORTING = ("langchain_core.callbacks", "langchain_ragmetrics", "ragmetrics_core")
 
-# The retrievers and old chains that go on in this context, the innermost last: the id of
-# each, and of its parent, which LangChain names as the parent of what it calls, too.
+# The retrievers, tools and old chains that go on in this context, the innermost last: the
+# id of each, and of its parent, which is named as the parent of what they call, too.
 _going_on: ContextVar[tuple[tuple[UUID, UUID | None], ...]] = ContextVar(
     "langchain_ragmetrics_going_on", default=()
 )
@@ -240,9 +240,9 @@ class Recorder(BaseCallbackHandler):
             metadata=metadata or {},
         )
         self.open[run_id] = recording, call
-        # a retriever alone may be given up without a word, and go on for ever
-        is_retriever = run_type == "retriever" and named_parent is not None
-        if is_retriever or (run_type == "chain" and _is_old_chain()):
+        # what is called alone may be given up without a word, and go on for ever
+        is_search = run_type in ("retriever", "tool") and named_parent is not None
+        if is_search or (run_type == "chain" and _is_old_chain()):
             _going_on.set((*going_on, (run_id, named_parent)))
         recording.give(call, inputs, invocation_params, tool_call_id)
 
