@@ -98,11 +98,20 @@ def test_what_is_left_out_of_a_page_is_in_doubt(way):
     assert sample.capture.grade == "inferred"
 
 
-def test_a_found_name_that_was_asked_for_is_found():
-    names = ["Porto", "Faro"]
+@pytest.mark.parametrize("names", [["Porto"], ["Porto", "Faro"]])
+def test_a_found_name_that_was_asked_for_is_found(names):
     search = tool(str(names), name="note", query="Porto", result=names)
     sample = sample_of([search], *names, named=frozenset({"note"}))
     assert [context.text for context in sample.known_contexts] == names
+
+
+def test_a_list_of_links_to_a_page_that_was_read_is_found():
+    address = "https://docs.example.org/python/graph/quickstart"
+    links = f"[Stores]({address}#stores) [Memory]({address}#memory)"
+    calls = calls_of(Passed("page", address, PORTO))
+    calls += calls_of(Passed("page", "pages on stores", links), 1)
+    sample = sample_of(calls, PORTO, links, named=frozenset({"note"}))
+    assert [context.text for context in sample.known_contexts] == [PORTO, links]
 
 
 @pytest.mark.parametrize("way", REPEATED)
