@@ -392,7 +392,8 @@ class Calls:
             if around not in tools or around in self._around_models:
                 continue
             if tool.error or around.error:
-                return bool(tool.error and around.error)
+                failed_so = letters_of(tool.error) in letters_of(around.error)
+                return bool(tool.error and around.error) and failed_so
             text = letters_of(around.text)
             if letters == text or (len(letters) >= SHORTEST and letters in text):
                 return True

@@ -260,8 +260,12 @@ class _OpenTurn:
                 continue
             if form in ground:
                 ground = ground.replace(form, "\n")
-            else:  # what is shown may be a part of it
-                edges = {edge for edge in edges if edge not in form}
+            else:  # a part of it may be shown: its own letters stand beside the edge
+                for edge in shared:
+                    at = form.find(edge)
+                    if at >= 0:
+                        around = form[max(0, at - 8) : at + len(edge) + 8]
+                        ground = ground.replace(around, "\n")
         return any(edge in ground for edge in edges)
 
     def add_search(self, tree: Tree) -> None:

@@ -137,7 +137,12 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     behind = text[replies[-1].end :]
     if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
         _fail(choice, "words stand before and behind its JSON object, as of an example")
-    *values, last_value = [_validate(choice, found, question) for found in replies]
+    try:
+        *values, last_value = [_validate(choice, found, question) for found in replies]
+    except UnusableReply as error:
+        if len(replies) > 1:  # another one may say yes
+            error.read = None
+        raise
     if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
         raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=text

@@ -354,6 +354,7 @@ class Session:
             result, errors.UnusableReply
         ):
             return result
+        first_read = result.read
         keys = await self._keys(request, 1, poll)
         is_cut_off = outcome.finish == "length"
         # A model that declines to answer would decline again.
@@ -380,7 +381,7 @@ class Session:
             keys += repair_keys
         if not isinstance(result, errors.UnusableReply):
             return result
-        if result.read is not None:
+        if None not in (first_read, result.read):  # twice
             return cast("T", result.read)
         self._reject(keys)
 

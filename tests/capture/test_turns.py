@@ -271,6 +271,24 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
     assert alone == ([] if is_read else [("By whom was it opened?", None)])
 
 
+def test_a_page_that_stands_by_itself_beside_the_front_of_a_longer_one_is_read():
+    """The longer one holds it, and what is shown of the longer one ends before it."""
+    front = "The town of Velm lies on two banks, and many praise its markets in winter."
+    longer = f"{front} {PAGE} It was painted green in 1901 by a painter of the coast."
+    answering = model(f"{PAGE}\n{front} …\n{QUESTION}", ANSWER, 3.0)
+    own_search = Node("retriever", "shelf", 2.0, 2.5, query=QUESTION)
+    own_search.documents = (Document(longer),)
+    agent = replace(answering, question=QUESTION)
+    agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    assert turns.add(search("By whom was it opened?", 1.0)) == []
+    (sample,) = turns.add(agent)
+    assert PAGE in [context.text for context in sample.contexts or ()]
+    assert sample.ledger is not None
+    assert len(sample.ledger.calls) == 2
+    assert turns.finish() == []
+
+
 @pytest.mark.parametrize(
     ("found", "shown", "joined"),
     [

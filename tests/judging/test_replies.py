@@ -468,9 +468,16 @@ def test_a_no_that_lists_nothing_is_asked_again():
         assert (result.value, len(model.requests)) == (0.0, 2)
         assert "and lists none" in model.requests[1].messages[-1].content
         assert score(name, no, json.dumps(good(name)))[0].value == 1.0
-        # no form at all is no verdict
-        result, model = score(name, no, "No.")
-        assert (result.status, len(model.requests)) == ("failed", 2)
+        # it counts where it is said twice, and no other verdict stands beside it
+        yes = json.dumps(good(name))
+        for replies in (
+            [no, "No."],
+            ["No.", no],
+            [f"{no}\n{yes}"] * 2,
+            [no, f"{yes}\n{no}"],
+        ):
+            result, model = score(name, *replies)
+            assert (result.status, len(model.requests)) == ("failed", 2)
     # of an answer that claims nothing, nothing can be listed
     none = {"supported": 0, "claims": 0, "unsupported": []}
     assert score("adherence", json.dumps(none))[0].status == "undefined"
