@@ -13,7 +13,6 @@ from ragmetrics_core.capture.history import history_of_prompts as history_of_pro
 from ragmetrics_core.capture.history import (
     turns_before_question as turns_before_question,
 )
-from ragmetrics_core.capture.hooks import HiddenCalls as HiddenCalls
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
 from ragmetrics_core.capture.hooks import Lock as Lock

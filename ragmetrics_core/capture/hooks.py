@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
@@ -345,12 +345,26 @@ class ReplacedMethods:
     Example: ``replace(Store, "search", observed)`` puts what ``observed`` makes of the
     method ``Store.search`` in its place, until ``restore`` is called.
 
+    Others are replaced while a judge's model is called, so that the framework tells no
+    handler and no tracer of the call (``hide``).
+
+    Args:
+        while_hidden: By class and name of a method, makes what is called instead of the
+            method inside a hidden call, with the same arguments.
+
     Attributes:
         lock: Held while methods are replaced and restored.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        while_hidden: Mapping[
+            tuple[type, str], Callable[[Callable[..., Any]], Callable[..., Any]]
+        ] = MappingProxyType({}),
+    ) -> None:
         self.lock = Lock()
+        self._while_hidden = while_hidden
+        self._n_hidden = 0
         # by class and name: the method of the class, and ours in its place
         self._replaced: dict[tuple[type, str], tuple[Any, Any]] = {}
 
@@ -386,44 +400,25 @@ class ReplacedMethods:
                     setattr(owner, name, method)
             self._replaced.clear()
 
-
-class HiddenCalls:
-    """Calls of a judge's model, of which a framework tells no handler and no tracer.
-
-    While one runs, the methods by which the framework tells of calls are replaced. All
-    other calls go through what takes their place as before, at the same time, too.
-
-    Args:
-        replacements: By class and name of a method, makes what is called instead of the
-            method inside a hidden call, with the same arguments.
-    """
-
-    def __init__(
-        self,
-        replacements: Mapping[
-            tuple[type, str], Callable[[Callable[..., Any]], Callable[..., Any]]
-        ],
-    ) -> None:
-        self._replacements = replacements
-        self._methods = ReplacedMethods()
-        self._n_running = 0
-
     @contextmanager
     def hide(self) -> Iterator[None]:
-        """Hide what is called inside, and in its tasks and threads that copy the context."""
-        with self._methods.lock:
-            self._n_running += 1
-            for (owner, name), make in self._replacements.items():
-                self._methods.replace(owner, name, partial(_hiding, make))
+        """Hide what is called inside, and in its tasks and threads that copy the context.
+
+        All other calls go through what takes the methods' places as before.
+        """
+        with self.lock:
+            self._n_hidden += 1
+            for (owner, name), make in self._while_hidden.items():
+                self.replace(owner, name, partial(_hiding, make))
         token = _is_hidden.set(True)
         try:
             yield
         finally:
             _is_hidden.reset(token)
-            with self._methods.lock:
-                self._n_running -= 1
-                if self._n_running == 0:
-                    self._methods.restore()
+            with self.lock:
+                self._n_hidden -= 1
+                if self._n_hidden == 0:
+                    self.restore()
 
 
 _is_hidden: ContextVar[bool] = ContextVar("ragmetrics_hidden", default=False)

@@ -20,10 +20,10 @@ from ragmetrics_core.capture import (
     Captured,
     Document,
     FrontDoor,
-    HiddenCalls,
     Listeners,
     Message,
     Node,
+    ReplacedMethods,
     Tree,
     WatchSettings,
     guard_hook,
@@ -994,7 +994,7 @@ def test_calls_that_are_hidden_at_once_hide_themselves_alone():
         thread.join()
 
     method = Framework.tell
-    calls = HiddenCalls({(Framework, "tell"): lambda _: lambda *_: None})
+    calls = ReplacedMethods({(Framework, "tell"): lambda _: lambda *_: None})
     with calls.hide():
         in_thread(tell_hidden, "another hidden call")
         Framework().tell("this hidden call")

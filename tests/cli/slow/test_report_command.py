@@ -160,7 +160,8 @@ def test_no_gate_holds_over_two_models_that_replied_under_one_name(capsys):
 
 def test_a_file_of_two_judges_is_compared_with_none(capsys):
     in_two_ways(judge="gpt-4o-mini")
-    assert main(["compare", "both.jsonl", "both.jsonl"]) == 2
+    Path("again.jsonl").write_text(Path("both.jsonl").read_text())
+    assert main(["compare", "both.jsonl", "again.jsonl"]) == 2
     assert "judge gpt-4o-mini and lexical against" in capsys.readouterr().err
     report = Report.from_jsonl("both.jsonl").with_signature("judge:lexical")
     assert report.run.judges == ("lexical",)

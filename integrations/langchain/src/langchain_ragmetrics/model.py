@@ -27,8 +27,8 @@ from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core.capture import (
     Capabilities,
     FrameworkModel,
-    HiddenCalls,
     JudgeLike,
+    ReplacedMethods,
 )
 
 LangChainJudge = JudgeLike | Runnable[Any, Any]
@@ -59,7 +59,7 @@ def _leaving_out_handlers_of_process(add: Callable[..., None]) -> Callable[..., 
     return add_other
 
 
-_HIDDEN_CALLS = HiddenCalls(
+_HIDDEN_CALLS = ReplacedMethods(
     {(BaseCallbackManager, "add_handler"): _leaving_out_handlers_of_process}
 )
 

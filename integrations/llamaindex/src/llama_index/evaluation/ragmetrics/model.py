@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 from ragmetrics_core.capture import (
     Capabilities,
     FrameworkModel,
-    HiddenCalls,
     JudgeLike,
+    ReplacedMethods,
     follow_path,
 )
 
@@ -49,7 +49,7 @@ async def _atell_nobody(*_: object, **__: object) -> None:
 
 
 # The handlers are the whole process's: the dispatchers hand them no call of a judge.
-_HIDDEN_CALLS = HiddenCalls(
+_HIDDEN_CALLS = ReplacedMethods(
     {
         (Dispatcher, "event"): lambda _: _tell_nobody,
         (Dispatcher, "aevent"): lambda _: _atell_nobody,

@@ -16,14 +16,19 @@ from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.tracing.tracer import NullTracer, ProxyTracer
 
-from ragmetrics_core.capture import Capabilities, FrameworkModel, HiddenCalls, submit
+from ragmetrics_core.capture import (
+    Capabilities,
+    FrameworkModel,
+    ReplacedMethods,
+    submit,
+)
 
 _CLOSE_SECONDS = 5.0
 # else the user's
 _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}
 
 # The tracer is the whole process's: what stands before it opens no span of a judge's call.
-_HIDDEN_CALLS = HiddenCalls(
+_HIDDEN_CALLS = ReplacedMethods(
     {
         (ProxyTracer, "trace"): lambda _: NullTracer.trace,
         (ProxyTracer, "current_span"): lambda _: NullTracer.current_span,
