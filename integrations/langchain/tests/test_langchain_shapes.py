@@ -735,14 +735,20 @@ def retriever_that_was_given_up() -> None:
 @shape(Turn(contexts=[(PARIS, "a", None), (LYON, "b", None)]))
 def retriever_map() -> None:
     """Several queries at once: each finds something else, a step puts them together."""
-    shelf = Shelf(
-        books=lambda query: (
-            [document(PARIS, "a")] if query == "one" else [document(LYON, "b")]
-        )
-    )
+    is_one_begun = threading.Event()
+
+    def books(query: str) -> list[Document]:
+        is_one_begun.set()
+        return [document(PARIS, "a")] if query == "one" else [document(LYON, "b")]
+
+    def second(query: str) -> str:
+        """The threads' order is not told: the second search begins behind the first."""
+        assert query == "one" or is_one_begun.wait(60)
+        return query
+
     find = (
         RunnableLambda(lambda question: ["one", "two"])
-        | shelf.map()
+        | (RunnableLambda(second) | Shelf(books=books)).map()
         | (lambda lists: [*lists[0], *lists[1]])
     )
     rag(find).invoke(QUESTION)
