@@ -741,14 +741,16 @@ def retriever_map() -> None:
         is_one_begun.set()
         return [document(PARIS, "a")] if query == "one" else [document(LYON, "b")]
 
-    def second(query: str) -> str:
-        """The threads' order is not told: the second search begins behind the first."""
+    shelf = Shelf(books=books)
+
+    def search(query: str) -> list[Document]:
+        """The order of threads is not told: the second begins behind the first."""
         assert query == "one" or is_one_begun.wait(60)
-        return query
+        return shelf.invoke(query)
 
     find = (
         RunnableLambda(lambda question: ["one", "two"])
-        | (RunnableLambda(second) | Shelf(books=books)).map()
+        | RunnableLambda(search).map()
         | (lambda lists: [*lists[0], *lists[1]])
     )
     rag(find).invoke(QUESTION)
