@@ -262,10 +262,9 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
             if run.batch_store:  # the stored answers make the results again
                 left.unlink()
             else:
-                sentence = (
-                    f"ragmetrics: {options.out} is as it was; what was judged stands in"
-                    f" {left}"
-                )
+                is_there = Path(options.out).exists()
+                kept = f"{options.out} is as it was; " if is_there else ""
+                sentence = f"ragmetrics: {kept}what was judged stands in {left}"
                 print(sentence, file=sys.stderr)
     return measured
 

@@ -91,13 +91,15 @@ def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
     if not columns or not missing_fields:
         return ""
     names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
-    # a single column that was not recognised may be what is missing
+    # a single column that was not recognised may be one of the missing fields, not all
     unread = list(file.columns_read.unread)
     likely = quote(unread[0]) if len(unread) == 1 else "NAME"
     options = [
         f"--{field.replace('_', '-')}-column {likely}" for field in missing_fields
     ]
     which = "the one that holds it" if len(options) == 1 else "those that hold them"
+    if len(options) > len(unread) == 1:
+        which = f"what {likely} holds by one of"
     return f"; its columns are {names}; name {which}: {', '.join(options)}"
 
 

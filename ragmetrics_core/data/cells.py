@@ -24,6 +24,7 @@ from ragmetrics_core.data.name_matching import plain_name
 from ragmetrics_core.data.sample_parts import Context, Turn, fields_of_document
 from ragmetrics_core.data.scalars import (
     is_number,
+    is_placeholder,
     is_present,
     is_word_for_nothing,
     number_as_text,
@@ -93,15 +94,18 @@ _FIELDS_OF_SEVERAL_TEXTS = (
 def is_filled(value: Any, field: str) -> bool:
     """Tell whether a cell holds something for a field of a sample.
 
-    In a column of several texts a word such as ``None`` is nothing, too, alone, in
-    brackets (``[nan]``), or as the only element of a list. It may be an answer.
+    In a column of several texts a word such as ``None`` is nothing, too, as are dashes
+    and dots, alone, in brackets (``[nan]``), or as the only element of a list. The word
+    may be an answer or a reference.
     """
     cell = value
     if field in _FIELDS_OF_SEVERAL_TEXTS:
         elements = data_in(value)
         if isinstance(elements, (list, tuple)) and len(elements) == 1:
             cell = elements[0]
-        if isinstance(cell, str) and is_word_for_nothing(cell):
+        if isinstance(cell, str) and (
+            is_placeholder(cell) or is_word_for_nothing(cell)
+        ):
             return False
     return is_present(cell)
 

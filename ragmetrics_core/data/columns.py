@@ -190,7 +190,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             None: look for the usual names.
 
     Raises:
-        SettingError: If ``columns`` names a field that samples do not have.
+        SettingError: If ``columns`` names a field that samples do not have, or one
+            column as the answer and as what the answer is compared with.
         NoSuchColumn: If the row lacks a column that was named.
         AmbiguousColumns: If two columns may hold one field, and differ.
     """
@@ -200,6 +201,13 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         hint = did_you_mean(name, USUAL_NAMES)
         fields = ", ".join(USUAL_NAMES)
         raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
+    for field in ("contexts", "reference", "facts"):
+        column = columns.get(field)
+        if column is not None and column == columns.get("answer"):
+            raise SettingError(
+                f"{column!r} cannot be the column of both answer and {field}, which are"
+                " compared; name two columns, or two paths into it such as output.text"
+            )
     found_by_field: dict[str, FoundValue] = {}
     for field, column in columns.items():
         if column is not None:

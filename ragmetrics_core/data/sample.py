@@ -268,8 +268,9 @@ class Sample(Frozen):
                 if call.kind != "written":  # what a model wrote is no evidence
                     value += call.items
             return all(item.blank for item in value)
-        if field == "answer" and value:  # "-" and "..." answer nothing
-            return is_placeholder(value)
+        if field in ("answer", "reference"):  # "-" and "..." say nothing
+            texts = [value or ""] if field == "answer" else value or ()
+            return all(map(is_placeholder, texts))
         return not value
 
     def __str__(self) -> str:

@@ -245,9 +245,10 @@ class Budget:
             self._dearest = max(self._dearest or 0.0, usage.cost)
         elif usage is not None and self.limits.max_cost is not None:
             self._stop(
-                "the price of the judge's model is not known, so max_cost cannot be"
-                " held; use max_calls, or have a judge of your own say what an answer"
-                " cost: Answer(reply, Usage(calls=1, cost=0.001))"
+                "the price of the judge's model is not known, or its server counts no"
+                " tokens, so max_cost cannot be held; use max_calls, or have a judge of"
+                " your own say what an answer cost:"
+                " Answer(reply, Usage(calls=1, cost=0.001))"
             )
         self._next_end.set()
         self._next_end = asyncio.Event()

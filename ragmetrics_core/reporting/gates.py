@@ -39,6 +39,8 @@ MIN_ANSWERED = 0.5
 ANSWERED = "answered"
 """The name of the gate on the share of answers that do not decline."""
 
+_NOBODY_TELLS = "no metric of the run tells whether answers decline"
+
 _RIGHTLY_UNDEFINED = ("declined", "no_claim")
 _MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
 _LONGEST_SLICE = 40  # characters shown of the value that makes a slice
@@ -154,7 +156,7 @@ def decide(
     *,
     strict: bool = False,
     min_scored: float = MIN_SCORED,
-    min_answered: float = MIN_ANSWERED,
+    min_answered: float | None = None,
 ) -> Decision:
     """Decide whether a run reaches a gate.
 
@@ -169,8 +171,9 @@ def decide(
             threshold.
         min_scored: Share of the rows that must be scored, else the gate is undecided.
             Lost polls count as parts of rows. Answers that decline and those without a claim do not count.
-        min_answered: Share above which answers must not decline, else it is undecided;
-            it does not matter for the gate on that share.
+        min_answered: Share above which answers must not decline, else it is undecided, as
+            it is where the run does not know that share. None: one half, where it is
+            known. The gate on that share takes none.
 
     Returns:
         The decision, with a sentence that says why.
@@ -186,7 +189,7 @@ def decide(
         )
     shares = {"min_scored": min_scored, "min_answered": min_answered}
     for name, share in shares.items():
-        if not 0 <= share <= 1:
+        if share is not None and not 0 <= share <= 1:
             raise SettingError(f"{name} is a share from 0 to 1; got {share}")
     names: Sequence[str]
     if isinstance(measured, Summary):
@@ -207,6 +210,8 @@ def decide(
         sentence = f"{gate.name} {reason}"
     else:
         outcome, sentence = _decide_slices(rule, gate.by, summary)
+    if outcome == "passed" and not summary.asked:
+        sentence += f" {_NOBODY_TELLS.capitalize()}."
     return Decision(
         metric=gate.name, outcome=outcome, sentence=sentence, at_least=gate.at_least
     )
@@ -218,7 +223,7 @@ class _Rule(NamedTuple):
     gate: Gate
     strict: bool
     min_scored: float
-    min_answered: float
+    min_answered: float | None
 
     def decide(self, summary: Summary) -> tuple[Outcome, str]:
         """Decide the gate by the rows of one summary, and say why.
@@ -259,7 +264,7 @@ class _Rule(NamedTuple):
             if numbers.mixed and self.gate.metric in (ANSWERED, numbers.metric):
                 return numbers.mixed
         if self.gate.metric == ANSWERED and not summary.asked:
-            return "no metric of the run asks whether answers decline"
+            return _NOBODY_TELLS
         if self.gate.metric == ANSWERED:
             if summary.asked >= self.min_scored * summary.rows - ROUNDING:
                 return ""
@@ -286,11 +291,14 @@ class _Rule(NamedTuple):
 
         # do enough answers say anything?
         share = summary.answered_share
-        if share in (None, 1) or share > self.min_answered + ROUNDING:
+        if share is None:
+            return "" if self.min_answered is None else _NOBODY_TELLS
+        least = MIN_ANSWERED if self.min_answered is None else self.min_answered
+        if share == 1 or share > least + ROUNDING:
             return ""
         return (
             f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
-            f" answered from a text, and a gate needs more than {100 * self.min_answered:.0f} %"
+            f" answered from a text, and a gate needs more than {100 * least:.0f} %"
         )
 
     def _measure(self, summary: Summary) -> _Measure:

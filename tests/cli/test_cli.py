@@ -123,6 +123,21 @@ def test_gates(rows, capsys, options, code, said):
     assert said in " ".join(capsys.readouterr().out.split())  # lines are wrapped
 
 
+def test_a_share_of_answers_that_nobody_asks_for_is_not_held(rows, capsys):
+    """Answers that decline as their references do have a recall of 1."""
+    unknown = "I don't know."
+    rows(*[{**GOOD, "answer": unknown, "reference": unknown}] * 20)
+    gate = "evaluate rows.jsonl --metrics recall --fail-under recall=0.5"
+    said = "o metric of the run tells whether answers decline."
+    for share in ("0.9", "0.5"):  # 0.5 is the default, too
+        assert run(f"{gate} --min-answered {share}") == 3
+        assert f"cannot be decided: n{said}" in " ".join(
+            capsys.readouterr().out.split()
+        )
+    assert run(gate) == 0
+    assert f"N{said}" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("mode", ["", "--strict"])
 def test_a_gate_does_not_pass_rows_that_nobody_judged(rows, capsys, mode):
     judged = [{**GOOD, "question": f"Who lit lamp {n}?"} for n in range(3)]
@@ -374,7 +389,12 @@ NOT_APPLIED = [
     (
         [{"prompt": "Who?", "docs": ["Anna."], "said": "Anna."}],
         "no answer",
-        "--answer-column said, --reference-column said",
+        "; name what said holds by one of: --answer-column said, --reference-column said",
+    ),
+    (
+        [{"messages": [{"role": "user", "content": "Who?"}], "docs": ["Anna."]}],
+        "no reference",
+        "; name what messages holds by one of: --question-column messages, ",
     ),
     (["{]", "3"], "no metric applies to rows.jsonl (rows: 2, bad: 2)", ""),
     ([], "ragmetrics: rows.jsonl holds no rows: write it again", ""),
@@ -818,8 +838,8 @@ def test_interrupt_leaves_what_was_done(rows, sent):
     assert "ragmetrics: interrupted; what was done is counted above\n" in errors
     assert "Traceback" not in errors
     assert b"context_utilization" in output
-    kept = "out.jsonl is as it was; what was judged stands in out.jsonl.partial\n"
-    assert f"ragmetrics: {kept}" in errors
+    kept = "what was judged stands in out.jsonl.partial\n"  # of an earlier file nothing
+    assert f"\nragmetrics: {kept}" in f"\n{errors}"
     assert not Path("out.jsonl").exists()
     report = Report.from_jsonl("out.jsonl.partial")
     # the held row shared its call with the last; that which was given up counts, too

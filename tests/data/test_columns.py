@@ -595,3 +595,11 @@ def test_a_field_that_no_row_has_is_told_with_the_columns_that_may_hold_it(
 ):
     list(iterate_samples([row], {}))
     assert (words in caplog.text) if words else (caplog.text == "")
+
+
+@pytest.mark.parametrize("field", ["contexts", "reference", "facts"])
+def test_one_column_is_not_compared_with_itself(field):
+    rows = [{"question": "Who?", "said": "Anna lit it."}]
+    columns = {"answer_column": "said", f"{field}_column": "said"}
+    with pytest.raises(SettingError, match=f"both answer and {field}, which are comp"):
+        evaluate(rows, judge="lexical", **columns)

@@ -529,6 +529,7 @@ def test_what_programs_write_for_nothing_is_nothing_in_every_field(tmp_path, suf
         assert Sample.from_row({"answer": answer}).answer == answer
 
 
+DASHES = ["-", "--", "\u2014", " \u2013 ", "...", "\u2026"]
 WRITTEN_NOTHING = ["None", "NaN", "nan", "null", "NULL", "NA", "#N/A", "\\N", "<NA>"]
 
 
@@ -541,6 +542,26 @@ def test_what_tables_write_for_nothing_is_missing(field, nothing):
     for cell in cells:
         sample = Sample.from_row({"answer": "None", field: cell})
         assert sample == Sample(answer="None")
+
+
+@pytest.mark.parametrize("field", LISTS)
+@pytest.mark.parametrize("dash", DASHES)
+def test_several_texts_of_dashes_or_dots_alone_are_missing(dash, field):
+    for cell in (dash, [dash], json.dumps([dash])):
+        assert Sample.from_row({"answer": "a", field: cell}) == Sample(answer="a")
+
+
+@pytest.mark.parametrize("dash", DASHES)
+def test_a_reference_of_dashes_or_dots_is_missing(dash):
+    """With one it would be a score of 0; a word and a sign may be what is right."""
+    row = {"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}
+    metrics = ["recall", "retrieval_accuracy"]
+    for reference in (dash, [dash], [dash, dash]):
+        report = evaluate([{**row, "reference": reference}], metrics, judge="lexical")
+        results = report.results[0].results.values()
+        assert {result.status for result in results} == {"undefined"}
+    for reference in ("None", "N/A", "#", [dash, "Anna."]):
+        assert not Sample.from_row({"reference": reference}).missing("reference")
 
 
 @pytest.mark.parametrize(

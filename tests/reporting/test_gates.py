@@ -141,6 +141,7 @@ def test_sentences():
     assert decide(Gate(metric="m", at_least=0.9), EIGHTEEN).sentence == (
         "m reaches 0.9: mean 0.900 of 20 rows, 95 % interval 0.699–0.972; the mean decides."
         " A close call: other rows could miss 0.9."
+        " No metric of the run tells whether answers decline."
     )
 
 
@@ -256,7 +257,7 @@ def test_where_no_metric_asks_the_answered_share_is_not_known():
     assert rows.summary().answered_share is None
     decision = decide(parse_gate("answered=0.8", NAMES), rows)
     assert decision.outcome == "undecided"
-    assert "no metric of the run asks" in decision.sentence
+    assert "no metric of the run tells" in decision.sentence
 
 
 @pytest.mark.parametrize(
