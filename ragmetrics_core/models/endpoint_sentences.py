@@ -152,9 +152,12 @@ def _without_escapes(text: str) -> str:
 
 
 def without_secret(text: str, secret: str) -> str:
-    """Return a text without a secret that it repeats, perhaps in escapes of JSON."""
+    """Return a text without a secret that it repeats, also in codes such as ``%2F``."""
     if not secret:
         return text
-    text = text.replace(secret, LEFT_OUT)
-    plain = _without_escapes(text)
-    return plain.replace(secret, LEFT_OUT) if secret in plain else text
+    text = decoded = text.replace(secret, LEFT_OUT)
+    for _ in range(_MOST_CODES_OF_CODES):
+        decoded = unescape(unquote(_without_escapes(decoded)))
+        if secret in decoded:
+            text = decoded = decoded.replace(secret, LEFT_OUT)
+    return text

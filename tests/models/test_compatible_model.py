@@ -4,8 +4,11 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from loopback import Fault
@@ -15,6 +18,7 @@ from ragmetrics_core import (
     LiteLLMModel,
     LLMJudge,
     OpenAICompatibleModel,
+    evaluate,
 )
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
@@ -86,6 +90,26 @@ def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(loopback_server):
         with pytest.raises(AuthenticationFailed, match="copy it again") as caught:
             once(OpenAICompatibleModel(server.base_url, "test", api_key=key))
         assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [str, partial(quote, safe=""), lambda key: quote(quote(key, safe="")), escape],
+    ids=["plain", "in an address", "twice", "in HTML"],
+)
+@pytest.mark.parametrize("key", ["sk-SEC/RET+KEY0123456789&abc", "Pa$$w0rd&More!"])
+def test_a_key_that_an_error_repeats_in_codes_is_left_out(loopback_server, key, code):
+    """Messages show an endpoint's words without codes."""
+    body = json.dumps({"error": {"message": f"bad key {code(key)}"}})
+    server = loopback_server(faults=lambda _: Fault(400, body=body))
+    model = OpenAICompatibleModel(server.base_url, "test", api_key=key)
+    rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
+    report = evaluate(rows, ["adherence"], judge=model, progress=False)
+    error = report.results[0].results["context_adherence"].error
+    assert error is not None
+    told = f"{error} {error.model_dump_json()}"
+    assert "bad key" in told
+    assert not any(part in told for part in ("RET", "w0rd", "More"))
 
 
 @pytest.mark.parametrize(
