@@ -240,6 +240,16 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     assert (second.ledger.calls == first.ledger.calls) == (shown == PAGE)
 
 
+def agent_that_searches(found: str, prompt: str) -> Tree:
+    """A run that finds a text by itself, and then asks a model."""
+    answering = model(prompt, ANSWER, 3.0)
+    own_search = Node("retriever", "shelf", 2.0, 2.5, query=QUESTION)
+    own_search.documents = (Document(found),)
+    agent = replace(answering, question=QUESTION)
+    agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
+    return agent
+
+
 @pytest.mark.parametrize(
     ("found_itself", "is_read"),
     [
@@ -255,11 +265,7 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
 ):
     """What stands in what it found is its own: the search before it is a turn by itself."""
     shown = [PAGE, found_itself] if is_read else [found_itself]
-    answering = model("\n".join([*shown, QUESTION]), ANSWER, 3.0)
-    own_search = Node("retriever", "shelf", 2.0, 2.5, query=QUESTION)
-    own_search.documents = (Document(found_itself),)
-    agent = replace(answering, question=QUESTION)
-    agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
+    agent = agent_that_searches(found_itself, "\n".join([*shown, QUESTION]))
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     assert turns.add(search("By whom was it opened?", 1.0)) == []
     (sample,) = turns.add(agent)  # it waits for nothing
@@ -275,11 +281,7 @@ def test_a_page_that_stands_by_itself_beside_the_front_of_a_longer_one_is_read()
     """The longer one holds it, and what is shown of the longer one ends before it."""
     front = "The town of Velm lies on two banks, and many praise its markets in winter."
     longer = f"{front} {PAGE} It was painted green in 1901 by a painter of the coast."
-    answering = model(f"{PAGE}\n{front} …\n{QUESTION}", ANSWER, 3.0)
-    own_search = Node("retriever", "shelf", 2.0, 2.5, query=QUESTION)
-    own_search.documents = (Document(longer),)
-    agent = replace(answering, question=QUESTION)
-    agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
+    agent = agent_that_searches(longer, f"{PAGE}\n{front} …\n{QUESTION}")
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     assert turns.add(search("By whom was it opened?", 1.0)) == []
     (sample,) = turns.add(agent)
