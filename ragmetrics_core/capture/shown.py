@@ -184,7 +184,7 @@ def find_shown(
     return search.showings
 
 
-def places_shown(
+def spans_shown(
     texts: Sequence[str], messages: Sequence[PromptText]
 ) -> list[list[tuple[int, int, int]] | None]:
     """Return where each of some texts stands in messages, whole or as one part.
@@ -194,19 +194,20 @@ def places_shown(
         messages: The messages in their order.
 
     Returns:
-        For each text its places: the number of the message, and from where to where in
-        it, of letters and digits. None for a text of which that is not sure.
+        For each text its spans: the number of the message, and where in its text the
+        letters and digits begin and end. None for a text that is not shown, and for one
+        of which that is not sure.
     """
     ready = _with_known_places(messages)
     search = _Search([Candidate((text,)) for text in texts], ready)
     search.find_whole_texts()
     search.find_parts()
-    places: list[list[tuple[int, int, int]] | None] = []
+    spans: list[list[tuple[int, int, int]] | None] = []
     for number, showing in enumerate(search.showings):
         if showing.extent not in ("whole", "part"):
-            places.append(None)
+            spans.append(None)
             continue
-        places.append(
+        spans.append(
             [
                 (message.number, *message.form.place_in_source(start, end))
                 for message in ready
@@ -214,7 +215,7 @@ def places_shown(
                 if owner == number
             ]
         )
-    return places
+    return spans
 
 
 def shows(message_texts: Iterable[str], text: str) -> bool:

@@ -23,7 +23,7 @@ _NAMES_OF_KEPT = (
     "data_sources",
     "file_ids",
 )
-_SEARCHED_BY_PROVIDER = "data_sources"  # of Azure OpenAI: it searches them each time
+_DATA_SOURCES = "data_sources"  # of Azure OpenAI: it searches them each time
 _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a text
 # of OpenAI's client: parameters that it does not know
 _FURTHER_PARAMETERS = "extra_body"
@@ -95,7 +95,7 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
         return _ALL_IS_READ
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]
     evidence += [_NOT_A_TEXT] if "" in texts else []
-    lets_search = not {_SEARCHED_BY_PROVIDER, *_PAGE_READERS}.isdisjoint(names)
+    lets_search = not {_DATA_SOURCES, *_PAGE_READERS}.isdisjoint(names)
     return UnreadRequest(tuple(evidence), tuple(filter(None, texts)), lets_search)
 
 

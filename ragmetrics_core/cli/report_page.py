@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         InputError: If the summary of a CI job cannot be written.
     """
     reports = [results_at(path) for path in options.files]
-    report, warnings = _report(reports, options)
+    report, warnings = _joined_report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     keys_of_slices = {gate.by for gate in gates if gate.by}
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     return exit_code
 
 
-def _report(
+def _joined_report(
     reports: Sequence[Report], options: argparse.Namespace
 ) -> tuple[Report, tuple[str, ...]]:
     """Join the reports of all files into one, with the name that was typed.

@@ -120,8 +120,8 @@ def _sentences_of(answer: str, marks: Sequence[Span] = ()) -> list[_Sentence]:
         marks: Where further marks stand that somebody else has read.
     """
     # blanks in place of what is left out: places in the text stay valid
-    text = blank_spans(without_reasoning(answer), _WITH_SIGNS_AROUND)
-    text = join_lines(blank(text, marks))
+    text = blank_matches(without_reasoning(answer), _WITH_SIGNS_AROUND)
+    text = join_lines(blank_spans(text, marks))
     sentences: list[_Sentence] = []
     end = 0
     for sentence in whole_sentences(text):
@@ -513,7 +513,7 @@ def marks_in(answer: str) -> list[Mark]:
         >>> [mark.labels for mark in marks_in("It is old [1, 3-5]. `rows[2]`")]
         [('1', '3', '4', '5')]
     """
-    text = blank_spans(without_reasoning(answer), _CODE)
+    text = blank_matches(without_reasoning(answer), _CODE)
     marks: list[Mark] = []
     for bracket in _MARK.finditer(text):
         labels: list[str] = []
@@ -546,7 +546,7 @@ def cites_otherwise(answer: str) -> bool:
         answer: Any text.
     """
     plain = without_reasoning(answer)
-    text = blank_spans(plain, _CODE)
+    text = blank_matches(plain, _CODE)
     if _MAY_BE_CODE.search(text) or _MAY_LIST_SOURCES.search(text):
         return True
     code = "\n".join(match[0] for match in _CODE.finditer(plain))
@@ -557,7 +557,7 @@ def cites_otherwise(answer: str) -> bool:
     if code and (_BEHIND_A_WORD.search(text) or has_marks_like_text):
         return True
     spans = [(mark.start, mark.end) for mark in marks_in(text)]
-    return _OTHER_NOTATION.search(blank(text, spans)) is not None
+    return _OTHER_NOTATION.search(blank_spans(text, spans)) is not None
 
 
 def without_reasoning(answer: str) -> str:
@@ -570,15 +570,15 @@ def without_reasoning(answer: str) -> str:
         >>> without_reasoning("<think>[2]?</think>It fell [1].")
         '                   It fell [1].'
     """
-    return blank_spans(answer, _REASONING)
+    return blank_matches(answer, _REASONING)
 
 
-def blank_spans(text: str, pattern: re.Pattern[str]) -> str:
-    """Replace what a pattern finds by blanks, as ``blank`` does."""
-    return blank(text, [match.span() for match in pattern.finditer(text)])
+def blank_matches(text: str, pattern: re.Pattern[str]) -> str:
+    """Replace what a pattern finds by blanks, as ``blank_spans`` does."""
+    return blank_spans(text, [match.span() for match in pattern.finditer(text)])
 
 
-def blank(text: str, spans: Iterable[Span]) -> str:
+def blank_spans(text: str, spans: Iterable[Span]) -> str:
     """Replace each character in some spans by a blank, except line breaks.
 
     "old [1]." without (4, 7) is "old    .": places in the text stay valid.

@@ -91,9 +91,9 @@ def resolve_judge(
     if chosen is None:
         announce_embedded_judge()
         no_endpoint = Endpoint(None, None)
-        return _judge_by_name("lexical", no_endpoint, is_endpoint_given=False)
+        return _judge_named("lexical", no_endpoint, is_endpoint_given=False)
     if isinstance(chosen, str):
-        return _judge_by_name(
+        return _judge_named(
             chosen.strip(),
             endpoint_of_arguments(api_base, api_key_env)._replace(timeout=timeout),
             is_endpoint_given=bool(api_base or api_key_env or timeout),
@@ -122,7 +122,7 @@ def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
     return is_named or os.environ.get("RAGMETRICS_JUDGE") is not None
 
 
-def _judge_by_name(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
+def _judge_named(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
     """Return the judge of a name: the same one while endpoint and keys stay the same.
 
     So all who name a judge share its session, in all threads. Beyond ``_MOST_JUDGES``

@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.shown import PromptText, places_shown, shows_some
+from ragmetrics_core.capture.shown import PromptText, shows_some, spans_shown
 from ragmetrics_core.data import (
     Instructions,
     JudgeError,
@@ -701,8 +701,8 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
     known = [sample.question or "", *(turn.content for turn in sample.history)]
     messages = [PromptText(notes.prompt[number].content, known) for number in numbers]
     spans: dict[int, list[tuple[int, int, int]]] = {}
-    for passage, places in enumerate(places_shown(texts, messages)):
-        if not places:
+    for passage, spans_of_passage in enumerate(spans_shown(texts, messages)):
+        if not spans_of_passage:
             why = "does not stand in the answering prompt whole or as one part"
             if not letters[passage]:
                 why = "has no letters, by which it could be found in the prompt"
@@ -710,12 +710,12 @@ def kept_prompt(sample: Sample) -> KeptPrompt:
                 twin = letters.index(letters[passage])
                 why = f"has the same text as passage {twin + 1}"
             raise NotMeasurable(f"passage {passage + 1} {why}")
-        for number, start, end in places:
+        for number, start, end in spans_of_passage:
             content = messages[number].text
             start, end = _with_signs(content, start, end, texts[passage])
             spans.setdefault(numbers[number], []).append((start, end, passage))
-    for places_of_message in spans.values():
-        places_of_message.sort()
+    for spans_of_message in spans.values():
+        spans_of_message.sort()
     return KeptPrompt(notes.prompt, spans, tuple(texts))
 
 

@@ -57,7 +57,7 @@ def write_page(
     path: str | Path,
     rows: Sequence[SampleResult],
     summary: Summary,
-    run: RunFacts,
+    run_facts: RunFacts,
     glance: Glance,
     *,
     to_label: Collection[str] = (),
@@ -70,7 +70,7 @@ def write_page(
         path: The file.
         rows: The results.
         summary: Their numbers.
-        run: The facts of the run.
+        run_facts: The facts of the run.
         glance: What a person should see first.
         to_label: Ids of the samples that were drawn for people to label.
     """
@@ -82,30 +82,30 @@ def write_page(
 
     # each judge whose card says something of adherence, with the figures of it
     figures_on_adherence = []
-    for judge in run.judges:
-        for card_figures in figures_of_cards(judge, run).values():
+    for judge in run_facts.judges:
+        for card_figures in figures_of_cards(judge, run_facts).values():
             if card_figures.question == "adherent":
                 figures_on_adherence.append((judge, card_figures.figures))
 
     data = {
         "glance": glance,
         "verdict": all_in_words(glance.decisions),
-        "date": date_of(run),
+        "date": date_of(run_facts),
         "screen_rows": len(rows),
         "summary": summary,
         "n_to_label": len(to_label),
-        "run": run,
+        "run": run_facts,
         # by metric the mean that people would give, beside the judge's
-        "by_people": corrected_means(run),
+        "by_people": corrected_means(run_facts),
         "explanations": EXPLANATIONS,
         "answerings": answerings_of(rows, summary),
         "what_if": what_if_known(rows),
-        "quoted": quotes_of_cards(run),
+        "quoted": quotes_of_cards(run_facts),
         "figures": figures_on_adherence,
         "has_interval": any(numbers.interval for numbers in summary.shown),
         "formulas": FORMULAS,
         "judges_by_metric": judges_by_metric,
-        **_script_data(rows, summary, run, glance, to_label),
+        **_script_data(rows, summary, run_facts, glance, to_label),
     }
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
@@ -140,7 +140,7 @@ def write_html(
 def _script_data(
     rows: Sequence[SampleResult],
     summary: Summary,
-    run: RunFacts,
+    run_facts: RunFacts,
     glance: Glance,
     to_label: Collection[str],
 ) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _script_data(
         "facets": facets,
         "yes_above": ONE_HALF,
         "asks": {
-            metric: question_of(metric, run.questions, by_words=False)
+            metric: question_of(metric, run_facts.questions, by_words=False)
             for metric in metrics
         },
         "histograms": {one.metric: one.histogram for one in summary.metrics},

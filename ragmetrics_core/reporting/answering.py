@@ -87,12 +87,12 @@ class Answering(Frozen):
     def __str__(self) -> str:
         lines = [
             f"{contexts:<12}{answered:>22}{declined:>22}"
-            for contexts, answered, declined in (_HEADINGS, *self.rows)
+            for contexts, answered, declined in (_HEADINGS, *self.rows_of_table)
         ]
         return "\n".join([*lines, *self.sentences])
 
     @property
-    def rows(self) -> tuple[tuple[str, str, str], ...]:
+    def rows_of_table(self) -> tuple[tuple[str, str, str], ...]:
         """Rows of a table: the contexts, how many answered, and how many declined."""
         cases = self.cases
         return (

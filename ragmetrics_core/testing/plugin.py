@@ -43,7 +43,7 @@ if TYPE_CHECKING:
             """Evaluate samples, and fail the test unless its gates pass."""
 
 
-_MARKER = (
+_MARKER_LINE = (
     "ragmetrics(*gates, **how): what the fixture of this name holds and gives to"
     ' evaluate, e.g. ("adherence=0.8", judge="gpt-4o-mini")'
 )
@@ -53,7 +53,7 @@ _MEASURED = pytest.StashKey[bool]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
-    config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _MARKER_LINE)
 
 
 @pytest.fixture(name="ragmetrics")

@@ -16,7 +16,7 @@ from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import number_as_text
 from ragmetrics_core.data.cells import conversation_in, conversation_name
-from ragmetrics_core.traces.values import (
+from ragmetrics_core.traces.span_values import (
     mapping,
     messages_in,
     plain,

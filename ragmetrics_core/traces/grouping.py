@@ -41,7 +41,7 @@ _OBJECT = 64  # bytes of an object of Python, with its entry in a list or mappin
 _MAX_RECENT_LINES = 4
 # Bytes that a packed file may always hold; a larger one may hold so many times its
 # size. Traces in gzip hold 10 to 50 times.
-MOST_UNPACKED = _MAX_SPOOLED_IN_MEMORY
+_UNPACKED_ALWAYS_ALLOWED = _MAX_SPOOLED_IN_MEMORY
 _MAX_UNPACKED_RATIO = 100
 _ROWS_AT_ONCE = 16  # of a Parquet file, whose cells may unpack to any size
 _NO_FORM = (
@@ -434,7 +434,7 @@ def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
 def _refuse_too_much(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the parts of a packed file; ``InputError`` if no traces hold as much."""
     size_of_file = path.stat().st_size
-    most = max(MOST_UNPACKED, _MAX_UNPACKED_RATIO * size_of_file)
+    most = max(_UNPACKED_ALWAYS_ALLOWED, _MAX_UNPACKED_RATIO * size_of_file)
     size = 0
     for part in parts:
         size += len(part)

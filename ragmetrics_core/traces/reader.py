@@ -25,8 +25,8 @@ from ragmetrics_core.traces.parts import with_unknown_fates
 from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
 from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
 from ragmetrics_core.traces.span_trees import trees_of
+from ragmetrics_core.traces.span_values import mapping, plain
 from ragmetrics_core.traces.spans import ERRORS_OF_OTHER_FORMS, MLFLOW_SIZES, Span
-from ragmetrics_core.traces.values import mapping, plain
 
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
@@ -292,13 +292,13 @@ class SpanSamples(Iterable[Sample]):
         self.notes = Notes(unreadable=self.lines.unreadable)
         for trace, spans in traces_of(self.lines):
             samples = reader.read(trace, spans)
-            yield from self._counted(samples)
+            yield from self._noting_missing(samples)
         if reader.attributes_without_mark and not reader.has_marked_spans:
             known = ", ".join(DIALECTS)
             seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))
         # samples of interrupted runs that no later trace resumed
-        yield from self._counted(reader.finish())
+        yield from self._noting_missing(reader.finish())
         # the id of each trace that gave none, with the reason, such as "no_retrieval"
         self.notes.without_sample = list(reader.reason_by_trace_without_sample.items())
         # Tools that returned text: the user may say by ``context_tools`` that they
@@ -310,8 +310,8 @@ class SpanSamples(Iterable[Sample]):
         # settings of the instrumentations that make them record texts
         self.notes.switches = switches_of(reader.dialects)
 
-    def _counted(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield samples, and count what they lack."""
+    def _noting_missing(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield samples, and note how many lack what."""
         for sample in samples:
             self.notes.count_what_is_missing(sample)
             yield sample

@@ -19,8 +19,8 @@ from ragmetrics_core.traces.dialects import (
     holds_only_numbers,
 )
 from ragmetrics_core.traces.span_calls import Call
+from ragmetrics_core.traces.span_values import ToolMessage, messages_in, replies_in
 from ragmetrics_core.traces.unread import unread_request_of
-from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
 # Tools of smolagents and of Pydantic AI by which a model gives its answer.
 _ONE_TEXT_WITHOUT_IDS = (

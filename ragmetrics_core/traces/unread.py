@@ -16,7 +16,7 @@ from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, value_of
-from ragmetrics_core.traces.values import decode, mapping
+from ragmetrics_core.traces.span_values import decode, mapping
 
 _DEEPEST = 8  # lists and objects in each other that are looked into
 # fields of a request under which frameworks hand parameters on to the model

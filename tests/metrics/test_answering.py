@@ -244,7 +244,7 @@ def test_page_and_terminal_show_the_cases(report, tmp_path, capsys, cluster):
     assert str(answering) in on_terminal
     for sentence in answering.sentences:
         assert sentence in on_page
-    for cells in answering.rows:
+    for cells in answering.rows_of_table:
         assert re.search(r"\s*".join(f">{cell}<.*?" for cell in cells), on_page)
 
 

@@ -12,7 +12,7 @@ from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics import capture
-from llama_index.evaluation.ragmetrics.evaluators import native
+from llama_index.evaluation.ragmetrics.evaluators import as_evaluation_result
 
 from ragmetrics_core import Sample
 from ragmetrics_core.data.results import MetricResult
@@ -187,7 +187,7 @@ class TestContract(AdapterContract):
         return VectorStoreQueryResult.__init__, DatasetGenerator._agenerate_dataset
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
-        made = native(result, Sample())
+        made = as_evaluation_result(result, Sample())
         assert made.invalid_result == (result.value is None)
         assert made.metric_result == result
         return made.score, made.feedback

@@ -28,7 +28,7 @@ from llama_index.evaluation.ragmetrics import (
 from llama_index.evaluation.ragmetrics.evaluators import (
     MetricEvaluator,
     RagMetricsResult,
-    native,
+    as_evaluation_result,
 )
 from pydantic import BaseModel
 
@@ -115,7 +115,7 @@ def test_a_score_that_lost_polls_decide_neither_passes_nor_fails(
     threshold: float, passing: bool | None
 ) -> None:
     lost = Scored(metric="m", value=0.75, reason="", bounds=(0.6, 0.8))
-    result = native(lost, Sample(answer="Paris"), threshold=threshold)
+    result = as_evaluation_result(lost, Sample(answer="Paris"), threshold=threshold)
     assert (result.score, result.passing, result.invalid_result) == (
         0.75,
         passing,

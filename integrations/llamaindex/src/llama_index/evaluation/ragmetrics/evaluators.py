@@ -194,7 +194,7 @@ class MetricEvaluator(BaseEvaluator):
             outcome = f"{field}: {first_problem['msg']}"
         except RagMetricsError as error:
             outcome = str(error)
-        return native(outcome, sample, threshold=self._threshold)
+        return as_evaluation_result(outcome, sample, threshold=self._threshold)
 
 
 class ContextUtilizationEvaluator(MetricEvaluator):
@@ -249,7 +249,7 @@ class CitationQualityEvaluator(MetricEvaluator):
     metric_name = "citation_quality"
 
 
-def native(
+def as_evaluation_result(
     outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5
 ) -> RagMetricsResult:
     """Turn the result of a metric into the framework's own type.
