@@ -24,8 +24,8 @@ from ragmetrics_core.capture.hooks import (
 from ragmetrics_core.capture.hooks import guard_hook as guard_hook
 from ragmetrics_core.capture.hooks import renew_after_fork as renew_after_fork
 from ragmetrics_core.capture.hooks import words_of as words_of
+from ragmetrics_core.capture.plain_values import FieldPlace as FieldPlace
 from ragmetrics_core.capture.plain_values import Overrides as Overrides
-from ragmetrics_core.capture.plain_values import Source as Source
 from ragmetrics_core.capture.plain_values import answer_in as answer_in
 from ragmetrics_core.capture.plain_values import answer_text as answer_text
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
@@ -39,7 +39,7 @@ from ragmetrics_core.capture.providers import (
     add_provider_evidence as add_provider_evidence,
 )
 from ragmetrics_core.capture.providers import (
-    chunk_tells_of_search as chunk_tells_of_search,
+    may_tell_of_search as may_tell_of_search,
 )
 from ragmetrics_core.capture.question import question_among as question_among
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink

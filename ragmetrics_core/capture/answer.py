@@ -17,11 +17,11 @@ from ragmetrics_core.capture.calls import (
     LABEL,
     NO_ANSWER,
     STRUCTURED,
+    AskedTurn,
     Calls,
     FoundAnswer,
     Order,
     Origins,
-    Turn,
     end_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
@@ -41,7 +41,7 @@ _WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
 _SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
 
 
-def answers(turn: Turn, origins: Origins) -> list[FoundAnswer]:
+def answers(turn: AskedTurn, origins: Origins) -> list[FoundAnswer]:
     """Find the answers of a turn; at least one, perhaps without a text.
 
     Args:
@@ -57,7 +57,7 @@ def answers(turn: Turn, origins: Origins) -> list[FoundAnswer]:
     return found
 
 
-def _answers_found(turn: Turn) -> list[FoundAnswer]:
+def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
     """Return the answers by the first way that leads to any."""
     tree, calls = turn.tree, turn.calls
     if "answer" in turn.named:
@@ -162,7 +162,7 @@ def _doubts_of_reply(calls: Calls, call: Node) -> tuple[Doubt, ...]:
 # Who wrote it
 
 
-def _with_writer(turn: Turn, answer: Answer) -> FoundAnswer:
+def _with_writer(turn: AskedTurn, answer: Answer) -> FoundAnswer:
     """Return an answer of the framework with the call that wrote it."""
     calls = turn.calls
     if answer.text is None or answer.is_extracted:
@@ -244,7 +244,9 @@ def _replies_inside(calls: Calls, answer: str) -> list[Node]:
     return held
 
 
-def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, ...]:
+def _doubts_of_stated(
+    turn: AskedTurn, answer: Answer, writer: Node
+) -> tuple[Doubt, ...]:
     """Return what is uncertain about an answer that the framework gives.
 
     It may be a query, or a verdict on an earlier text.

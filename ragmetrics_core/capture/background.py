@@ -30,7 +30,7 @@ from ragmetrics_core.capture.hooks import (
     guard_hook,
     renew_after_fork,
 )
-from ragmetrics_core.capture.plain_values import Overrides, Source
+from ragmetrics_core.capture.plain_values import FieldPlace, Overrides
 from ragmetrics_core.capture.sinks import FLUSH, Outlet, checked_sinks
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
@@ -540,9 +540,9 @@ class WatchArguments(TypedDict, total=False):
     concurrency: int
     limits: Limits | None
     redact: Redact | None
-    question_from: Source | None
-    contexts_from: Source | None
-    answer_from: Source | None
+    question_from: FieldPlace | None
+    contexts_from: FieldPlace | None
+    answer_from: FieldPlace | None
     context_tools: Collection[str] | None
 
 
@@ -588,7 +588,7 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
             problems=self.turns.problems,
         )
         # it hands each finished run over, whose samples our thread makes and judges
-        listener = Listener(self.problems, self.record, everywhere=True)
+        listener = Listener(self.problems, self.record, all_contexts=True)
         front_door.listeners.add(listener)
 
 

@@ -385,15 +385,16 @@ class Calls:
     def is_handed_on(self, tool: Node, tools: Collection[Node]) -> bool:
         """Whether one of some tools that asks no model called a tool, and returned its text.
 
-        Or it failed as that one did. What it returned arrived once.
+        Or it failed by the same error. What a tool returned arrived once.
         """
         letters = letters_of(tool.text)
         for around in tools_of(self.paths[tool][:-1]):
             if around not in tools or around in self._around_models:
                 continue
-            if tool.error or around.error:
-                failed_so = letters_of(tool.error) in letters_of(around.error)
-                return bool(tool.error and around.error) and failed_so
+            if tool.error and around.error:
+                return letters_of(tool.error) in letters_of(around.error)
+            if tool.error or around.error:  # one went on without the other
+                return False
             text = letters_of(around.text)
             if letters == text or (len(letters) >= SHORTEST and letters in text):
                 return True
@@ -492,8 +493,8 @@ def _innermost_agent(path: Path) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
-    """One turn of an application: the result of stage 1.
+class AskedTurn:
+    """One turn of an application, and what was asked: the result of stage 1.
 
     Attributes:
         tree: The run. ``join_trees`` may have made it of several runs.

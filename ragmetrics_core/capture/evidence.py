@@ -12,13 +12,13 @@ from functools import cached_property
 
 from ragmetrics_core.capture.calls import (
     STRUCTURED,
+    AskedTurn,
     Brought,
     DocumentList,
     Evidence,
     EvidenceFrom,
     FoundAnswer,
     Origins,
-    Turn,
     end_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
@@ -57,7 +57,7 @@ _LAST_WORDS = Doubt(
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
-def evidence(turn: Turn, origins: Origins, found_answer: FoundAnswer) -> Evidence:
+def evidence(turn: AskedTurn, origins: Origins, found_answer: FoundAnswer) -> Evidence:
     """Find the contexts of one answer, and what became of each passage.
 
     Args:
@@ -84,7 +84,9 @@ class _Reading:
             one of several lists may lead nowhere.
     """
 
-    def __init__(self, turn: Turn, origins: Origins, found_answer: FoundAnswer) -> None:
+    def __init__(
+        self, turn: AskedTurn, origins: Origins, found_answer: FoundAnswer
+    ) -> None:
         self._turn = turn
         self._calls = turn.calls
         self._written = origins.written

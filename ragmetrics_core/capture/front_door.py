@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from ragmetrics_core.capture.captured import Captured, Redact, UserValues
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
-from ragmetrics_core.capture.plain_values import Overrides, Source
+from ragmetrics_core.capture.plain_values import FieldPlace, Overrides
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
 
@@ -72,9 +72,9 @@ class FrontDoor(Generic[Run]):
         id: str | None = None,  # noqa: A002  # the name of the sample's field
         metadata: Mapping[str, Any] | None = None,
         conversation: str | None = None,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
+        question_from: FieldPlace | None = None,
+        contexts_from: FieldPlace | None = None,
+        answer_from: FieldPlace | None = None,
         context_tools: Collection[str] | None = None,
         redact: Redact | None = None,
         keep_prompts: bool = False,
@@ -199,9 +199,9 @@ class FrontDoor(Generic[Run]):
         concurrency: int = 8,
         limits: Limits | None = None,
         redact: Redact | None = None,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
+        question_from: FieldPlace | None = None,
+        contexts_from: FieldPlace | None = None,
+        answer_from: FieldPlace | None = None,
         context_tools: Collection[str] | None = None,
     ) -> BackgroundEvaluator[Run]:
         """Judge the runs of the whole process from now on, in a background thread.
@@ -263,9 +263,9 @@ class FrontDoor(Generic[Run]):
         self,
         run: Any,
         *,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
+        question_from: FieldPlace | None = None,
+        contexts_from: FieldPlace | None = None,
+        answer_from: FieldPlace | None = None,
         context_tools: Collection[str] | None = None,
     ) -> list[Sample]:
         """Make the samples of one finished run, without a ``capture()`` block.

@@ -241,8 +241,9 @@ class Listener:
     Attributes:
         problems: Where errors of hooks are counted for it.
         record: Called with each finished run, in the application's thread.
-        everywhere: Whether it gets the runs of the whole process: a watch. If not, it
-            gets the runs that begin in its context: a block.
+        all_contexts: Whether it gets runs of every context that its ``Listeners`` hand
+            out: a watch those of the whole process, a callback those that it is passed
+            to. If not, it gets the runs that begin in its own context: a block.
         begun: Whether a run began for it.
         missed: Whether it missed a run that began in the context of no block.
     """
@@ -250,7 +251,7 @@ class Listener:
     problems: Problems
     record: Callable[[Any], object]
     _: KW_ONLY
-    everywhere: bool = False
+    all_contexts: bool = False
     begun: bool = False
     missed: bool = False
 
@@ -293,12 +294,12 @@ class Listeners:
         with self._lock:
             self.open = (*self.open, listener)
             self._opened(listener)
-        if not listener.everywhere:
+        if not listener.all_contexts:
             _listeners_around.set((*_listeners_around.get(), listener))
 
     def remove(self, listener: Listener) -> None:
         """Begin no further runs for a listener; runs that go on still reach it."""
-        if not listener.everywhere:
+        if not listener.all_contexts:
             # No token: a block may be left in another context than it was entered in.
             _listeners_around.set(_without(_listeners_around.get(), listener))
         with self._lock:
@@ -318,10 +319,12 @@ class Listeners:
         if not listeners or is_judge_work():
             return ()
         around = _listeners_around.get()
-        here = tuple([each for each in listeners if each.everywhere or each in around])
-        if len(here) < len(listeners) and all(each.everywhere for each in here):
+        here = tuple(
+            [each for each in listeners if each.all_contexts or each in around]
+        )
+        if len(here) < len(listeners) and all(each.all_contexts for each in here):
             for listener in listeners:
-                listener.missed = not listener.everywhere
+                listener.missed = not listener.all_contexts
         return here
 
     def begin(self) -> tuple[Listener, ...]:

@@ -8,6 +8,7 @@ from itertools import chain
 
 from ragmetrics_core.capture.calls import (
     CUT,
+    AskedTurn,
     Brought,
     BroughtKind,
     Calls,
@@ -15,7 +16,6 @@ from ragmetrics_core.capture.calls import (
     FoundAnswer,
     Order,
     Origins,
-    Turn,
     tools_of,
 )
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
@@ -29,7 +29,10 @@ _PIECE = 24  # letters of it that are a document's; a line of twice as many hold
 
 
 def ledger(
-    turn: Turn, origins: Origins, found_answer: FoundAnswer, found_evidence: Evidence
+    turn: AskedTurn,
+    origins: Origins,
+    found_answer: FoundAnswer,
+    found_evidence: Evidence,
 ) -> Ledger:
     """List the searches and tool calls of a conversation up to this answer.
 

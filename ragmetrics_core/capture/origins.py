@@ -20,9 +20,9 @@ from typing import Literal
 
 from ragmetrics_core.capture.calls import (
     CUT,
+    AskedTurn,
     DocumentList,
     Origins,
-    Turn,
     end_of,
     tools_of,
 )
@@ -48,7 +48,7 @@ _OTHER, _ASKED, _WRITTEN = range(3)
 _REPLY, _CALLED, _LIST, _TEXT = range(4)
 
 
-def origins_of(turn: Turn) -> Origins:
+def origins_of(turn: AskedTurn) -> Origins:
     """Tell what was found from what models wrote.
 
     Args:
@@ -60,7 +60,7 @@ def origins_of(turn: Turn) -> Origins:
 class _Reading:
     """Reads a run in the order in which it happened."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: AskedTurn) -> None:
         calls = turn.calls
         self._calls = calls
         users = [each.content for each in turn.tree.history if each.role == "user"]

@@ -28,7 +28,9 @@ from ragmetrics_core.data import (
     follow_path,
 )
 
-Source = str | Callable[[Any], Any]
+FieldPlace = str | Callable[[Any], Any]
+"""Where the user says that a field stands: a key, a path, or a callable."""
+
 QUESTION_KEYS = (
     "question",
     "query",
@@ -71,26 +73,26 @@ class Overrides:
         keep_prompts: Whether a sample keeps the prompt that its answer was written from.
 
     Raises:
-        SettingError: If a source is neither a text nor callable, or names are given as
+        SettingError: If a place is neither a text nor callable, or names are given as
             one text.
     """
 
-    question_from: Source | None = None
-    contexts_from: Source | None = None
-    answer_from: Source | None = None
+    question_from: FieldPlace | None = None
+    contexts_from: FieldPlace | None = None
+    answer_from: FieldPlace | None = None
     context_tools: Collection[str] | None = None
     question: str | None = None
     keep_prompts: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ``SettingError`` for a source or names of another type."""
+        """Raise ``SettingError`` for a place or names of another type."""
         for name in ("question_from", "contexts_from", "answer_from"):
-            source = getattr(self, name)
-            is_path = source is None or isinstance(source, str)
-            if not is_path and not callable(source):
+            place = getattr(self, name)
+            is_path = place is None or isinstance(place, str)
+            if not is_path and not callable(place):
                 raise SettingError(
                     f"{name} must be a key, a path or a callable, got"
-                    f" {type(source).__name__}"
+                    f" {type(place).__name__}"
                 )
         if isinstance(self.context_tools, str):
             raise SettingError(
@@ -115,20 +117,20 @@ class Overrides:
             SettingError: If a callable of the user raises. Its words are left out, since
                 they may hold texts of the application.
         """
-        source = getattr(self, f"{field}_from")
-        if source is None:
+        place = getattr(self, f"{field}_from")
+        if place is None:
             return False, None
-        if callable(source):
+        if callable(place):
             try:
-                value = source(run)
+                value = place(run)
             except Exception as error:
                 raise SettingError(
-                    f"{field}_from={name_of(source)} raised {type(error).__name__}; it"
+                    f"{field}_from={name_of(place)} raised {type(error).__name__}; it"
                     f" was given the run, a {type(run).__name__}"
                 ) from error
             return value is not None, value
         # a key may itself hold dots
-        paths = ([source], source.split("."))
+        paths = ([place], place.split("."))
         for mapping in mappings:
             for path in paths:
                 is_found, value = follow_path(mapping, path)
@@ -137,11 +139,11 @@ class Overrides:
         return False, None
 
 
-def name_of(source: Source) -> str:
+def name_of(place: FieldPlace) -> str:
     """Return how a message names a place of the user: a path in quotes, a callable by name."""
-    if isinstance(source, str):
-        return repr(source)
-    return getattr(source, "__name__", type(source).__name__)
+    if isinstance(place, str):
+        return repr(place)
+    return getattr(place, "__name__", type(place).__name__)
 
 
 def documents_in(value: object) -> Iterator[Document]:
@@ -353,7 +355,7 @@ def sample_in(
 
 def reference_in(
     outputs: Mapping[str, Any],
-    source: Source | None,
+    place: FieldPlace | None,
     example: object,
     to_plain_value: Callable[[object], Any],
 ) -> tuple[tuple[str, ...], str]:
@@ -364,14 +366,14 @@ def reference_in(
 
     Args:
         outputs: The expected outputs.
-        source: Where the user says that the answers are: a key or path into the
+        place: Where the user says that the answers are: a key or path into the
             outputs, or a callable that gets the example. None looks for a usual name.
         example: The framework's own example.
         to_plain_value: Turns a value of the framework into plain values.
     """
-    if source is not None:
+    if place is not None:
         # ``reference_from`` is read by the rules of ``answer_from``: "a.b" is a path, …
-        places = Overrides(answer_from=source)
+        places = Overrides(answer_from=place)
         is_found, value = places.find("answer", example, outputs)
         if is_found:
             return _expected_answers(to_plain_value(value)), ""

@@ -182,11 +182,12 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
     return reply.evidence()
 
 
-def chunk_tells_of_search(chunk: object) -> bool:
-    """Whether a chunk of a streamed reply tells that the provider searched.
+def may_tell_of_search(chunk: object) -> bool:
+    """Whether a chunk of a streamed reply tells, or may tell, that the provider searched.
 
-    Chunks are not put together: what was found stays unknown, if the last chunk does not
-    hold it.
+    A piece of a call's arguments (``input_json_delta``) does not say whose tool it is for:
+    the provider's own search, or a tool of the application. Chunks are not put together:
+    what was found stays unknown, if the last chunk does not hold it.
     """
     reply = _ReplyBeingRead()
     reply.read(chunk)

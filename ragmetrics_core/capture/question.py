@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, Calls, Turn
+from ragmetrics_core.capture.calls import NO_ANSWER, AskedTurn, Calls
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.history import history_of_prompts, read_history
@@ -83,7 +83,7 @@ _LABEL = re.compile(
 )
 
 
-def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
+def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     """Find what the user asked in a run; None for a run that gives no sample.
 
     Args:
@@ -122,7 +122,7 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
         question, doubts = tree.question, _doubts_of_repeated(calls, tree.question)
     else:
         question, doubts = _question_without_input(calls)
-    return Turn(
+    return AskedTurn(
         tree,
         calls,
         question,

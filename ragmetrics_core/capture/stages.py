@@ -1,8 +1,8 @@
 """Makes the samples of a run, in five stages. Pure.
 
-Tree ─▶ Turn ─▶ Origins ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
+Tree ─▶ AskedTurn ─▶ Origins ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
 
-Turn         what was asked, and the calls made for it
+AskedTurn    what was asked, and the calls made for it
 Origins      what was found, and what models wrote
 FoundAnswer  what was answered, and the calls that it was written from
 Evidence     contexts, and the fate of each passage
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragmetrics_core.capture.answer import answers
-from ragmetrics_core.capture.calls import Calls, Evidence, FoundAnswer, Turn
+from ragmetrics_core.capture.calls import AskedTurn, Calls, Evidence, FoundAnswer
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
@@ -87,7 +87,7 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
 
 
 def _sample(
-    turn: Turn,
+    turn: AskedTurn,
     found_answer: FoundAnswer,
     found_evidence: Evidence,
     table: Ledger,
@@ -171,7 +171,7 @@ def _prompt(found_answer: FoundAnswer) -> tuple[PromptMessage, ...] | None:
 
 
 def _doubts(
-    turn: Turn,
+    turn: AskedTurn,
     found_answer: FoundAnswer,
     found_evidence: Evidence,
     table: Ledger,

@@ -36,7 +36,7 @@ from ragmetrics_core.data.sample_parts import Turn
 from ragmetrics_core.data.scalars import is_yes
 
 Label = int | str
-Outcome = TypeVar("Outcome")
+T = TypeVar("T")
 Texts = str | tuple[str, ...] | None
 Bounds = tuple[float, float]
 # Fewest characters of a text that is worth cutting, and characters that both its
@@ -263,8 +263,9 @@ class Question(PrivateRepr, Generic[R]):
         first_poll: Index of the first of them where they are asked for in rounds, so
             that later rounds get fresh ones.
         temperature: Sampling temperature. By default 1.0 for several polls, which would
-            all say the same at 0, and 0.0 for one. A probability, and polls in its
-            place, are asked for at 1.0 whatever stands here.
+            all say the same at 0, and 0.0 for one. A chat model is asked for a
+            probability, and for polls in its place, at 1.0 whatever stands here; for a
+            single verdict in its place at this one.
         wanted_probability: Which label's probability is wanted; None for bare verdicts.
         if_too_long: Which text is judged in windows where all texts together are too
             long for the judge; None if they are needed as a whole.
@@ -460,8 +461,8 @@ def ask(
 
 
 def ask_side_by_side(
-    plans: Sequence[Generator[Batch, Replies, Outcome]],
-) -> Generator[Batch, Replies, tuple[Outcome, ...]]:
+    plans: Sequence[Generator[Batch, Replies, T]],
+) -> Generator[Batch, Replies, tuple[T, ...]]:
     """Carry out several plans at once: in each step all their questions are one batch.
 
     Example: two plans ask 2 and 3 questions first. They become one batch of 5, whose
@@ -469,12 +470,12 @@ def ask_side_by_side(
 
     Args:
         plans: Generators that yield batches of questions, get the replies sent, and
-            return an outcome.
+            return a value.
 
     Returns:
         What each plan returned, in order; use it with ``yield from``.
     """
-    outcome_by_plan: dict[int, Outcome] = {}
+    value_by_plan: dict[int, T] = {}
     # by the index of the plan; a plan that has not begun must be sent None
     replies_by_plan: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
     while replies_by_plan:  # until every plan has returned
@@ -483,14 +484,14 @@ def ask_side_by_side(
             try:
                 batch_by_plan[index] = plans[index].send(cast("Replies", replies))
             except StopIteration as end:
-                outcome_by_plan[index] = end.value
+                value_by_plan[index] = end.value
         all_replies = yield from ask(list(chain.from_iterable(batch_by_plan.values())))
         remaining_replies = iter(all_replies)
         replies_by_plan = {
             index: tuple(islice(remaining_replies, len(batch)))
             for index, batch in batch_by_plan.items()
         }
-    return tuple(outcome_by_plan[index] for index in range(len(plans)))
+    return tuple(value_by_plan[index] for index in range(len(plans)))
 
 
 def check_batch(step: object) -> Batch:

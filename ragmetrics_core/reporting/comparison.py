@@ -43,7 +43,7 @@ from ragmetrics_core.reporting.pairing import (
     differences,
     match,
 )
-from ragmetrics_core.reporting.run_facts import Decision, Outcome
+from ragmetrics_core.reporting.run_facts import Decision, GateOutcome
 
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
@@ -188,7 +188,7 @@ class Comparison(Frozen):
         moved.sort(key=lambda change: (change.difference > 0, -abs(change.difference)))
         return tuple(moved)
 
-    def regression(self, *, strict: bool = False) -> dict[str, Outcome]:
+    def regression(self, *, strict: bool = False) -> dict[str, GateOutcome]:
         """Per metric and slice: is the second run worse? See ``regressions``."""
         return {
             decision.metric: decision.outcome
@@ -206,7 +206,7 @@ class Comparison(Frozen):
         """
         decisions = []
         for change in self.changes:
-            outcome: Outcome = "failed" if change.verdict == "worse" else "passed"
+            outcome: GateOutcome = "failed" if change.verdict == "worse" else "passed"
             if strict and change.verdict == "cannot tell":
                 outcome = "undecided"
             sentence = f"{change.name}: {change.verdict}; {change.in_words}"

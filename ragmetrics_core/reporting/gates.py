@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.scalars import ROUNDING
-from ragmetrics_core.reporting.run_facts import Decision, Outcome
+from ragmetrics_core.reporting.run_facts import Decision, GateOutcome
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import mean_interval
 
@@ -51,13 +51,13 @@ _FORMS = (
     " answered=0.8 or share(adherence>0.5)=0.95"
 )
 
-VERBS: dict[Outcome, str] = {
+VERBS: dict[GateOutcome, str] = {
     "passed": "reaches",
     "failed": "misses",
     "undecided": "may or may not reach",
 }
 
-_OUTCOMES_OF_ONE: dict[Outcome, str] = {
+_OUTCOMES_OF_ONE: dict[GateOutcome, str] = {
     "passed": "passed",
     "failed": "failed",
     "undecided": "is undecided",
@@ -225,7 +225,7 @@ class _Rule(NamedTuple):
     min_scored: float
     min_answered: float | None
 
-    def decide(self, summary: Summary) -> tuple[Outcome, str]:
+    def decide(self, summary: Summary) -> tuple[GateOutcome, str]:
         """Decide the gate by the rows of one summary, and say why.
 
         Example: ("failed", "misses 0.8: mean 0.720 of 60 scored rows, …").
@@ -236,7 +236,7 @@ class _Rule(NamedTuple):
         measure = self._measure(summary)
         threshold = self.gate.at_least
         by_bounds = three_way(measure.low, measure.high, threshold)
-        outcome: Outcome = "passed"
+        outcome: GateOutcome = "passed"
         if measure.value < threshold - ROUNDING:
             outcome = "failed"
         decider = measure.noun
@@ -349,7 +349,7 @@ def number_in_words(value: float, threshold: float) -> str:
     return text
 
 
-def three_way(low: float, high: float, threshold: float) -> Outcome:
+def three_way(low: float, high: float, threshold: float) -> GateOutcome:
     """Return whether bounds pass what is wanted, fail it, or leave it undecided.
 
     It is passed if the lower bound reaches what is wanted. It is failed if the upper
@@ -361,7 +361,7 @@ def three_way(low: float, high: float, threshold: float) -> Outcome:
     return "failed" if high < threshold else "undecided"
 
 
-def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[Outcome, str]:
+def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[GateOutcome, str]:
     """Decide a gate for each slice by a key; return the outcome and a sentence.
 
     Example: "context_adherence by language: 2 of 3 slices reach 0.8. "de": misses 0.8 …".

@@ -35,7 +35,7 @@ from ragmetrics_core.reporting.diagnosis import (
 from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.run_facts import (
     Decision,
-    Outcome,
+    GateOutcome,
     RunFacts,
     question_of,
     title_of,
@@ -56,7 +56,7 @@ _MOST_COLUMNS = 12
 _FIELDS_OF_TABLES = ("question", "contexts", "reference", "retrieved", "facts")
 _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
-_WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
+_WORST_FIRST: tuple[GateOutcome, ...] = ("failed", "undecided", "passed")
 
 _STAGE_BY_METRIC: dict[str, Stage] = {
     "retrieval_accuracy": "search",
@@ -203,7 +203,7 @@ class Glance(Frozen):
         return f"and {count_in_words(n_further, 'further row')}"
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> GateOutcome | None:
         """What all gates decide together: the worst of them; None without gates."""
         return self.decisions[0].outcome if self.decisions else None
 

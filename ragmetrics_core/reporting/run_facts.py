@@ -10,7 +10,7 @@ from pydantic import Field
 from ragmetrics_core.data import Frozen, Sample, Share, Signature
 from ragmetrics_core.data.display import one_line
 
-Outcome = Literal["passed", "failed", "undecided"]
+GateOutcome = Literal["passed", "failed", "undecided"]
 
 
 def texts_of(sample: Sample | None) -> str:
@@ -71,7 +71,7 @@ class Decision(Frozen):
     """What was decided of one metric."""
 
     metric: str = Field(description="its name")
-    outcome: Outcome = Field(description="``passed``, ``failed`` or ``undecided``")
+    outcome: GateOutcome = Field(description="``passed``, ``failed`` or ``undecided``")
     sentence: str = Field(description="why, with the numbers")
     at_least: Share | None = Field(
         default=None,

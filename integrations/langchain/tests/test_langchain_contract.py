@@ -11,7 +11,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from langchain_fakes import PROMPT, Shelf, Speaker, document, drained, rag
 from langchain_ragmetrics import RagMetricsCallback, capture
-from langchain_ragmetrics.evaluator import native
+from langchain_ragmetrics.evaluator import as_evaluation_result
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
@@ -114,7 +114,7 @@ class TestContract(AdapterContract):
         return stream
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
-        found = native(result)
+        found = as_evaluation_result(result)
         score = found.score
         assert score is None or isinstance(score, float)
         return score, found.comment or ""

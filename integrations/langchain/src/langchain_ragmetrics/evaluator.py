@@ -13,10 +13,10 @@ from langchain_ragmetrics.model import LangChainJudge
 from langchain_ragmetrics.recording.tree import error_in_words
 from langchain_ragmetrics.values import plain
 from ragmetrics_core.capture import (
+    FieldPlace,
     MetricResult,
     Metrics,
     Run,
-    Source,
     reference_in,
     sample_in,
 )
@@ -53,11 +53,11 @@ class RagMetricsRunEvaluator(RunEvaluator):
         metrics: Metrics = None,
         judge: LangChainJudge = None,
         *,
-        reference_from: Source | None = None,
+        reference_from: FieldPlace | None = None,
         concurrency: int = 8,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
+        question_from: FieldPlace | None = None,
+        contexts_from: FieldPlace | None = None,
+        answer_from: FieldPlace | None = None,
         context_tools: Collection[str] | None = None,
     ) -> None:
         """Take the settings; see the class for the arguments.
@@ -138,13 +138,15 @@ class RagMetricsRunEvaluator(RunEvaluator):
                 # an outcome that lacks the reference says "no reference"
                 needs_reference = "reference" in outcome.reason
                 hint = why_no_reference if needs_reference else ""
-                results.append(native(outcome, number, hint, evaluator_run_id))
+                results.append(
+                    as_evaluation_result(outcome, number, hint, evaluator_run_id)
+                )
         if len(results) == 1:
             return results[0]
         return EvaluationResults(results=results)
 
 
-def native(
+def as_evaluation_result(
     outcome: MetricResult,
     number: int = 0,
     hint: str = "",

@@ -56,10 +56,10 @@ from ragmetrics_core.capture import (
     Listener,
     Listeners,
     Node,
-    chunk_tells_of_search,
     current_task_or_thread,
     guard_hook,
     is_judge_work,
+    may_tell_of_search,
     renew_after_fork,
     words_of,
 )
@@ -263,7 +263,7 @@ class Recorder:
             # What is inside a span that began before anybody listened is a run for the
             # blocks that were opened there, and for nobody else.
             if parent_id is not None and parent_id not in self._spans:
-                listeners = tuple([each for each in listeners if not each.everywhere])
+                listeners = tuple([each for each in listeners if not each.all_contexts])
             if not listeners:
                 return
         span = self._span(id_, arguments, instance, around, listeners)
@@ -500,7 +500,7 @@ class Recorder:
         span = self._spans.get(id_ or "")
         call = None if span is None else span.node
         if call is not None and not call.may_have_searched:
-            call.may_have_searched = chunk_tells_of_search(chunk.raw)
+            call.may_have_searched = may_tell_of_search(chunk.raw)
 
     @guard_hook
     def on_model_reply(self, id_: str | None, reply: object) -> None:
