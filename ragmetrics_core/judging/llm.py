@@ -151,7 +151,8 @@ class _ModelQuestion:
         self._judge_name = judge.name
         self._question = question
         wanted = question.wanted_probability
-        # a single verdict without a probability is no draw
+        # polls in place of a probability are drawn at 1.0; a single verdict is no draw.
+        # With log-probabilities ``features.as_sent`` makes it 1.0, too.
         is_polled = wanted is not None and wanted.fallback_polls > 1
         self._request = ChatRequest(
             messages=render(question),

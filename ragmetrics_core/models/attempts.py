@@ -95,13 +95,15 @@ class Attempts:
         leave out of it what they have in their cache. So a count that is too low is
         made again, of a prompt that begins as none did before.
         """
-        reply = await self._send(request)
+        reply = await self._reply_or_failures(request)
         cut = error_of_cut_prompt(self.model, request, reply)
         if cut is None:
             return reply
         first, *others = request.messages
         new = replace(first, content=f"{uuid4()}\n{first.content}")
-        counted = await self._send(replace(request, messages=(new, *others), n=1))
+        counted = await self._reply_or_failures(
+            replace(request, messages=(new, *others), n=1)
+        )
         usage = reply.usage + counted.usage
         failures = counted.failures
         if counted.choices:
@@ -111,7 +113,7 @@ class Attempts:
             failures = (cut,)
         return ChatReply((), usage, failures[:1] * request.n)
 
-    async def _send(self, request: ChatRequest) -> ChatReply:
+    async def _reply_or_failures(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
 
         An error is not raised: the reply then has no choices, and its ``failures`` say

@@ -43,7 +43,7 @@ from ragmetrics_core.models.chat import (
 from ragmetrics_core.models.endpoint_state import EndpointState, Trial
 
 T = TypeVar("T")
-Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
+SendCall = Callable[[ChatRequest, int], Awaitable[ChatReply]]
 """Sends one call.
 
 It is given a request, and the index of the first reply that the call is for among all
@@ -191,10 +191,13 @@ def stated_missing(model: ChatModel) -> set[str]:
     return {name for name in FEATURES if getattr(stated, name, None) is False}
 
 
-def leave_out(
+def as_sent(
     request: ChatRequest, missing: Iterable[str], model: ChatModel
 ) -> ChatRequest:
-    """Return a request without the features that are missing.
+    """Return a request as it is sent: without the features that are missing.
+
+    With log-probabilities the temperature is 1.0 whatever the request says: at another
+    one they are not those of the model. Without them it is the request's own.
 
     For a model that reasons, the limit of the reply's length is raised, since it writes
     much before its reply. Models that take no temperature usually reason.
@@ -207,7 +210,6 @@ def leave_out(
         if name in missing and feature.is_used(request):
             request = replace(request, **feature.without(request))
     if request.top_logprobs and request.temperature is not None:
-        # at another temperature the probabilities are not those of the model
         request = replace(request, temperature=1.0)
     return request
 
@@ -235,7 +237,7 @@ class FittedRequest:
         model: The model.
         endpoint: What is known of the model's endpoint, from the calls of all runs.
         request: The request; its ``n`` says how many replies are wanted.
-        send: Sends one call.
+        send_call: Sends one call.
         may_guess: Whether a rejection that names no feature is worth further calls.
     """
 
@@ -244,14 +246,14 @@ class FittedRequest:
         model: ChatModel,
         endpoint: EndpointState,
         request: ChatRequest,
-        send: Send,
+        send_call: SendCall,
         *,
         may_guess: bool,
     ) -> None:
         self._model = model
         self._endpoint = endpoint
         self._request = request
-        self._send = send
+        self._send_call = send_call
         self._may_guess = may_guess
         self._stated_missing = stated_missing(model)
         self._trial: Trial | None = None  # where it tries what nobody knows yet
@@ -334,10 +336,10 @@ class FittedRequest:
 
     async def _ask_once_more(self, left_out: set[str]) -> None:
         """Ask again without these features alone; if that is answered, no other is refused."""
-        request = leave_out(self._request, left_out, self._model)
+        request = as_sent(self._request, left_out, self._model)
         if "n" in left_out:
             request = replace(request, n=1)
-        reply = await self._send(request, 0)
+        reply = await self._send_call(request, 0)
         self._usage += reply.usage
         if reply.choices:
             self._choices = [*reply.choices[: request.n]]
@@ -350,7 +352,7 @@ class FittedRequest:
 
     def _unstated_features(self, missing: set[str]) -> set[str]:
         """Return the features it uses without those, of which the model states nothing."""
-        request = leave_out(self._request, missing, self._model)
+        request = as_sent(self._request, missing, self._model)
         stated = self._model.capabilities()
         return {
             name
@@ -378,7 +380,7 @@ class FittedRequest:
             self._failures = [no_logprobs(self._model.name)]
             return
         self._failures = []
-        request = leave_out(self._request, self._left_out, self._model)
+        request = as_sent(self._request, self._left_out, self._model)
         n_missing = len(self._missing_replies)
         if n_missing > 1 and "n" not in self._left_out:
             await self._call(replace(request, n=n_missing), self._missing_replies[0])
@@ -401,7 +403,7 @@ class FittedRequest:
 
     async def _call(self, request: ChatRequest, first_index: int) -> None:
         """Send one call, and note its replies, or why there is none."""
-        reply = await self._send(request, first_index)
+        reply = await self._send_call(request, first_index)
         self._usage = self._usage + reply.usage if self._usage.calls else reply.usage
         if not reply.choices:
             self._failures += reply.failures

@@ -41,7 +41,7 @@ from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import (
     FittedRequest,
-    Send,
+    SendCall,
     gather_all,
     stated_missing,
 )
@@ -61,7 +61,7 @@ from ragmetrics_core.models.threads import (
 from ragmetrics_core.models.urls import is_on_this_machine
 
 T = TypeVar("T")
-Outcome = Choice | errors.JudgeError
+ReplyOrError = Choice | errors.JudgeError
 
 # A reply that was cut off is asked for again with so many times the tokens.
 _LONGER = 4
@@ -69,7 +69,7 @@ _LONGER = 4
 _MOST_SHOWN = 20_000
 _NOTHING = Usage()
 
-_Complete = Callable[[ChatRequest, Send], Awaitable[ChatReply]]
+_SendRequest = Callable[[ChatRequest, SendCall], Awaitable[ChatReply]]
 """Sends a request in one call or several."""
 
 
@@ -95,7 +95,7 @@ class Fetched:
         usage: What it cost.
     """
 
-    outcomes: dict[str, Outcome | None]
+    outcomes: dict[str, ReplyOrError | None]
     usage: Usage = _NOTHING
 
     @property
@@ -103,7 +103,7 @@ class Fetched:
         """The keys without an outcome."""
         return [key for key, outcome in self.outcomes.items() if outcome is None]
 
-    def in_order(self) -> list[Outcome]:
+    def in_order(self) -> list[ReplyOrError]:
         """Return the outcomes in the order of their keys, once none is missing."""
         return [outcome for outcome in self.outcomes.values() if outcome is not None]
 
@@ -134,7 +134,7 @@ class _Shared:
     def __init__(self, found_missing: set[str], first_slots: int | None) -> None:
         self.endpoint = EndpointState(found_missing)
         self.slots = Slots(0, first_slots)
-        self.in_flight: dict[str, asyncio.Future[Outcome | None]] = {}
+        self.in_flight: dict[str, asyncio.Future[ReplyOrError | None]] = {}
         self.memory = MemoryStore()
 
 
@@ -299,7 +299,7 @@ class Session:
         keys = await self._keys(request, polls, first_poll)
         fetched = await self._fetch_chat(request, keys)
 
-        async def read_here(outcome: Outcome) -> T | errors.JudgeError:
+        async def read_here(outcome: ReplyOrError) -> T | errors.JudgeError:
             """Read a reply beside the event loop; return why it cannot be used."""
             work = partial(_read, outcome, read)
             if (
@@ -327,9 +327,9 @@ class Session:
         self,
         request: ChatRequest,
         poll: int,
-        outcome: Outcome,
+        outcome: ReplyOrError,
         result: T | errors.JudgeError,
-        read: Callable[[Outcome], Awaitable[T | errors.JudgeError]],
+        read: Callable[[ReplyOrError], Awaitable[T | errors.JudgeError]],
         fetched: Fetched,
     ) -> T | errors.JudgeError:
         """Return what was read of a reply; ask again, once, for one that cannot be used.
@@ -411,7 +411,7 @@ class Session:
     async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
         """Return the replies to a request, one under each key."""
 
-        async def complete(request: ChatRequest, send: Send) -> ChatReply:
+        async def send_fitted(request: ChatRequest, send_call: SendCall) -> ChatReply:
             """Send a request, without the features that the endpoint refuses."""
             if self._is_in_batches:
                 # what an earlier pass has sent is fetched, and counts
@@ -420,13 +420,13 @@ class Session:
                 self.model,
                 self._prepared.endpoint,
                 request,
-                send,
+                send_call,
                 may_guess=not self._is_in_batches,  # each guess would be a batch
             )
             return await fitted.complete()
 
         return await self._fetch(
-            lambda missing: replace(request, n=len(missing)), keys, complete
+            lambda missing: replace(request, n=len(missing)), keys, send_fitted
         )
 
     async def _keys(
@@ -493,12 +493,14 @@ class Session:
             text = request_text(state, [question_by_key[key] for key in keys])
             return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
-        async def complete(request: ChatRequest, send: Send) -> ChatReply:
+        async def send_unchanged(
+            request: ChatRequest, send_call: SendCall
+        ) -> ChatReply:
             """Send a request that has no feature to leave out."""
             async with self._prepared.endpoint.first_with(set):
-                return await send(request, 0)
+                return await send_call(request, 0)
 
-        fetched = await self._fetch(make_request, list(question_by_key), complete)
+        fetched = await self._fetch(make_request, list(question_by_key), send_unchanged)
         answers: dict[str, T | errors.JudgeError] = {}
         for (key, question), outcome in zip(
             question_by_key.items(), fetched.in_order(), strict=True
@@ -524,7 +526,7 @@ class Session:
         self,
         make_request: Callable[[Sequence[str]], ChatRequest],
         keys: Sequence[str],
-        complete: _Complete,
+        send_request: _SendRequest,
     ) -> Fetched:
         """Return the replies under some keys: stored, awaited, or called for.
 
@@ -535,7 +537,7 @@ class Session:
         Args:
             make_request: Makes the request for the replies under some of the keys.
             keys: The key of each reply in the store.
-            complete: Sends that request, in one call or several.
+            send_request: Sends that request, in one call or several.
         """
         in_flight = self._prepared.in_flight
         fetched = Fetched(dict.fromkeys(keys))
@@ -551,7 +553,7 @@ class Session:
             to_call_for = [key for key in missing if key not in futures]
             if to_call_for:
                 request = make_request(to_call_for)
-                await self._call_for(request, to_call_for, fetched, complete)
+                await self._call_for(request, to_call_for, fetched, send_request)
 
             # Shielded: if this run is cancelled, the future is not, as others wait for
             # it.
@@ -570,7 +572,7 @@ class Session:
         request: ChatRequest,
         keys: Sequence[str],
         fetched: Fetched,
-        complete: _Complete,
+        send_request: _SendRequest,
     ) -> None:
         """Call the endpoint for the replies under some keys, and fill them in.
 
@@ -581,11 +583,11 @@ class Session:
             request: The request for all of the replies.
             keys: The keys of the replies, in the order in which they come.
             fetched: Gets the replies, or why there is none.
-            complete: Sends the request in one call or several, each through ``send``
-                (below), and joins the replies.
+            send_request: Sends the request in one call or several, each by
+                ``send_call`` (below), and joins the replies.
         """
 
-        async def send(request: ChatRequest, first_index: int) -> ChatReply:
+        async def send_call(request: ChatRequest, first_index: int) -> ChatReply:
             """Send one call for ``request.n`` replies; the first has the given index.
 
             Example: of 3 replies that are asked for, 2 come: they are filled in under
@@ -622,7 +624,7 @@ class Session:
         for key in keys:
             in_flight[key] = asyncio.get_running_loop().create_future()
         try:
-            reply = await complete(request, send)
+            reply = await send_request(request, send_call)
             # The failures of all calls are given out in turn. There may be more of them
             # than missing replies, since a later call may have succeeded.
             failures = iter(reply.failures)
@@ -641,7 +643,7 @@ class Session:
                 in_flight.pop(key).set_result(None if is_limit_of_this_run else outcome)
 
 
-def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
+def _read(outcome: ReplyOrError, read: Callable[[Choice], T]) -> T | errors.JudgeError:
     """Read a reply; return an error if there is none, or it cannot be used."""
     if isinstance(outcome, errors.JudgeError):
         return outcome
