@@ -38,6 +38,7 @@ _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
 _LONGEST_WAIT_SECONDS = 30.0
 _PART = 24  # letters of a text by which a question is seen to hold it
+_BESIDE = 8  # letters on each side of an edge by which it is of one text
 
 _ONE_BLOCK = "; put capture(question=…) around the calls of one question"
 _OF_ANOTHER_TASK = Doubt(
@@ -234,39 +235,56 @@ class _OpenTurn:
             return True
         if not self.has_search:
             return False
-        is_long = len(self.reply) >= SHORTEST
-        texts = [*self.forms, self.reply] if is_long else self.forms
         found_elsewhere = {*elsewhere}
         if _has_searched(tree):
             if self.reply:
                 return False
             found_elsewhere.update(_forms_found(tree))
+        answer = self.reply if len(self.reply) >= SHORTEST else ""
+
         shown: list[str] = []
-        messages = [each for call in _model_calls(tree) for each in call.prompt]
-        for message in messages:
-            letters = letters_of(message.text)
-            if message.role != "assistant":
-                shown.append(letters)
-            elif is_long and letters == self.reply:
-                return False  # a later turn of the conversation
-        edges = {edge for text in texts for edge in edges_of(text)}
-        ground = "\n".join(shown)
+        for call in _model_calls(tree):
+            for message in call.prompt:
+                letters = letters_of(message.text)
+                if message.role != "assistant":
+                    shown.append(letters)
+                elif answer and letters == answer:
+                    return False  # a later turn of the conversation
+        edges = {edge for text in (*self.forms, answer) for edge in edges_of(text)}
+        ground = self._without_others("\n".join(shown), edges, found_elsewhere)
+        return any(edge in ground for edge in edges)
+
+    def _without_others(
+        self, ground: str, edges: set[str], found_elsewhere: set[str]
+    ) -> str:
+        """Return what prompts show without what was found elsewhere, by letters.
+
+        Of two texts that hold one another the longer one takes the ground. Example: this
+        turn found a sentence, and another one the page around it. Where a prompt shows the
+        page, it does not show the sentence.
+
+        Args:
+            ground: What the prompts show.
+            edges: Beginnings and ends of the texts of this turn; no other ground counts.
+            found_elsewhere: The texts of others.
+        """
         own, others = "\n".join(self.forms), "\n".join(found_elsewhere)
-        shared = {edge for edge in edges if edge in others}
-        # of two texts the longer one takes the ground
-        for form in sorted(found_elsewhere, key=len, reverse=True):
-            is_longer = form not in own or form in self.forms
-            if not (is_longer and any(edge in form for edge in shared)):
+        # sorted: which of two that overlap goes first must not depend on hashes
+        shared = sorted(edge for edge in edges if edge in others)
+        for form in sorted(sorted(found_elsewhere), key=len, reverse=True):
+            is_inside_own = form in own and form not in self.forms
+            shared_with_form = [edge for edge in shared if edge in form]
+            if is_inside_own or not shared_with_form:
                 continue
             if form in ground:
                 ground = ground.replace(form, "\n")
-            else:  # a part of it may be shown: its own letters stand beside the edge
-                for edge in shared:
-                    at = form.find(edge)
-                    if at >= 0:
-                        around = form[max(0, at - 8) : at + len(edge) + 8]
-                        ground = ground.replace(around, "\n")
-        return any(edge in ground for edge in edges)
+                continue
+            # a part of it may be shown: its own letters stand beside the edge
+            for edge in shared_with_form:
+                at = form.find(edge)
+                beside = form[max(0, at - _BESIDE) : at + len(edge) + _BESIDE]
+                ground = ground.replace(beside, "\n")
+        return ground
 
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
