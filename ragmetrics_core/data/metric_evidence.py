@@ -91,7 +91,11 @@ class JudgedChunk(SilentData, extra="ignore"):
         default=None, description="p(useful), where the judge gives one."
     )
     precision: Share | None = Field(
-        default=None, description="Precision among the first ``rank`` chunks (P@k)."
+        default=None,
+        description=(
+            "Share of useful ones among the different chunks up to this rank (P@k); None"
+            " for a repeat, and where a verdict is missing."
+        ),
     )
     reason: str = Field(default="", description="The judge's explanation.")
     duplicate_of: int | None = Field(

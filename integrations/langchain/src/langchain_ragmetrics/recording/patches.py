@@ -146,6 +146,9 @@ def add_documents(
 ) -> None:
     """Tell ragmetrics what the current step retrieved, where LangChain does not report it.
 
+    Searches of a store in the same step then do not count: these documents stand for
+    what they found.
+
     Args:
         documents: In rank order; with their scores where there are any.
         query: What was searched for.
