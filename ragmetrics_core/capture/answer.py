@@ -1,4 +1,4 @@
-"""Stage 2: what was answered, which call wrote it, and from which earlier replies. Pure.
+"""Stage 3: what was answered, which call wrote it, and from which earlier replies. Pure.
 
 The **chain** of an answer is the call that wrote it, and each earlier call whose reply
 stands in a prompt of the chain. What any prompt of the chain shows may stand behind the

@@ -1,7 +1,7 @@
 """The calls of one run, in order: who replied what, who searched, which lists there were. Pure.
 
 All of it is read off the tree; no prompt is looked into. What each stage hands to the
-next stands at the end: the turn, the answer found, the evidence.
+next stands at the end: the turn, the origins, the answer found, the evidence.
 """
 
 from __future__ import annotations
@@ -541,7 +541,7 @@ class AskedTurn:
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """What was found, and what models of the run wrote, whoever carried it.
+    """What was found, and what models wrote, whoever carried it: the result of stage 2.
 
     Attributes:
         lists: All lists of documents, the earliest first, without what a model wrote.
@@ -568,7 +568,7 @@ class Origins:
 
 @dataclass(frozen=True, eq=False)
 class FoundAnswer:
-    """One answer of a turn: the result of stage 2.
+    """One answer of a turn: the result of stage 3.
 
     Attributes:
         answer: What was said.
@@ -631,7 +631,7 @@ EvidenceFrom = Literal["prompt", "flow", "named"]
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What one answer could rest on: the result of stage 3.
+    """What one answer could rest on: the result of stage 4.
 
     Attributes:
         contexts: What reached the generator; None if that is unknown.

@@ -1,4 +1,4 @@
-"""Stage 3: what the answer was shown of each passage, and what became of it. Pure.
+"""Stage 4: what the answer was shown of each passage, and what became of it. Pure.
 
 Example: a search found A, B and C, a reranker dropped C, and the prompt of the answer
 shows A. The context is A; the fates are: A shown, B kept and not shown, C dropped.

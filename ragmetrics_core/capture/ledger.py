@@ -1,4 +1,4 @@
-"""Stage 4: the ledger of one answer: each call that brought evidence, in order. Pure."""
+"""Stage 5: the ledger of one answer: each call that brought evidence, in order. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between the stages: what was found, and what models of the run wrote. Pure.
+"""Stage 2: what was found, and what models of the run wrote. Pure.
 
 What a model wrote is no evidence, whoever carries it: a document that holds its reply, a
 tool that repeats an argument, a search of a store into which a tool put it. The run is

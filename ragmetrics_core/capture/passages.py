@@ -1,4 +1,4 @@
-"""Between the stages: the passages that the calls of a run brought. Pure.
+"""Of stage 4: the passages that the calls of a run brought. Pure.
 
 A **passage** is a document from the moment on when a first call brought it: a search, a
 tool, a step, or the caller who handed it in. Later lists of documents hold it again,

@@ -2,11 +2,11 @@
 
 Tree ─▶ AskedTurn ─▶ Origins ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
 
-AskedTurn    what was asked, and the calls made for it
-Origins      what was found, and what models wrote
-FoundAnswer  what was answered, and the calls that it was written from
-Evidence     contexts, and the fate of each passage
-Ledger       the searches and tool calls of this turn and of earlier ones
+1  AskedTurn    ``question``  what was asked, and the calls made for it
+2  Origins      ``origins``   what was found, and what models wrote
+3  FoundAnswer  ``answer``    what was answered, and the calls that it was written from
+4  Evidence     ``evidence``  contexts, and the fate of each passage
+5  Ledger       ``ledger``    the searches and tool calls of this and of earlier turns
 """
 
 from __future__ import annotations

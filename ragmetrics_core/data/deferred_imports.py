@@ -55,7 +55,7 @@ def import_deferred(name: str) -> Any:
     """Import what stands in the table under this name.
 
     Raises:
-        MissingDependency: If its room was left out of this installation.
+        MissingDependency: If its package was left out of this installation.
     """
     place = _DEFERRED_NAMES[name]
     with whole_installation_for(place.needed_for):

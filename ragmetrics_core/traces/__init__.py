@@ -1,6 +1,6 @@
 """Samples from the traces that instrumentations record; no tracing SDK is imported.
 
-The stages: ``grouping`` reads the spans of a trace, ``dialects`` and ``values`` say
+The stages: ``grouping`` reads the spans of a trace, ``dialects`` and ``span_values`` say
 what each span tells, ``span_calls`` puts them inside one another, ``span_trees`` makes
 the trees that the capture reads. Every name is imported at its first use.
 """
