@@ -630,7 +630,7 @@ EvidenceFrom = Literal["prompt", "flow", "named"]
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class FoundEvidence:
     """What one answer could rest on: the result of stage 4.
 
     Attributes:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.calls import AskedTurn, Evidence, FoundAnswer
+from ragmetrics_core.capture.calls import AskedTurn, FoundAnswer, FoundEvidence
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Citation, Context
@@ -63,7 +63,7 @@ class CitationsFound:
 
 
 def cited_by(
-    turn: AskedTurn, found_answer: FoundAnswer, found_evidence: Evidence
+    turn: AskedTurn, found_answer: FoundAnswer, found_evidence: FoundEvidence
 ) -> CitationsFound:
     """Find out which contexts an answer cites.
 

@@ -15,9 +15,9 @@ from ragmetrics_core.capture.calls import (
     AskedTurn,
     Brought,
     DocumentList,
-    Evidence,
     EvidenceFrom,
     FoundAnswer,
+    FoundEvidence,
     Origins,
     end_of,
 )
@@ -57,7 +57,9 @@ _LAST_WORDS = Doubt(
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
-def evidence(turn: AskedTurn, origins: Origins, found_answer: FoundAnswer) -> Evidence:
+def evidence(
+    turn: AskedTurn, origins: Origins, found_answer: FoundAnswer
+) -> FoundEvidence:
     """Find the contexts of one answer, and what became of each passage.
 
     Args:
@@ -101,7 +103,7 @@ class _Reading:
         self.dropped_by: dict[DocumentKey, Node] = {}
         self.ranks: dict[DocumentKey, int | None] = {}
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> FoundEvidence:
         """Find the contexts by the prompts, else by the flow of documents."""
         chain = self._found_answer.chain
         prompts = _messages_of(chain) if chain else None
@@ -130,7 +132,7 @@ class _Reading:
             self.evidence_from != "named"
         ):  # of what the user named only that is in doubt
             self._doubts = [*self._passages.doubts, *self._doubts]
-        return Evidence(
+        return FoundEvidence(
             contexts=self.contexts,
             evidence_from=self.evidence_from,
             retrieved=None if retrieved is None else _contexts_of(retrieved),

@@ -12,8 +12,8 @@ from ragmetrics_core.capture.calls import (
     Brought,
     BroughtKind,
     Calls,
-    Evidence,
     FoundAnswer,
+    FoundEvidence,
     Order,
     Origins,
     tools_of,
@@ -32,7 +32,7 @@ def ledger(
     turn: AskedTurn,
     origins: Origins,
     found_answer: FoundAnswer,
-    found_evidence: Evidence,
+    found_evidence: FoundEvidence,
 ) -> Ledger:
     """List the searches and tool calls of a conversation up to this answer.
 
@@ -95,7 +95,7 @@ def _evidence_call(
 
 
 def _places_shown(
-    texts: Sequence[Context | Document], found_evidence: Evidence
+    texts: Sequence[Context | Document], found_evidence: FoundEvidence
 ) -> tuple[int, ...] | None:
     """Return the places of the texts that stand in the prompts; None without prompts."""
     if not texts:

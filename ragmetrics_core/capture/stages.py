@@ -1,12 +1,12 @@
 """Makes the samples of a run, in five stages. Pure.
 
-Tree ─▶ AskedTurn ─▶ Origins ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
+Tree ─▶ AskedTurn ─▶ Origins ─▶ FoundAnswer ─▶ FoundEvidence ─▶ Ledger and Sample
 
-1  AskedTurn    ``question``  what was asked, and the calls made for it
-2  Origins      ``origins``   what was found, and what models wrote
-3  FoundAnswer  ``answer``    what was answered, and the calls that it was written from
-4  Evidence     ``evidence``  contexts, and the fate of each passage
-5  Ledger       ``ledger``    the searches and tool calls of this and of earlier turns
+1  AskedTurn      ``question``  what was asked, and the calls made for it
+2  Origins        ``origins``   what was found, and what models wrote
+3  FoundAnswer    ``answer``    what was answered, and from which calls it was written
+4  FoundEvidence  ``evidence``  contexts, and the fate of each passage
+5  Ledger         ``ledger``    the searches and tool calls of this and of earlier turns
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragmetrics_core.capture.answer import answers
-from ragmetrics_core.capture.calls import AskedTurn, Calls, Evidence, FoundAnswer
+from ragmetrics_core.capture.calls import AskedTurn, Calls, FoundAnswer, FoundEvidence
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
@@ -89,7 +89,7 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
 def _sample(
     turn: AskedTurn,
     found_answer: FoundAnswer,
-    found_evidence: Evidence,
+    found_evidence: FoundEvidence,
     table: Ledger,
     prompt: tuple[PromptMessage, ...] | None,
 ) -> Sample:
@@ -173,7 +173,7 @@ def _prompt(found_answer: FoundAnswer) -> tuple[PromptMessage, ...] | None:
 def _doubts(
     turn: AskedTurn,
     found_answer: FoundAnswer,
-    found_evidence: Evidence,
+    found_evidence: FoundEvidence,
     table: Ledger,
 ) -> Iterator[Doubt]:
     """Yield all that is uncertain about a sample."""
@@ -230,7 +230,7 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
 
 
 def _doubt_of_tools(
-    calls: Calls, found_evidence: Evidence, table: Ledger
+    calls: Calls, found_evidence: FoundEvidence, table: Ledger
 ) -> Doubt | None:
     """Return a doubt where the user has to say which tools search.
 
