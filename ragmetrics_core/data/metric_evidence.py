@@ -75,6 +75,8 @@ class Evidence(SilentData):
 
 DECLINED = "the answer declines to answer the question, or claims nothing"
 """Why a metric that judges the answer is undefined where the answer declines or claims nothing."""
+NO_FACTS = "the reference states no fact"
+"""Why a metric that judges by the reference is undefined where that declines."""
 
 
 class JudgedChunk(SilentData, extra="ignore"):

@@ -115,7 +115,7 @@ class LexicalJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """Which fit of the weights answers, by which rules beside them."""
-        return {"fit": "3", "rules": "3"}
+        return {"fit": "3", "rules": "4"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -487,10 +487,15 @@ def _explain_denial(text: str, denied_terms: frozenset[str]) -> str:
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:
-    """Take the sentences and clauses of a reference as its facts, word for word."""
+    """Take the sentences and clauses of a reference as its facts, word for word.
+
+    A reference that declines states none.
+    """
+    reference = question["reference"]
     clauses: list[str] = []
-    for sentence in split_sentences(question["reference"]):
-        clauses += split_clauses(sentence)
+    if not claims_nothing(reference, user_question_of(question)):
+        for sentence in split_sentences(reference):
+            clauses += split_clauses(sentence)
     facts = question.read({"facts": list(filter(states_something, clauses))})
     return Asked((facts,))
 

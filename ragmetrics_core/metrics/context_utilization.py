@@ -76,8 +76,8 @@ class ContextUtilization(Metric):
         every other; 0.0 if none is useful.
 
     Undefined when:
-        Question, contexts, or the answer (or reference) are missing; a cell of a table
-        may hold several chunks as one text.
+        Question, contexts, or the answer (or reference) are missing; nothing is useful
+        as it declines; a cell of a table may hold several chunks as one text.
 
     Raises:
         SettingError: If a template lacks a placeholder.
@@ -156,8 +156,6 @@ class ContextUtilization(Metric):
             self.examples,
             self.language,
         )
-        if self.against == "reference":
-            return (on_chunks,)
         return on_chunks, instructions_on_declining(self.language)
 
     @property
@@ -223,12 +221,15 @@ class ContextUtilization(Metric):
         """Return the outcome; undefined if nothing was useful as the answer declines.
 
         Nothing is useful to arrive at an answer that declines. So only where no chunk
-        was useful is the judge asked whether it does.
+        was useful is the judge asked whether it does, or the reference.
         """
-        is_nothing_useful = isinstance(outcome, Scored) and outcome.value == 0
-        if self.against == "reference" or not is_nothing_useful:
+        if not isinstance(outcome, Scored) or outcome.value > 0:
             return outcome
-        return (yield from undefined_if_declined(outcome, sample, self.language))
+        return (
+            yield from undefined_if_declined(
+                outcome, sample, self.language, self.against
+            )
+        )
 
     def _questions(
         self, sample: Sample, chunks_by_question: Iterable[tuple[str, ...]]

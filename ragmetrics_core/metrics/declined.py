@@ -7,6 +7,7 @@ be read alone.
 """
 
 from collections.abc import Generator
+from typing import Literal
 
 from ragmetrics_core.data import (
     Asked,
@@ -20,7 +21,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Batch, Replies, ask
 from ragmetrics_core.data.errors import QuestionNotSupported
-from ragmetrics_core.data.metric_evidence import DECLINED
+from ragmetrics_core.data.metric_evidence import DECLINED, NO_FACTS
 from ragmetrics_core.data.results import Failed, Scored, Undefined, without_score
 from ragmetrics_core.data.sample_parts import turns_without_answer
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -70,12 +71,19 @@ def instructions_on_declining(language: str | None) -> Instructions:
     )
 
 
-def question_on_declining(sample: Sample, language: str | None) -> Declined:
-    """Return the question whether the answer of a sample declines."""
+def question_on_declining(
+    sample: Sample,
+    language: str | None,
+    whose: Literal["answer", "reference"] = "answer",
+) -> Declined:
+    """Return the question whether the answer of a sample, or its reference, declines."""
+    text = sample.answer or ""
+    if whose == "reference":
+        text = "\n".join(sample.reference)
     return Declined(
         parts={
             "question": standalone_question_part(sample),
-            "answer": Part("Answer", sample.answer or ""),
+            "answer": Part("Answer", text),
         },
         instructions=instructions_on_declining(language),
         Reply=DeclinedJudgement,
@@ -84,7 +92,10 @@ def question_on_declining(sample: Sample, language: str | None) -> Declined:
 
 
 def undefined_if_declined(
-    outcome: Scored | Undefined | Failed, sample: Sample, language: str | None
+    outcome: Scored | Undefined | Failed,
+    sample: Sample,
+    language: str | None,
+    whose: Literal["answer", "reference"] = "answer",
 ) -> Generator[Batch, Replies, Scored | Undefined | Failed]:
     """Ask whether the answer of a sample declines; if so, its metric is undefined.
 
@@ -94,10 +105,11 @@ def undefined_if_declined(
         outcome: The outcome if the answer does not decline, or the judge cannot tell.
         sample: The sample.
         language: Language of the explanation; None leaves it to the model.
+        whose: The reference, for a metric that reads it in place of the answer.
     """
     if sample.missing("question") or not isinstance(outcome, (Scored, Undefined)):
         return outcome
-    (reply,) = yield from ask([question_on_declining(sample, language)])
+    (reply,) = yield from ask([question_on_declining(sample, language, whose)])
     if isinstance(reply, Asked):
         is_declined = reply.reply.declined
     elif isinstance(reply.error, QuestionNotSupported):
@@ -106,9 +118,10 @@ def undefined_if_declined(
         return without_score(outcome.metric, reply.error)
     if not is_declined:
         return outcome
+    # a reference that declines says nothing of what the application answered
     return Undefined(
         metric=outcome.metric,
-        reason=DECLINED,
-        code="declined",
+        reason=DECLINED if whose == "answer" else NO_FACTS,
+        code="declined" if whose == "answer" else "no_facts",
         evidence=outcome.evidence,
     )

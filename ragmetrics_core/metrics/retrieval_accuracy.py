@@ -26,6 +26,7 @@ from ragmetrics_core.data.asking import (
     ask,
     question_part,
 )
+from ragmetrics_core.data.metric_evidence import NO_FACTS
 from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import (
@@ -160,7 +161,7 @@ class RetrievalAccuracy(Metric):
         if isinstance(fact_lists, JudgeError):
             return self.failed(fact_lists)
         if not fact_lists:
-            return self.undefined("the reference states no fact", "no_facts")
+            return self.undefined(NO_FACTS, "no_facts")
         all_facts = chain.from_iterable(fact_lists)
         facts = list(dict.fromkeys(fact.text for fact in all_facts))
         texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))

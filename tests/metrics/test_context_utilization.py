@@ -13,6 +13,7 @@ from ragmetrics_core import (
     Context,
     ContextUtilization,
     LexicalJudge,
+    RetrievalAccuracy,
     Sample,
     ScriptedJudge,
 )
@@ -28,6 +29,7 @@ from ragmetrics_core.metrics.context_utilization import (
     Usefulness,
     UsefulnessAlone,
 )
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.testing.golden_turns import (
     FRANCE_ANSWER,
     FRANCE_PARIS,
@@ -185,6 +187,41 @@ def test_against_the_reference_shows_the_reference():
         metric.score(question="q", answer="given", contexts=["c"], judge=judge).reason
         == "no reference"
     )
+
+
+@pytest.mark.parametrize("declines", [True, False])
+@pytest.mark.parametrize("contexts", [["c"], []])
+def test_a_reference_that_declines_is_no_ground_to_call_chunks_useless(
+    declines, contexts
+):
+    reply = {"declined": declines}
+    judge = ScriptedJudge({Useful: useful(False), Declined: reply})
+    result = ContextUtilization(against="reference").score(
+        question="q", answer="a", reference="expected", contexts=contexts, judge=judge
+    )
+    assert judge.asked[-1]["answer"] == "expected"
+    if declines:
+        assert (result.status, result.code) == ("undefined", "no_facts")
+        assert result.reason == "the reference states no fact"
+    else:
+        assert result.value == 0.0
+
+
+@pytest.mark.parametrize("reference", ["I don't know.", "Hello!", "N/A"])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        ContextUtilization(against="reference"),
+        ContextUtilization(against="reference", judging="listwise"),
+        RetrievalAccuracy(),
+    ],
+)
+def test_by_words_a_reference_that_claims_nothing_decides_nothing(metric, reference):
+    row = {"question": "Who lit it?", "answer": "Anna.", "contexts": ["Anna lit it."]}
+    result = metric.score(**row, reference=reference, judge="lexical")
+    assert (result.status, result.code) == ("undefined", "no_facts")
+    several = metric.score(**row, reference=[reference, "Anna"], judge="lexical")
+    assert several.value is not None
 
 
 def test_one_unanswered_chunk_fails_and_keeps_the_evidence():
