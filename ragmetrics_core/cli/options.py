@@ -37,9 +37,19 @@ def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
     """Return the settings, from the options that a command has for them.
 
     Raises:
-        SettingError: If a value is invalid.
+        SettingError: If a value is invalid; it names the option.
     """
-    return settings(**{name: getattr(options, name) for name in settings.model_fields})
+    values = {name: getattr(options, name) for name in settings.model_fields}
+    try:
+        return settings(**values)
+    except SettingError as error:
+        # "Limits: max_cost: …" in Python
+        problem = str(error).removeprefix(f"{settings.__name__}: ")
+        name, _, sentence = problem.partition(": ")
+        if name not in values:
+            raise
+        option = f"--{name.replace('_', '-')}"
+        raise type(error)(f"{option}: {sentence}") from None
 
 
 def store(options: argparse.Namespace) -> ReplyStore:

@@ -327,7 +327,7 @@ def without_score(
 class SampleResult(Frozen):
     """All results of one sample."""
 
-    index: int = Field(description="Position of the sample in the input, from 0.")
+    index: int = Field(ge=0, description="Position of the sample in the input, from 0.")
     sample: Sample | None = Field(
         description="The sample; None for a row that is no sample."
     )

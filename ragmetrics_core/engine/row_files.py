@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -21,6 +22,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns, rows_of_columns
 from ragmetrics_core.reporting.jsonl import is_line_of_results
@@ -82,7 +84,11 @@ def check_readable(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the files in it")
     if not path.exists():
-        raise InputError(f"{path}: no such file")
+        near = ""
+        with suppress(OSError):  # there may be no such folder, either
+            names = [file.name for file in path.parent.iterdir() if file.is_file()]
+            near = did_you_mean(path.name, names)
+        raise InputError(f"{path}: no such file{near}")
     if not path.is_file():
         raise InputError(
             f"{path} is a pipe or a device, and files are read twice; save it to a file"

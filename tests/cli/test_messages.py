@@ -92,6 +92,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("evaluate broken.jsonl", ["1: not JSON", "2: a row must be an object"]),
     ("evaluate notes.docx", ["unknown kind of file '.docx'", ".jsonl"]),
     ("evaluate missing.jsonl", ["missing.jsonl: no such file"]),
+    ("evaluate row.jsonl", ["row.jsonl: no such file (did you mean 'rows.jsonl'?)"]),
+    ("evaluate nowhere/row.jsonl", ["nowhere/row.jsonl: no such file\n"]),
     ("evaluate empty.jsonl", ["empty.jsonl holds no rows", "write it again"]),
     ("evaluate empty.jsonl --dry-run", ["empty.jsonl holds no rows", "write it again"]),
     ("evaluate header.csv", ["header.csv holds no rows", "write it again"]),
@@ -107,6 +109,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
         "report rows.jsonl --push mlflow",
         ["rows.jsonl", "no results of ragmetrics", "ragmetrics evaluate FILE --out"],
     ),
+    # limits
+    (EVALUATE + "--max-cost 0", ["--max-cost: ", "greater than 0, got 0"]),
+    (EVALUATE + "--max-calls 0", ["--max-calls: ", "greater than 0, got 0"]),
+    (EVALUATE + "--deadline -1", ["--deadline: ", "greater than 0, got -1"]),
     # addresses and keys
     (
         EVALUATE + "--judge openai-compatible/m --api-base http://127.0.0.1:PORT",

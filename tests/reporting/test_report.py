@@ -512,6 +512,7 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
         (HEADER + "\n[1]\n", "line 2: a JSON object is needed, got list"),
         (HEADER + '\n\n{"index": "Zanzibar", "sample": null}\n', "line 3: index: "),
         (HEADER + '\n{"index": 0}\n', "line 2: sample: "),
+        (HEADER + '\n{"index": -1, "sample": null}\n', "line 2: index: "),
         (
             HEADER + '\n{"run": {}}\n{"index": 0, "sample": null}\n',
             "line 3: nothing may follow the closing line 2",
