@@ -84,8 +84,9 @@ _INNER_NAMES = {
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
 _MOST_COLUMNS_SHOWN = 50  # in a message
 _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
-# In these a text may hold a list; an object holds the expected answers, as in SQuAD.
-_PLURALS_OF_ANSWER = ("answers", "responses", "predictedanswers", "replies")
+# What an application may have answered, of which samples hold one. A list in any other
+# column may be of the answers that are accepted.
+_PLURALS_OF_ANSWER = ("responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
 _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
 # Fields that two columns may claim.
@@ -238,6 +239,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field in ("facts", "expected_ids"):
         if field in found_by_field:
             _refuse_joined(field, found_by_field[field])
+    if "answer" not in named_by_caller and "answer" in found_by_field:
+        _refuse_accepted_answers(row, found_by_field["answer"].column)
     return found_by_field
 
 
@@ -332,8 +335,7 @@ def _find_field(
             candidates.append(FoundValue(value, ".".join((column, *path))))
     if not candidates and field in _INNER_NAMES:
         for column, path in places:
-            # an object of "answers" may hold the expected ones
-            if not path and plain_name(column) not in _PLURALS_OF_ANSWER:
+            if not path:
                 return FoundValue(row[column], column)
     return _choose_value(field, candidates)
 
@@ -400,6 +402,27 @@ def _refuse_joined(field: str, found: FoundValue) -> None:
         )
 
 
+def _refuse_accepted_answers(row: Row, column: str) -> None:
+    """Refuse a list of texts in a column such as ``answer``, which nobody named.
+
+    In data sets of questions it is of the answers that are accepted.
+
+    Raises:
+        AmbiguousColumns: If the column holds such a list.
+    """
+    texts = plain_data(row.get(column))
+    is_list = isinstance(texts, (list, tuple)) and len(texts) > 0
+    if plain_name(column) in _PLURALS_OF_ANSWER or not is_list:
+        return
+    if all(isinstance(text, str) for text in texts):
+        raise AmbiguousColumns(
+            f"answer (column {column!r}): a list of texts, which may be the accepted"
+            " answers; name the column by --reference-column, or, if the application"
+            " gave them, by --answer-column (in Python reference_column=,"
+            " answer_column=)"
+        )
+
+
 def _value_named_by_caller(
     row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
 ) -> FoundValue:
@@ -432,7 +455,13 @@ def _value_named_by_caller(
     if is_there:
         return FoundValue(value, column)
     columns_of_row = [str(name) for name in row]
-    hint = did_you_mean(column, columns_of_row)
+    # "output.txt" is near the path "output.text", and to the column "output"
+    paths: list[str] = []
+    for name, cell in row.items():
+        data = data_in(cell)
+        if isinstance(data, Mapping):
+            paths += [f"{name}.{key}" for key in data]
+    hint = did_you_mean(column, [*columns_of_row, *paths])
     names = names_in_words(columns_of_row, most=_MOST_COLUMNS_SHOWN) or "no columns"
     raise NoSuchColumn(f"no column {column!r} for {field}{hint}; the row has: {names}")
 
@@ -517,11 +546,11 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     # answer in JSON.
     data = value if name == field and field != "question" else data_in(value)
     is_object = isinstance(data, Mapping)
-    if field == "answer" and name in _PLURALS_OF_ANSWER:
-        return None if is_object else FoundValue(data, column)
     text_inside = _text_in(data, field)
     if text_inside is not None:
         return text_inside._replace(column=column)
+    if field == "answer" and name in _PLURALS_OF_ANSWER:
+        value = data  # a text may hold their list
     return None if is_object else FoundValue(value, column)
 
 

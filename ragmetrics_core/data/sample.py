@@ -39,7 +39,7 @@ from ragmetrics_core.data.columns import (
     find_fields,
 )
 from ragmetrics_core.data.display import one_line, table
-from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blank
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
@@ -60,6 +60,7 @@ from ragmetrics_core.data.sample_parts import (
 from ragmetrics_core.data.scalars import (
     is_placeholder,
     is_present,
+    is_word_for_nothing,
     number_as_text,
     plain_data,
 )
@@ -376,7 +377,7 @@ UNDIVIDED_CODES = {
     "expected_contexts": "joined_expected_contexts",
 }
 """By field the code of the doubt whether a row's one text of it is several."""
-_NO_ERROR = ("false", "none", "0")
+_WEB_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 _NEEDED = {
     **dict.fromkeys(
         ("contexts", "retrieved", "expected_contexts"),
@@ -424,6 +425,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
+    _refuse_ids_and_addresses(sample, found_by_field, columns)
     # What one text holds is one context or several; nobody knows which until the caller
     # says, by naming its column, that each cell is one. A row of results tells of its own.
     notes = sample.capture or CaptureNotes()
@@ -543,6 +545,43 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
         )
 
 
+def _refuse_ids_and_addresses(
+    sample: Sample, found_by_field: _Found, columns: Mapping[str, Any]
+) -> None:
+    """Refuse texts that are ids of the row's passages, or web addresses.
+
+    As texts they would score 0. Who names their column says that they are the texts. A
+    captured sample is what its run was.
+
+    Raises:
+        AmbiguousColumns: If a text of a field is such an id, or all are addresses.
+    """
+    if sample.capture is not None and sample.capture.grade is not None:
+        return
+    passages = [*sample.known_contexts, *(sample.retrieved or ())]
+    texts_with_id = {passage.text for passage in passages if passage.id is not None}
+    ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
+    ids -= texts_with_id
+    for field in ("contexts", "retrieved", "expected_contexts", "reference"):
+        texts = sample.reference
+        if field != "reference":
+            texts = tuple(passage.text for passage in getattr(sample, field) or ())
+        if not texts or columns.get(field) is not None or field not in found_by_field:
+            continue
+        are_addresses = all(map(_WEB_ADDRESS.fullmatch, texts))
+        has_ids = field != "reference" and not ids.isdisjoint(texts)
+        if are_addresses or has_ids:
+            what = "web addresses"
+            if has_ids:
+                what = "ids (of expected passages: --expected-ids-column)"
+            column = found_by_field[field].column
+            option = f"--{field.replace('_', '-')}-column"
+            raise AmbiguousColumns(
+                f"{field} (column {column!r}): {what} in place of texts; if these are"
+                f" the texts: {option} {shlex.quote(column)}, in Python {field}_column="
+            )
+
+
 def _metadata(
     row: Row, found_by_field: _Found, metadata_cell: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -654,10 +693,15 @@ def _texts(value: Any) -> list[Any]:
 def _problem(value: Any) -> str | None:
     """Return the application's error as a text.
 
-    False, also as tables write it, and empty objects say that there was none.
+    False and zero, also as tables write them, nothing and empty objects say that there
+    was none.
     """
+    value = data_in(value)
     if isinstance(value, str):
-        return None if value.strip().casefold() in _NO_ERROR else value
+        is_nothing = is_placeholder(value) or is_word_for_nothing(value)
+        is_zero = not value.strip().strip("0.")
+        is_false = value.strip().casefold() in ("false", "no")
+        return None if is_nothing or is_zero or is_false else value
     return json.dumps(value, default=str, ensure_ascii=False) if value else None
 
 

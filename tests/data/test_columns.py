@@ -194,6 +194,110 @@ def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds()
         Sample.from_row({"outputs": {"answer": "Anna.", "output": "Bert."}})
 
 
+SQUAD = {"text": ["Anna", "Anna B."], "answer_start": [0, 9]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "accepted"),
+    [
+        (["Anna"], ("Anna",)),
+        (["Anna", "Anna B."], ("Anna", "Anna B.")),
+        (pd.array(["Anna", "Anna B."]), ("Anna", "Anna B.")),
+        ("['Anna', 'Anna B.']", ("Anna", "Anna B.")),
+        (SQUAD, ("Anna", "Anna B.")),
+        (json.dumps(SQUAD), ("Anna", "Anna B.")),
+        ({"text": [], "answer_start": []}, ()),
+        ("Anna", ("Anna",)),
+        ([], ()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["answers", "golden_answers", "possibleAnswers"])
+def test_accepted_answers_are_the_reference(name, cell, accepted):
+    row = {"question": "Who lit it?", name: cell}
+    alone = Sample.from_row(row)
+    assert (alone.answer, alone.reference) == (None, accepted)
+    for column in ("answer", "response", "prediction", "replies"):
+        for both in ({**row, column: "Peter."}, {column: "Peter.", **row}):
+            sample = Sample.from_row(both)
+            assert (sample.answer, sample.reference) == ("Peter.", accepted)
+    if accepted:
+        with pytest.raises(AmbiguousColumns, match=f"and {name!r} may both hold"):
+            Sample.from_row({**row, "ground_truth": "Peter."})
+
+
+@pytest.mark.parametrize("texts", [["Anna"], ("Anna", "Ann"), pd.array(["Anna"])])
+@pytest.mark.parametrize("column", ["answer", "Response", "output", "prediction"])
+def test_a_list_of_texts_may_be_the_accepted_answers_until_its_column_is_named(
+    column, texts
+):
+    rows = [{"question": "Who?", "contexts": ["Anna lit it."], column: texts}]
+    with pytest.raises(
+        SettingError, match=f"{column}'\\): a list .*--reference-column"
+    ):
+        evaluate(rows, judge="lexical")
+    accepted = Sample.from_row(rows[0], reference=column)
+    assert (accepted.answer, len(accepted.reference)) == (None, len(texts))
+    if len(texts) == 1:
+        assert Sample.from_row(rows[0], answer=column).answer == "Anna"
+
+
+def test_data_sets_without_an_answer_say_which_option_names_it(tmp_path, capsys):
+    path = tmp_path / "marco.jsonl"
+    passages = {"is_selected": [0, 1], "passage_text": ["Rain fell.", "Anna lit it."]}
+    row = {"query": "Who lit it?", "passages": passages, "answers": ["Anna"]}
+    path.write_text(json.dumps(row), "utf-8")
+    assert main(["evaluate", str(path), "--judge", "lexical", "--quiet"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Name the column of the answers by --answer-column" in shown
+    assert "no row has one. The rows have question, contexts, reference." in shown
+    assert "retrieval_accuracy" in shown
+
+
+FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."}]
+
+
+@pytest.mark.parametrize(
+    ("field", "column", "cell", "beside"),
+    [
+        ("expected_contexts", "gold_contexts", ["d1"], {"contexts": FOUND}),
+        ("expected_contexts", "relevant_documents", ["d1", "d3"], {"retrieved": FOUND}),
+        ("contexts", "documents", ["d1", "d2"], {"expected_ids": ["d1"]}),
+        ("retrieved", "retrieved", "['d1', 'd2']", {"relevant_ids": ["d2"]}),
+        ("contexts", "docs", ["https://a.example/b", "http://c.example"], {}),
+        ("expected_contexts", "expected_contexts", ["https://a.example/b"], {}),
+        ("reference", "references", ["https://a.example/b"], {}),
+        ("reference", "reference", " https://a.example/b ", {}),
+    ],
+)
+def test_ids_and_web_addresses_are_no_texts_until_their_column_is_named(
+    field, column, cell, beside
+):
+    """As texts they would score 0."""
+    row = {"question": "Who lit it?", "answer": "Anna.", column: cell, **beside}
+    with pytest.raises(AmbiguousColumns, match=f"{field} .* in place of texts; .*-col"):
+        Sample.from_row(row)
+    with pytest.raises(SettingError, match="in place of texts"):
+        evaluate([row], judge="lexical")
+    named: dict[str, Any] = {field: column}
+    assert getattr(Sample.from_row(row, **named), field)
+    if FOUND in beside.values():
+        sample = Sample.from_row(row, expected_ids=column)
+        assert (sample.expected_ids, sample.expected_contexts) == (tuple(cell), None)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"contexts": [{"id": "Paris", "text": "Paris"}], "gold_contexts": ["Paris"]},
+        {"contexts": ["See https://a.example", "https://a.example"]},
+        {"contexts": ["Anna."], "expected_ids": ["d1"], "reference": "d1"},
+    ],
+)
+def test_texts_that_only_resemble_ids_or_addresses_are_texts(row):
+    assert not Sample.from_row({"question": "Who?", **row}).missing("contexts")
+
+
 def phoenix(**more: Any) -> dict[str, Any]:
     return {
         "input": "Who lit it?",

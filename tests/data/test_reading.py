@@ -217,7 +217,7 @@ def test_parquet(tmp_path):
 def test_parquet_counts_rows_over_batches(tmp_path):
     path = table(
         tmp_path / "a.parquet",
-        [{"answer": ["a"] if n != 600 else ["a", None]} for n in range(601)],
+        [{"replies": ["a"] if n != 600 else ["a", None]} for n in range(601)],
     )
     *_, last = read(path)
     assert str(last).startswith(f"{path}, row 601: answer: 2 answers in one row")

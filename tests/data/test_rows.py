@@ -163,8 +163,8 @@ NAMED: dict[str, tuple[dict[Any, Any], dict[str, Any], dict[str, Any]]] = {
         {},
         {"metadata": {"capture": {"mark": "A+"}}, "capture": None},
     ),
-    "one answer of a list": ({"answers": ["a"]}, {}, {"answer": "a"}),
-    "no answer of a list": ({"answers": []}, {}, {"answer": None}),
+    "one answer of a list": ({"replies": ["a"]}, {}, {"answer": "a"}),
+    "no answer of a list": ({"answer": []}, {}, {"answer": None}),
     "lists in JSON that are texts": (
         {"answer": '["a", "b"]', "reference": "[1]", "contexts": ['{"name": "x"}']},
         {},
@@ -706,7 +706,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {"history": "past"},
         "history: needs a list of texts or of messages with a content, found a single.*",
     ),
-    ({"answers": ["SECRET", "b"]}, {}, "answer: 2 answers in one row; write a row.*"),
+    ({"replies": ["SECRET", "b"]}, {}, "answer: 2 answers in one row; write a row.*"),
     (
         {
             "answer": [
@@ -727,7 +727,12 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {},
         "answer: .*image.*",
     ),
-    ({"answers": '["SECRET", "b"]'}, {}, "answer: 2 answers in one row; write a.*"),
+    ({"replies": '["SECRET", "b"]'}, {}, "answer: 2 answers in one row; write a.*"),
+    (
+        {"response": ["SECRET", "b"]},
+        {"answer": "response"},
+        "answer: 2 answers in one row; write a row.*",
+    ),
     (
         {"a": Q},
         {"answer": lambda row: row["nothing"]},
@@ -739,9 +744,30 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         "no column 'reply' for answer; the row has: q, a",
     ),
     ({"a": None}, {"answer": "a.b"}, "no column 'a.b' for answer; the row has: a"),
+    *(
+        (
+            {"output": output, "q": "SECRET"},
+            {"answer": "output.txt"},
+            r"no column 'output.txt' for answer \(did you mean 'output.text'\?\); .*",
+        )
+        for output in ({"id": 3, "text": "SECRET"}, '{"text": "SECRET"}')
+    ),
     ("SECRET", {}, "a row must be an object with named fields, got str"),
     (["SECRET"], {}, "a row must be an object with named fields, got list"),
 ]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["0.0", "0", 0.0, "no", "FALSE", False, "N/A", "-", "...", "[]", "{}", "None"],
+)
+def test_an_error_column_that_tells_of_no_error(cell):
+    assert Sample.from_row({"answer": A, "error": cell}).error is None
+
+
+@pytest.mark.parametrize("cell", ["500", "0x1F", "timeout", '{"message": "boom"}'])
+def test_an_error_column_that_tells_of_an_error(cell):
+    assert Sample.from_row({"answer": A, "error": cell}).error == cell
 
 
 def test_an_object_is_a_row_of_its_fields():

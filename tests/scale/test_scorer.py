@@ -294,7 +294,7 @@ def test_a_row_that_python_cannot_hold_is_a_bad_row():
 
 def test_a_row_with_several_answers_is_told_apart():
     scored = Scorer("utilization")(
-        pa.table({"question": ["q?"], "contexts": [["x"]], "answers": [["a", "b"]]})
+        pa.table({"question": ["q?"], "contexts": [["x"]], "replies": [["a", "b"]]})
     )
     assert "2 answers" in scored["sample"][0]["problem"].as_py()
 
