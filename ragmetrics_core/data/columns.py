@@ -411,6 +411,9 @@ def _refuse_accepted_answers(row: Row, column: str) -> None:
         AmbiguousColumns: If the column holds such a list.
     """
     texts = plain_data(row.get(column))
+    # a list as data frames write it; a text of JSON may be what a model answered
+    if isinstance(texts, str) and texts.lstrip().startswith("['"):
+        texts = data_in(texts)
     is_list = isinstance(texts, (list, tuple)) and len(texts) > 0
     if plain_name(column) in _PLURALS_OF_ANSWER or not is_list:
         return

@@ -8,11 +8,11 @@ record that cannot be used is a bad row, so that a gate counts what was swallowe
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple
 
 from ragmetrics_core.data import USUAL_NAMES, find_repeated_names, open_text, plain_name
 from ragmetrics_core.data.errors import InputError, RowError
@@ -20,6 +20,9 @@ from ragmetrics_core.data.errors import InputError, RowError
 _KNOWN_COLUMNS = {
     plain_name(name) for name in chain.from_iterable(USUAL_NAMES.values())
 }
+# A line above the header that is blank, or says such as "# exported in May": it holds
+# no sign that may stand between two cells.
+_COMMENT = re.compile(r"#[^,;\t|]*|\s*")
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Some programs write a second one, behind that which names the encoding.
 _BYTE_ORDER_MARK = "\ufeff"
@@ -52,17 +55,21 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
+        line_number = 1
+        top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
+        while top_line and _COMMENT.fullmatch(top_line):
+            line_number += 1
+            top_line = file.readline()
         # A top line such as "sep=;", which Excel writes above the header, names what
         # stands between two cells.
-        top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
         separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
         if separator_line is not None:
-            separator, header_line_number = separator_line[1], 2
+            separator = separator_line[1]
+            records = _records(file, separator, path, line_number + 1)
         else:
-            separator, header_line_number = _likely_separator(path, top_line), 1
-            file.seek(0)
-
-        records = _records(file, separator, path, header_line_number)
+            separator = _likely_separator(path, top_line)
+            lines = chain([top_line], file)
+            records = _records(lines, separator, path, line_number)
         header = next(records, None)
         if header is None:
             return
@@ -82,7 +89,7 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
 
 
 def _records(
-    file: TextIO, separator: str, path: Path, line_number: int
+    file: Iterable[str], separator: str, path: Path, line_number: int
 ) -> Iterator[Record]:
     """Yield the records of a file, each with the lines that it was read from.
 
@@ -91,11 +98,10 @@ def _records(
     over.
 
     Args:
-        file: The file, read up to the line above its header. The header is the first
-            record.
+        file: The lines of the file from its header on, which is the first record.
         separator: What stands between two cells.
         path: The file's path, for messages.
-        line_number: The number of the header's line: 1, or 2 below a line ``sep=;``.
+        line_number: The number of the header's line.
 
     Raises:
         InputError: If the quoting of a record is broken.
@@ -126,7 +132,7 @@ def _records(
         line_number += len(lines_of_record)
 
 
-def _lines_also_added_to(notes: list[str], file: TextIO) -> Iterator[str]:
+def _lines_also_added_to(notes: list[str], file: Iterable[str]) -> Iterator[str]:
     """Yield the lines of a file without a byte order mark, and add each to the notes."""
     for index, line in enumerate(file):
         plain_line = line.lstrip(_BYTE_ORDER_MARK) if index == 0 else line

@@ -571,14 +571,16 @@ def _refuse_ids_and_addresses(
         are_addresses = all(map(_WEB_ADDRESS.fullmatch, texts))
         has_ids = field != "reference" and not ids.isdisjoint(texts)
         if are_addresses or has_ids:
-            what = "web addresses"
+            what = "web addresses in place of texts"
             if has_ids:
-                what = "ids (of expected passages: --expected-ids-column)"
+                what = 'ids in place of texts, which are written {"id": …, "text": …}'
+            if has_ids and field == "expected_contexts":
+                what = "ids in place of texts, which --expected-ids-column names"
             column = found_by_field[field].column
             option = f"--{field.replace('_', '-')}-column"
             raise AmbiguousColumns(
-                f"{field} (column {column!r}): {what} in place of texts; if these are"
-                f" the texts: {option} {shlex.quote(column)}, in Python {field}_column="
+                f"{field} (column {column!r}): {what}; if these are the texts:"
+                f" {option} {shlex.quote(column)}, in Python {field}_column="
             )
 
 
@@ -677,6 +679,16 @@ def _column_of(row: Row, column_or_path: str) -> str:
     return column_or_path.partition(".")[0]
 
 
+def _reference(value: Any) -> list[Any]:
+    """Reference texts; an object that was cut off, or written by ``str()``, is none.
+
+    Raises ``RowError`` for such an object.
+    """
+    if str(value).lstrip().startswith("{"):
+        cells.as_list_unbroken(value, "reference")
+    return _texts(value)
+
+
 def _texts(value: Any) -> list[Any]:
     """Reference texts; a text that holds a list of texts is that list."""
     data = data_in(value)
@@ -732,7 +744,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "expected_ids": lambda value: _texts(cells.as_list_unbroken(value, "expected_ids")),
     "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
     "history": cells.read_turns,
-    "reference": _texts,
+    "reference": _reference,
     "answer": _answer,
     "id": lambda value: str(number_as_text(value)),
     "error": _problem,

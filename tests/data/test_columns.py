@@ -226,7 +226,9 @@ def test_accepted_answers_are_the_reference(name, cell, accepted):
             Sample.from_row({**row, "ground_truth": "Peter."})
 
 
-@pytest.mark.parametrize("texts", [["Anna"], ("Anna", "Ann"), pd.array(["Anna"])])
+@pytest.mark.parametrize(
+    "texts", [["Anna"], ("Anna", "Ann"), pd.array(["Anna"]), "['Anna', 'Ann']"], ids=str
+)
 @pytest.mark.parametrize("column", ["answer", "Response", "output", "prediction"])
 def test_a_list_of_texts_may_be_the_accepted_answers_until_its_column_is_named(
     column, texts
@@ -237,7 +239,7 @@ def test_a_list_of_texts_may_be_the_accepted_answers_until_its_column_is_named(
     ):
         evaluate(rows, judge="lexical")
     accepted = Sample.from_row(rows[0], reference=column)
-    assert (accepted.answer, len(accepted.reference)) == (None, len(texts))
+    assert (accepted.answer, accepted.reference[0]) == (None, "Anna")
     if len(texts) == 1:
         assert Sample.from_row(rows[0], answer=column).answer == "Anna"
 
@@ -275,7 +277,7 @@ def test_ids_and_web_addresses_are_no_texts_until_their_column_is_named(
 ):
     """As texts they would score 0."""
     row = {"question": "Who lit it?", "answer": "Anna.", column: cell, **beside}
-    with pytest.raises(AmbiguousColumns, match=f"{field} .* in place of texts; .*-col"):
+    with pytest.raises(AmbiguousColumns, match=f"{field} .* in place of texts.*-col"):
         Sample.from_row(row)
     with pytest.raises(SettingError, match="in place of texts"):
         evaluate([row], judge="lexical")

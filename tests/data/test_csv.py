@@ -276,3 +276,15 @@ def test_a_gate_counts_the_rows_that_a_mark_swallowed(
     assert main([*command, *options]) == code
     output = capsys.readouterr()
     assert said in output.out + output.err
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("above", ["# exported in May\n", "#\n# v2: all rows\n", "\n"])
+@pytest.mark.parametrize("table", ["a;b\n1;2\n", "sep=;\na;b\n1;2\n", "#;b\n1;2\n"])
+def test_comments_above_the_header_are_passed_over(mark, above, table):
+    expected = rows_of(table)
+    assert len(expected) == 1
+    assert rows_of(f"{mark}{above}{table}") == expected
+    number = f"{above}{table}".count("\n") + 1
+    with pytest.raises(InputError, match=f", line {number}: not CSV"):
+        rows_of(f'{mark}{above}{table}3;"4" 5\n')

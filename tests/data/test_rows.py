@@ -701,6 +701,14 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ),
     ({"history": [{"content": 3}]}, {}, "history number 1: needs .* found int"),
     ({"history": [["SECRET", "Hi"]]}, {}, "history number 1: needs .* found list"),
+    *(
+        (
+            {"answers": f"{{'text': array(['SECRET'], dtype=object){end}"},
+            {},
+            r"reference: begins as a list .* str\(\) of Python objects; .*",
+        )
+        for end in ("}", "")
+    ),
     (
         {"past": "SECRET"},
         {"history": "past"},
