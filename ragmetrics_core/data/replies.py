@@ -129,8 +129,11 @@ def overall_fields(form: type[BaseModel]) -> list[str]:
     ]
 
 
-class NothingNamed(ValueError):
-    """A no names nothing that speaks against a yes. ``reply`` is the whole reply."""
+class CountsIfRepeated(ValueError):
+    """A no whose evidence does not fit it counts if the judge, asked again, repeats it.
+
+    ``reply`` is the whole reply.
+    """
 
     def __init__(self, message: str, reply: BaseModel) -> None:
         super().__init__(message)
@@ -151,12 +154,12 @@ def check_findings(
 
     Raises:
         ValueError: For a yes beside such a text.
-        NothingNamed: For a no without one.
+        CountsIfRepeated: For a no without one.
     """
     if found and verdict:
         raise ValueError(f"it lists {what}, and says that there is none")
     if not found and verdict is False:
-        raise NothingNamed(
+        raise CountsIfRepeated(
             f"it says that there is {what}, and lists none in words of the {part}",
             reply,
         )

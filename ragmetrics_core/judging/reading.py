@@ -24,7 +24,7 @@ from ragmetrics_core.data.errors import (
     UnusableReply,
 )
 from ragmetrics_core.data.replies import (
-    NothingNamed,
+    CountsIfRepeated,
     WordsOf,
     content_words,
     overall_fields,
@@ -350,7 +350,7 @@ def _validate(choice: Choice, found: _FoundObject, question: Question[R]) -> R:
     message = problem["msg"].removeprefix("Value error, ")
     cause = problem.get("ctx", {}).get("error")
     read_reply = None
-    if isinstance(cause, NothingNamed) and not names_other_words:
+    if isinstance(cause, CountsIfRepeated) and not names_other_words:
         read_reply = ReadReply(cause.reply, choice, found.start, found.end)
     raise UnusableReply(
         f"the field {place!r}: {message}", raw=choice.text, read=read_reply

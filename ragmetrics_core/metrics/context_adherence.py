@@ -110,7 +110,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "16"
+    version: ClassVar[str] = "17"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),
@@ -246,11 +246,13 @@ class ContextAdherence(Metric):
         outcome = self._conclude(polls, groups.rank_of_each_text, grounds)
         # too long for one prompt, the contexts were judged in several windows
         are_texts_too_long = bool(polls.windows)
-        # Where the answer claims nothing, does it decline? Claim by claim nobody sees
-        # that: "the sources do not say" is a claim that needs no support.
-        if isinstance(outcome, Undefined) or are_texts_too_long:
-            outcome = yield from undefined_if_declined(outcome, sample, self.language)
+        # Where a poll says that the answer claims nothing, does it decline? Claim by
+        # claim nobody sees that: "the sources do not say" is a claim without support.
         is_low = isinstance(outcome, Scored) and not is_yes(outcome.value)
+        may_decline = is_low and not all(poll.finds_claims for poll in polls.replies)
+        if isinstance(outcome, Undefined) or are_texts_too_long or may_decline:
+            outcome = yield from undefined_if_declined(outcome, sample, self.language)
+            is_low = isinstance(outcome, Scored) and is_low
         if outcome.evidence is None or not (self.cause and is_low):
             return outcome
         # why is the score low? the judge's answer is added to the evidence

@@ -20,6 +20,7 @@ from ragmetrics_core.data.asking import (
 )
 from ragmetrics_core.data.replies import (
     Bit,
+    CountsIfRepeated,
     Findings,
     Overall,
     Texts,
@@ -83,24 +84,26 @@ class AdherenceReply(SilentData, extra="ignore"):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        if self.unsupported and not self.claims:
-            raise ValueError(
-                "it lists unsupported claims, and says that the answer claims nothing"
-            )
-        if self.claims and "unsupported" in self.model_fields_set:
+        says_something = self.claims or bool(self.unsupported)
+        if says_something and "unsupported" in self.model_fields_set:
             check_findings(
                 self, self.supported, self.unsupported, "an unsupported claim", "answer"
+            )
+        if self.unsupported and not self.claims:
+            raise CountsIfRepeated(
+                "it lists unsupported claims, and says that the answer claims nothing",
+                self,
             )
         return self
 
     @property
     def verdict(self) -> PollVerdict:
         """Abstains of an answer that claims nothing; yes where all claims are supported."""
+        if self.unsupported:  # also where it says that the answer claims nothing
+            return "no"
         if not self.claims:
             return "abstains"
-        if self.supported is None:
-            return "no" if self.unsupported else "yes"
-        return "yes" if self.supported else "no"
+        return "no" if self.supported is False else "yes"
 
     @property
     def poll(self) -> "Poll":
@@ -109,6 +112,7 @@ class AdherenceReply(SilentData, extra="ignore"):
             reason=self.reason,
             verdict=self.verdict,
             unsupported=self.unsupported,
+            finds_claims=self.claims,
             sentences=self.sentences,
             encoder_claims=self.encoder_claims,
         )
@@ -147,14 +151,17 @@ class Poll(SilentData, extra="ignore"):
     """One judgement whether the answer is based purely on the contexts.
 
     It ``abstains`` where the answer makes no claim.
-    ``unsupported`` are claims that no context supports. ``sentences`` are the evidence
-    of a lexical judge, per sentence of the answer; ``encoder_claims`` that of an
-    encoder, per claim, behind which stands what claims nothing.
+    ``unsupported`` are claims that no context supports. ``finds_claims`` is False where
+    the judge says that the answer claims nothing, be it beside such a list.
+    ``sentences`` are the evidence of a lexical judge, per sentence of the answer;
+    ``encoder_claims`` that of an encoder, per claim, behind which stands what claims
+    nothing.
     """
 
     reason: Comment = ""
     verdict: PollVerdict
     unsupported: tuple[str, ...] = ()
+    finds_claims: SkipJsonSchema[bool] = Field(default=True, exclude=True)
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
@@ -210,7 +217,12 @@ class LabelledPoll(SilentData, extra="ignore"):
         unsupported = tuple(
             claim.claim for claim in self.claims if claim.needs in _UNSUPPORTED_NEEDS
         )
-        return Poll(reason=self.reason, verdict=self.verdict, unsupported=unsupported)
+        return Poll(
+            reason=self.reason,
+            verdict=self.verdict,
+            unsupported=unsupported,
+            finds_claims=bool(self.claims),
+        )
 
 
 class RestsOn(Question[LabelledPoll]):

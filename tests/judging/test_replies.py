@@ -66,13 +66,14 @@ def good(name: str) -> dict[str, Any]:
 
 
 class Saying(ChatModel):
-    """Replies with these texts, one after the other, then with the last; none declines."""
+    """Replies with these texts, one after the other, then with the last."""
 
     name = "saying"
     cache_key = None
 
-    def __init__(self, *texts: str) -> None:
+    def __init__(self, *texts: str, declines: bool = False) -> None:
         self.texts, self.requests = list(texts), list[ChatRequest]()
+        self.declines = declines
 
     def capabilities(self) -> Capabilities:
         return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
@@ -80,17 +81,21 @@ class Saying(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         system = request.messages[0].content
         if '"declined"' in system:
-            text = '{"declined": 0}'
+            text = json.dumps({"declined": int(self.declines)})
         elif '"claims" is 1 if the sentence' in system:
             text = '{"sentences": [{"label": "S1", "claims": 1}]}'
         else:
             self.requests.append(request)
-            text = self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+            texts = [self._next_text() for _ in range(request.n)]
+            return ChatReply(tuple(map(Choice, texts)), Usage(calls=1))
         return ChatReply((Choice(text),) * request.n, Usage(calls=1))
 
+    def _next_text(self) -> str:
+        return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
 
-def score(name: str, *texts: str) -> tuple[Any, Saying]:
-    model = Saying(*texts)
+
+def score(name: str, *texts: str, declines: bool = False) -> tuple[Any, Saying]:
+    model = Saying(*texts, declines=declines)
     result = DECIDING[name][0].score(**ROW, judge=LLMJudge(model))
     assert model.requests
     return result, model
@@ -348,9 +353,6 @@ def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band():
 
 def test_a_reply_that_contradicts_itself_is_never_scored():
     claim = "Anna"  # a word of the answer
-    no_claim = {"supported": 0, "unsupported": [claim], "claims": 0}
-    result, _ = score("adherence", json.dumps(no_claim))
-    assert result.status == "failed"
     contradiction = {"supported": 1, "claims": 1, "unsupported": [claim]}
     result, model = score("adherence", json.dumps(contradiction))
     assert (result.status, len(model.requests)) == ("failed", 2)
@@ -358,6 +360,36 @@ def test_a_reply_that_contradicts_itself_is_never_scored():
     verdict = {"verdict": "yes", "unsupported": [claim], "claims": 1}
     result, model = score("adherence", json.dumps(verdict))
     assert (result.status, len(model.requests)) == ("failed", 2)
+
+
+def test_an_unsupported_claim_of_an_answer_that_claims_nothing_is_asked_about():
+    no = json.dumps({"supported": 0, "claims": 0, "unsupported": ["Anna"]})
+    asked_again = "it lists unsupported claims, and says that the answer claims nothing"
+    # said twice it is a no, unless the answer turns out to decline
+    result, model = score("adherence", no)
+    assert (result.value, len(model.requests)) == (0.0, 2)
+    assert asked_again in model.requests[1].messages[-1].content
+    assert result.evidence.polls[0].unsupported == ("Anna",)
+    result, _ = score("adherence", no, declines=True)
+    assert (result.status, result.code) == ("undefined", "declined")
+    # corrected, it counts as corrected; lost, it is lost
+    assert score("adherence", no, json.dumps(good("adherence")))[0].value == 1.0
+    assert score("adherence", no, "No.")[0].status == "failed"
+    yes = json.dumps({"supported": 1, "claims": 0, "unsupported": ["Anna"]})
+    assert score("adherence", yes)[0].status == "failed"
+
+
+def test_a_low_score_asks_whether_the_answer_declines_where_a_poll_says_so():
+    none = json.dumps({"supported": 0, "claims": 0, "unsupported": []})
+    no = json.dumps({"supported": 0, "claims": 1, "unsupported": ["Anna"]})
+    adherence = ContextAdherence(polls=3, cause=False)
+    for declines, value, status in ((False, 0.0, "scored"), (True, None, "undefined")):
+        model = Saying(no, none, no, declines=declines)
+        result = adherence.score(**ROW, judge=LLMJudge(model))
+        assert (result.value, result.status) == (value, status)
+    # where none says so, nobody asks
+    judge = LLMJudge(Saying(no, declines=True))
+    assert adherence.score(**ROW, judge=judge).value == 0.0
 
 
 @pytest.mark.parametrize(
