@@ -152,7 +152,9 @@ def test_a_cap_ends_the_run_and_says_so(command, capsys):
 
 def test_a_cap_that_makes_no_sense_is_explained(command, capsys):
     assert command("--max-cost", "0", code=2) == 0
-    assert "max_cost: Input should be greater than 0, got 0" in capsys.readouterr().err
+    assert (
+        "--max-cost: Input should be greater than 0, got 0" in capsys.readouterr().err
+    )
 
 
 def test_no_key_enters_the_store(server, command, monkeypatch, tmp_path):
