@@ -161,7 +161,7 @@ class Poll(SilentData, extra="ignore"):
     reason: Comment = ""
     verdict: PollVerdict
     unsupported: tuple[str, ...] = ()
-    finds_claims: SkipJsonSchema[bool] = Field(default=True, exclude=True)
+    finds_claims: SkipJsonSchema[bool] = True
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
