@@ -138,8 +138,9 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
             f" {type(metadata).__name__}"
         )
     row = {name: value for name, value in fields.items() if name != "metadata"}
-    # an argument is named: one text of contexts is one context
-    named = {field: field for field in UNDIVIDED_CODES if field in row}
+    # an argument is named: one text of contexts is one context, and an address a text
+    fields_with_doubts = (*UNDIVIDED_CODES, "answer", "reference")
+    named = {field: field for field in fields_with_doubts if field in row}
     sample = sample_from_row(row, named)
     # What it does not know, it has put into the sample's metadata: each name that is no
     # field of a sample, such as "anser", and a history that is a number.

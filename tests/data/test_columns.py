@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ragmetrics_core import (
     CitationQuality,
     ContextAdherence,
+    ContextRecall,
     RetrievalRanking,
     Sample,
     Undefined,
@@ -242,6 +243,12 @@ def test_a_list_of_texts_may_be_the_accepted_answers_until_its_column_is_named(
     assert (accepted.answer, accepted.reference[0]) == (None, "Anna")
     if len(texts) == 1:
         assert Sample.from_row(rows[0], answer=column).answer == "Anna"
+
+
+def test_an_argument_is_named():
+    address = "https://a.example/b"
+    result = ContextRecall().score(answer=[address], reference=address, judge="lexical")
+    assert result.value == 1.0
 
 
 def test_data_sets_without_an_answer_say_which_option_names_it(tmp_path, capsys):

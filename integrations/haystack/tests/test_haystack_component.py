@@ -136,6 +136,17 @@ def test_one_text_for_the_contexts_of_an_answer_is_one_context(contexts: Any) ->
     assert found["results"]["context_utilization"]["status"] == ["scored"]
 
 
+def test_an_expected_answer_may_be_a_web_address() -> None:
+    address = "https://a.example/b"
+    found = evaluator(["context_recall"]).run(
+        questions=[QUESTION],
+        contexts=[[address]],
+        predicted_answers=[address],
+        ground_truth_answers=[address],
+    )
+    assert found["individual_scores"] == [1.0]
+
+
 def test_lists_as_of_the_frameworks_own_evaluators() -> None:
     given = {
         "questions": [QUESTION] * 2,

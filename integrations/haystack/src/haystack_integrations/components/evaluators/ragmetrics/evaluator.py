@@ -361,9 +361,11 @@ def samples_of_inputs(
     samples = []
     try:
         for row in rows:
-            # an input is named: one text of contexts is one context
+            # an input is named: one text of contexts is one context, an address a text
             contexts = "contexts" if "contexts" in row else None
-            samples.append(Sample.from_row(row, contexts=contexts))
+            expected = "reference" if "reference" in row else None
+            sample = Sample.from_row(row, contexts=contexts, reference=expected)
+            samples.append(sample)
     except RagMetricsError as error:
         raise SettingError(str(error)) from error
     return samples, warnings
