@@ -231,6 +231,28 @@ def shows(message_texts: Iterable[str], text: str) -> bool:
     return False
 
 
+def show_the_same(texts: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two prompts show the same texts, but for labels of a word or two.
+
+    Example: the messages "Be short." and "Who?" show what "system: Be short. user: Who?"
+    shows.
+    """
+    return _hold_all(texts, others) and _hold_all(others, texts)
+
+
+def _hold_all(texts: Iterable[str], held: Iterable[str]) -> bool:
+    """Whether some texts hold what others do, but for a word or two at each place."""
+    letters_of_texts = sorted({*map(letters_of, texts)} - {""}, key=len, reverse=True)
+    for rest in map(letters_of, held):
+        if any(rest in letters for letters in letters_of_texts):
+            continue
+        for letters in letters_of_texts:
+            rest = rest.replace(letters, "\n")
+        if any(len(run) >= SHORTEST for run in rest.split("\n")):
+            return False
+    return True
+
+
 def edges_of(letters: str) -> tuple[str, ...]:
     """Return the beginning and end of a text, by its letters; () for a word or two."""
     if len(letters) < _SHORTEST_PART:

@@ -404,11 +404,11 @@ def bare_span(
         return _NO_SPAN
     span = _open_span()
     if span is not None:
-        operation = span.node.operation
-        if span.component is None and operation == COMPONENT:
+        is_of_one = span.node.operation in (COMPONENT, *_OF_GENERATORS)
+        if span.component is None and is_of_one:
             span.belongs_to(component)  # the first that runs in it
-        # its pipeline opened its span, or we did
-        if span.component is component or operation in _OF_GENERATORS:
+        # its pipeline or agent opened its span, or we did
+        if span.component is component:
             return _NO_SPAN
     return tee.opened(tee.begin_bare(component, run, args, kwargs), NullSpan())
 

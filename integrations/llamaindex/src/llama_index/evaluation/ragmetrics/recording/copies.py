@@ -37,6 +37,7 @@ from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import (
     BaseNode,
+    ImageNode,
     MetadataMode,
     NodeWithScore,
     QueryBundle,
@@ -132,11 +133,15 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
         if isinstance(source, Mapping):
             parameters.update(source)
     # a PDF or an image: the model was shown it, and its text is not known here
-    blocks = [
-        plain_data(message.blocks)
-        for message in (sent if isinstance(sent, (list, tuple)) else ())
-        if isinstance(message, ChatMessage) and message.role.value != "assistant"
-    ]
+    blocks: list[Any] = []
+    for each in find_instances(arguments, BaseModel):
+        if isinstance(each, BaseNode):
+            is_text = not isinstance(each, ImageNode) and each.get_content()
+            blocks += [] if is_text else [{"type": "image"}]
+        elif not isinstance(each, ChatMessage):
+            blocks += [plain_data(each)] if hasattr(each, "block_type") else []
+        elif each.role.value != "assistant":
+            blocks.append(plain_data(each.blocks))
     unread_request(parameters, blocks).add_to(node)
     model_name = llm.metadata.model_name
     # the framework's word for no name

@@ -518,7 +518,8 @@ class Recorder:
         self._copy(copies.note_reply, call, reply)
         call.ended = _tick()
         run = span.run
-        if run is not None and call is run.root and run.is_streamed:
+        # the model may have called another one, or itself by another method
+        if run is not None and run.kind == "model" and run.is_streamed:
             self._end(run)
 
     @guard_hook
@@ -566,10 +567,8 @@ class Recorder:
 def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
     """Whether a span only reports a part of the call around it.
 
-    Examples: a tool that calls itself, and a model's method that calls another one.
+    Example: a tool that calls itself.
     """
-    if kind == "model" and around.node is not None:
-        return around.node.kind == "model" and bool(around.node.prompt)
     if kind == "tool":
         return around.kind == "tool"
     return kind == "write" or (kind == "predict" and around.run is not None)
