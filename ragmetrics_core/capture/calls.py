@@ -24,6 +24,7 @@ from ragmetrics_core.capture.structures import (
     compact,
     find_instances,
     has_no_answer,
+    long_lines,
     parse_json,
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
@@ -87,6 +88,7 @@ _NUMBER = re.compile(
 )
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
+_LONGEST_SENTENCE = 200  # letters
 CUT = "…"  # stands in a tool's text in the place of what a model wrote
 
 
@@ -352,14 +354,34 @@ class Calls:
 
     @cached_property
     def text_tools(self) -> list[Node]:
-        """Calls of tools that returned a text and found no documents."""
+        """Calls of tools that returned a text beside no documents that were found."""
         tools = []
         for node in self.nodes:
             has_text = bool((node.text or "").strip()) and not node.error
             is_tool = node.kind == "tool" and not node.is_control and has_text
-            if is_tool and not any(inner.documents for inner in node.walk()):
+            has_documents = any(inner.documents for inner in node.walk())
+            if is_tool and not has_documents and not self.says_it_found_nothing(node):
                 tools.append(node)
         return tools
+
+    def searched_in_vain(self, tool: Node) -> bool:
+        """Whether a tool that asks no model searched, and all its searches found nothing."""
+        if tool.kind != "tool" or tool in self._around_models:
+            return False
+        lists = [node.documents for node in tool.walk() if node.documents is not None]
+        has_failed = any(node.error for node in tool.walk())
+        return bool(lists) and not any(lists) and not has_failed
+
+    def says_it_found_nothing(self, tool: Node) -> bool:
+        """Whether a tool searched in vain, and its text is a sentence on that.
+
+        A longer one may come from elsewhere: what finds nothing in a store may ask a
+        table, too.
+        """
+        text = tool.text or ""
+        is_short = len(letters_of(text)) <= _LONGEST_SENTENCE
+        is_sentence = is_short and len(long_lines(text)) <= 1
+        return is_sentence and self.searched_in_vain(tool)
 
     @property
     def named_to_search(self) -> frozenset[str]:

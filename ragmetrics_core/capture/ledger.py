@@ -20,12 +20,17 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.shown import shows
-from ragmetrics_core.capture.structures import as_one_line, find_instances, parse_json
+from ragmetrics_core.capture.structures import (
+    as_one_line,
+    find_instances,
+    long_lines,
+    parse_json,
+)
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
 
 _SHOWN_BEGINNING = 100  # letters of a tool's text that tell that it was shown
-_PIECE = 24  # letters of it that are a document's; a line of twice as many holds such
+_PIECE = 24  # letters of it that are a document's
 
 
 def ledger(
@@ -59,8 +64,14 @@ def ledger(
     ]
     brought = [*texts, *found_evidence.brought]
     brought.sort(key=lambda each: order.sort_keys(each.call))
+    # what a tool that searched in vain brought from elsewhere stands for these searches
+    told = {each.call for each in brought if each.documents}
+    told = {call for call in told if turn.calls.searched_in_vain(call)}
     answer = letters_of(found_answer.text)
     for each in brought:
+        is_told = not told.isdisjoint(turn.calls.paths[each.call])
+        if is_told and each.kind == "retrieval" and not each.documents:
+            continue
         is_answer = each.kind == "written" and any(
             letters_of(document.text) == answer for document in each.documents
         )
@@ -181,7 +192,7 @@ def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | Non
         has_model = any(inner.kind == "model" for inner in tool.walk())
         is_retrieval = is_search and not has_model
         return Brought("retrieval" if is_retrieval else "tool", tool, error=tool.error)
-    if tool.ended is None:
+    if tool.ended is None or calls.says_it_found_nothing(tool):
         return None
     if tool not in origins.texts_of_tools:
         has_documents = any(inner.documents is not None for inner in tool.walk())
@@ -206,7 +217,6 @@ def _presents_documents(
     documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]
     beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
-    # what it says of an empty search is no text either
     if all(lists) and not any(each in letters for each in beginnings):
         return False
     around = [tool.query or "", *find_instances(parse_json(tool.query or ""), str)]
@@ -215,20 +225,9 @@ def _presents_documents(
     pieces: set[str] = set()
     for known in (*forms, *map(letters_of, around)):
         pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
-    parts: list[str] = []
-    values = [parse_json(text) or text]
-    while values:
-        value = values.pop()
-        if isinstance(value, dict):
-            values += [*value, *value.values()]
-        elif isinstance(value, list):
-            values += value
-        else:
-            parts.append(str(value))
-    for line in chain.from_iterable(part.splitlines() for part in parts):
+    for line in long_lines(text):
         letters = letters_of(line)
         runs = (letters[at : at + _PIECE] for at in range(len(letters)))
-        is_long = len(letters) > 2 * _PIECE and " " in line.strip()
-        if is_long and pieces.isdisjoint(runs):
+        if pieces.isdisjoint(runs):
             return False
     return True

@@ -84,8 +84,13 @@ class Passages:
         self.of_earlier_turns: set[DocumentKey] = set()
         self.brought: list[Brought] = []
         self.lists = origins.lists
+        # a tool that searched in vain may say no more than that
+        in_vain = [
+            tool.name for tool in calls.named_tools if calls.searched_in_vain(tool)
+        ]
         self.doubts = [
-            Doubt("undivided", _UNDIVIDED.format(name)) for name in origins.undivided
+            Doubt("undivided", _UNDIVIDED.format(name))
+            for name in (*origins.undivided, *in_vain)
         ]
         for name in origins.cut:
             self.doubts.append(Doubt("undivided", _CUT.format(name), True))

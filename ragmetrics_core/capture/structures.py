@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 _Kind = TypeVar("_Kind")
 _SHORTEST_VECTOR = 8  # items; a list of more numbers is a vector
 _LONGEST_READ = 10_000  # items
+_LONGEST_HEADING = 48  # letters
 # names of an answer and of nothing else, such as a verdict; then others of an answer
 ANSWER_NAMES = ("answer", "final_answer", "response", "generation")
 ANSWER_KEYS = (*ANSWER_NAMES, "result", "output_text", "output", "text", "content")
@@ -61,6 +62,22 @@ def parse_json(text: str) -> object:
         with suppress(ValueError):
             return json.loads(stripped)
     return None
+
+
+def long_lines(text: str) -> list[str]:
+    """List the lines of a text, or of all in its JSON, of some words and over 48 letters."""
+    values = [parse_json(text) or text]
+    lines: list[str] = []
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += [*value, *value.values()]
+        elif isinstance(value, list):
+            values += value
+        else:
+            lines += str(value).splitlines()
+    of_words = [line for line in lines if " " in line.strip()]
+    return [line for line in of_words if sum(map(str.isalnum, line)) > _LONGEST_HEADING]
 
 
 def compact(value: object) -> str:

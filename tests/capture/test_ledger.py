@@ -401,6 +401,45 @@ def test_ledger(name):
         )
 
 
+NONE_FOUND = (
+    "No documents matched. Try relaxing or removing the filters, or verify the filter"
+    " values with the metadata tools."
+)
+SAID_OF_NOTHING = {
+    "a word": "Nothing.",
+    "a long sentence": NONE_FOUND,
+    "a sentence of two lines": NONE_FOUND.replace(". ", ".\n", 1),
+    "a field": json.dumps({"documents": [], "message": NONE_FOUND}),
+}
+NAMED_OR_NOT = [None, frozenset(), frozenset({"search"})]
+
+
+@pytest.mark.parametrize("context_tools", NAMED_OR_NOT)
+@pytest.mark.parametrize("way", SAID_OF_NOTHING)
+def test_an_empty_search_is_one_call_whatever_its_tool_says(way, context_tools):
+    text = SAID_OF_NOTHING[way]
+    run = says(asks(), search(text), reads(results(text)))
+    (sample,) = samples_of(run, Overrides(context_tools=context_tools))
+    assert (sample.contexts, sample.retrieved) == ((), ())
+    lines = [line_of(each) for each in sample.ledger.calls]
+    assert lines == ["retrieval search(north) ; shown ; step 1"]
+    assert sample.capture.doubts == {}
+
+
+@pytest.mark.parametrize("context_tools", NAMED_OR_NOT)
+@pytest.mark.parametrize("text", [f"{SQL}\n{TRIP}", f"{NONE_FOUND} {SQL} {TRIP}"])
+def test_what_a_tool_finds_elsewhere_stands_for_its_empty_search(text, context_tools):
+    run = says(asks(), search(text), reads(results(text)))
+    (sample,) = samples_of(run, Overrides(context_tools=context_tools))
+    is_named = bool(context_tools)
+    assert list(sample.context_texts) == ([text] if is_named else [])
+    kind = "retrieval" if is_named else "tool"
+    lines = [line_of(each) for each in sample.ledger.calls]
+    assert lines == [f"{kind} search(north) {text}; shown 0; step 1"]
+    is_hedged = context_tools != frozenset()
+    assert list(sample.capture.doubts) == ["undivided"] * is_hedged
+
+
 # what a step made of Porto and Faro, and the places of those that it shows then
 MADE: dict[str, tuple[Sequence[str], tuple[int, ...]]] = {
     "pieces": ((PORTO[:50], PORTO[50:], FARO[:50]), (0, 1)),

@@ -16,8 +16,9 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import (
     CustomQueryEngine,
     NLSQLTableQueryEngine,
+    RetrieverQueryEngine,
 )
-from llama_index.core.tools import FunctionTool, RetrieverTool
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine
@@ -55,21 +56,41 @@ def of_the_framework(kit: ModuleType) -> Any:
     )
 
 
-def with_a_retriever_inside(kit: ModuleType) -> Any:
+def with_a_retriever_inside(kit: ModuleType, said: str = "Nothing was found.") -> Any:
     # asynchronous: 0.14.0 runs a plain function in a thread that knows no parent
     async def search(input: str) -> str:  # noqa: A002  # the framework's name
         found = [one.get_content() for one in await retriever(kit).aretrieve(input)]
-        return "\n".join(found) or "Nothing was found."
+        return "\n".join(found) or said
 
     return FunctionTool.from_defaults(
         async_fn=search, name="search", description="Searches."
     )
 
 
-TOOLS = [of_the_framework, with_a_retriever_inside]
+def that_says_so_in_a_sentence(kit: ModuleType) -> Any:
+    return with_a_retriever_inside(
+        kit,
+        "No documents matched. Try relaxing or removing the filters, or verify the"
+        " filter values with the metadata tools.",
+    )
 
 
-def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:
+def with_an_engine_inside(kit: ModuleType) -> Any:
+    engine = RetrieverQueryEngine.from_args(retriever(kit), llm=kit.ScriptedLLM())
+    return QueryEngineTool.from_defaults(engine, name="search", description="Asks.")
+
+
+TOOLS = [
+    of_the_framework,
+    with_a_retriever_inside,
+    that_says_so_in_a_sentence,
+    with_an_engine_inside,
+]
+
+
+def asked(
+    kit: ModuleType, tool: Any, *queries: str, answer: str, **settings: Any
+) -> Sample:
     llm = kit.ToolLLM(
         calls=[(tool.metadata.name, {"input": query}) for query in queries], last=answer
     )
@@ -77,17 +98,24 @@ def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:
     async def run() -> None:
         await FunctionAgent(tools=[tool], llm=llm).run(user_msg=QUESTION)
 
-    with capture() as captured:
+    with capture(**settings) as captured:
         asyncio.run(run())
     (sample,) = captured.samples
     return sample
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"context_tools": set()}, {"context_tools": {"search"}}]
+)
 @pytest.mark.parametrize("made", TOOLS)
 def test_a_search_that_found_nothing_is_a_search(
-    kit: ModuleType, made: Callable[[ModuleType], Any]
+    kit: ModuleType,
+    made: Callable[[ModuleType], Any],
+    settings: dict[str, set[str]],
 ) -> None:
-    sample = asked(kit, made(kit), "opening year", answer="I do not know.")
+    made_tool = made(kit)
+    answer = "I do not know."
+    sample = asked(kit, made_tool, "opening year", answer=answer, **settings)
     assert (sample.retrieved, sample.contexts, sample.answer) == (
         (),
         (),

@@ -271,6 +271,50 @@ def a_pipeline_around_a_search_that_finds_nothing() -> None:
     asks_twice(PipelineTool(pipeline=made, input_mapping=mapped, **ARCHIVE))
 
 
+NONE_FOUND = (
+    "No documents matched. Try relaxing or removing the filters, or verify the filter"
+    " values with the metadata tools."
+)
+
+
+def in_words(found: list[Document]) -> str:
+    return str(found[0].content) if found else NONE_FOUND
+
+
+IN_WORDS = {"source": "documents", "handler": in_words}
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",))
+def a_component_that_says_in_a_sentence_that_it_found_nothing() -> None:
+    asks_twice(
+        ComponentTool(component=Archived(), outputs_to_string=IN_WORDS, **ARCHIVE)
+    )
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",), context_tools={"archive"})
+def a_named_component_that_says_in_a_sentence_that_it_found_nothing() -> None:
+    a_component_that_says_in_a_sentence_that_it_found_nothing()
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",), context_tools=set())
+def a_pipeline_that_says_in_a_sentence_that_it_found_nothing() -> None:
+    made = connected(archived=Archived())
+    mapped = {"query": ["archived.query"]}
+    settings = {"input_mapping": mapped, "outputs_to_string": IN_WORDS, **ARCHIVE}
+    asks_twice(PipelineTool(pipeline=made, **settings))
+
+
+@row(*NOTHING_THEN_GATE, contexts=("gate",), context_tools={"archive"})
+def a_function_that_says_in_a_sentence_that_it_found_nothing() -> None:
+    archived = Archived()
+
+    def search(query: Annotated[str, "the query"]) -> str:
+        """Searches the archive."""
+        return in_words(archived.run(query=query)["documents"])
+
+    asks_twice(create_tool_from_function(search, name="archive"))
+
+
 class Archive:
     """A source that is closed at first."""
 
