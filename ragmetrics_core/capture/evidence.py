@@ -78,7 +78,8 @@ class _Reading:
 
     Attributes:
         contexts: What reached the generator; None if that is unknown.
-        identities: The passages behind the contexts; None for one that the user named.
+        identities: The passages behind the contexts; None for one of the user's, which no
+            call brought.
         evidence_from: What tells the contexts; None if nothing does.
         showings: What the prompts show of each passage, by its identity.
         dropped_by: The first call that dropped a passage.
@@ -116,7 +117,7 @@ class _Reading:
                 sentence = "" if self.contexts else _NONE_NAMED
             except RowError as error:  # objects without a text
                 sentence = f"{_NONE_NAMED}: {error}"
-            self.identities = (None,) * len(self.contexts or ())
+            self.identities = tuple(map(self._passage_named, self.contexts or ()))
             self._doubts = [Doubt("by_data_flow", sentence)] if sentence else []
         elif any(showing.is_context for _, showing in self.showings.values()):
             self._show()
@@ -141,6 +142,18 @@ class _Reading:
             prompts=None if prompts is None else tuple(prompts),
             doubts=tuple(self._doubts),
         )
+
+    def _passage_named(self, context: Context) -> DocumentKey | None:
+        """Return the passage that a context of the user is, or is a part of; None without one."""
+        letters = letters_of(context.text)
+        around: list[DocumentKey] = []
+        for identity, passage in self._passages.by_identity.items():
+            whole = letters_of(passage.document.text)
+            if whole == letters:
+                return identity
+            if len(letters) >= SHORTEST and letters in whole:
+                around.append(identity)
+        return next(iter(around), None)
 
     def _lists_before_answer(self) -> Sequence[DocumentList]:
         """Return the lists of documents that were there before the answer, the latest first.

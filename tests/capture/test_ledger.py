@@ -440,6 +440,22 @@ def test_what_a_tool_finds_elsewhere_stands_for_its_empty_search(text, context_t
     assert list(sample.capture.doubts) == ["undivided"] * is_hedged
 
 
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [([PORTO, FARO], "0"), ([FARO], "0"), ([EVORA], ""), ([f"{PORTO}\n\n{FARO}"], "0")],
+)
+def test_an_item_is_shown_where_a_context_that_the_user_names_is_a_part_of_it(
+    parts, shown
+):
+    text = f"{PORTO}\n\n{FARO}"
+    run = says(asks(), tool(text, name="search", query="north"), reads(results(text)))
+    settings = Overrides(lambda run: None, lambda run: parts, context_tools={"search"})
+    (sample,) = samples_of(run, settings)
+    assert list(sample.context_texts) == parts
+    lines = [line_of(each) for each in sample.ledger.calls]
+    assert lines == [f"retrieval search(north) {text}; shown {shown}; step 1"]
+
+
 # what a step made of Porto and Faro, and the places of those that it shows then
 MADE: dict[str, tuple[Sequence[str], tuple[int, ...]]] = {
     "pieces": ((PORTO[:50], PORTO[50:], FARO[:50]), (0, 1)),
