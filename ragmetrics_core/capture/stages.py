@@ -50,8 +50,8 @@ _FOUND_EARLIER = (
     " if an earlier turn found what counts, name both turns by conversation=;"
 )
 _TOOL_TEXT = (
-    "{} returned text without documents; name what searches by context_tools={{{}}}, or"
-    " say context_tools=set() if nothing there does"
+    "{} returned text without documents; of these keep in context_tools={{{}}} those that"
+    " search, or say context_tools=set() if none does"
 )
 
 

@@ -407,7 +407,10 @@ def a_place_without_any_text(is_followed: bool) -> Sample:
     return langchain(app, **contexts(*([LAMP] if is_followed else [])))
 
 
-def agent(result: object, *, calls_it: bool = True, **settings: Any) -> Sample:
+def agent(
+    result: object, *, calls_it: bool = True, beside: object = None, **settings: Any
+) -> Sample:
+    """An agent of LangChain looks something up, and counts beside that."""
     from langchain.agents import create_agent
     from langchain_core.messages import AIMessage
     from langchain_core.tools import tool
@@ -417,18 +420,33 @@ def agent(result: object, *, calls_it: bool = True, **settings: Any) -> Sample:
         """Look something up."""
         return result
 
-    call = {"name": "look_up", "args": {"query": "lamp"}, "id": "1"}
-    calls = [AIMessage("", tool_calls=[call])] if calls_it else []
-    app = create_agent(speaker(*calls, ANSWER), [look_up])
+    @tool
+    def count(query: str) -> Any:
+        """Count something."""
+        return beside
+
+    names = ["look_up", *(["count"] if beside else [])]
+    wishes = [{"name": name, "args": {"query": "lamp"}, "id": name} for name in names]
+    calls = [AIMessage("", tool_calls=wishes)] if calls_it else []
+    app = create_agent(speaker(*calls, ANSWER), [look_up, count])
     return langchain(lambda: app.invoke({"messages": ASKED}), **settings)
 
 
-@row("undivided", 'name what searches by context_tools={"look_up"}')
+@row("undivided", 'of these keep in context_tools={"look_up"} those that search')
 def a_tool_that_searches(is_followed: bool) -> Sample:
     return agent(LAMP, **({"context_tools": {"look_up"}} if is_followed else {}))
 
 
-@row("undivided", "or say context_tools=set() if nothing there does", contexts=None)
+@row(
+    "undivided", 'of these keep in context_tools={"look_up", "count"} those that search'
+)
+def a_tool_that_searches_and_one_that_counts(is_followed: bool) -> Sample:
+    counted = "The island has 212 lamps in all."
+    named = {"context_tools": {"look_up"}} if is_followed else {}
+    return agent(LAMP, beside=counted, **named)
+
+
+@row("undivided", "or say context_tools=set() if none does", contexts=None)
 def a_tool_that_does_not_search(is_followed: bool) -> Sample:
     return agent(LAMP, **({"context_tools": set()} if is_followed else {}))
 
