@@ -1,9 +1,10 @@
 """A tool's result as passages, by its own structure. Pure.
 
 Example: ``[{"content": "It fell.", "url": "a"}, {"content": "It is old."}]`` as JSON is
-two passages. A text without such a structure is one.
+two passages. A text without such a structure is one, unless it holds blocks or a list.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,14 @@ _LIST_FIELDS = (
 )
 _ID_FIELDS = ("id", "_id", "doc_id", "document_id")
 _DEPTH = 4
+# what parts blocks: a blank line, or a rule
+_PARTED = re.compile(r"\n\s*(?:[-=*_]{3,}\s*)?\n")
+# at the head of a line: a bullet, "2.", "Source [2]:", "Title:", '{"text":', "<doc>"
+_LABEL = re.compile(
+    r"^\s*((?:[-*\u2022]|\W{0,4}(?:[^\W\d]{1,24}\W{0,2})?\d{1,3}[\])>.:]+)(?=\s)"
+    r"|\W{0,4}\w{1,24}[\"']?[:=(>])",
+    re.MULTILINE,
+)
 
 
 def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
@@ -40,9 +49,9 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
         result: What it returned, as plain values; None if the text is all of it.
 
     Returns:
-        The passages; () for an empty list; a text of one line is one, and so is a record,
-        which holds no list; None if the text has no structure that says where a passage
-        ends.
+        The passages; () for an empty list. A text is one, and so is a record, which holds
+        no list. None where a text holds several parts, which may be passages, or a
+        structure gives none.
     """
     in_text = parse_json(text)
     for value in (result, in_text):
@@ -50,10 +59,16 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
         if passages is not None:
             return passages
     if in_text is None and isinstance(result, str | None):
-        is_one = "\n" not in text.strip()
+        is_one = not _holds_parts(text.strip())
     else:
         is_one = isinstance(in_text, Mapping) and not _holds_list(in_text)
     return (Document(text),) if is_one else None
+
+
+def _holds_parts(text: str) -> bool:
+    """Whether a text holds blocks, or lines that begin with one label or are numbered."""
+    labels = [re.sub(r"\d+", "1", label) for label in _LABEL.findall(text)]
+    return bool(_PARTED.search(text)) or len(set(labels)) < len(labels)
 
 
 def _holds_list(fields: Mapping[str, Any]) -> bool:

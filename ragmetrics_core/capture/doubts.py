@@ -10,7 +10,7 @@
 | `in_part` | whether a text was shown whole | `contexts_from=` |
 | `short_text` | whether a text was shown | `contexts_from=` |
 | `by_data_flow` | what reached the model | `contexts_from=` |
-| `undivided` | what of a tool's text is a passage | `context_tools=`, a list as result |
+| `undivided` | what of a tool's text is a passage | `context_tools=`, `contexts_from=` |
 | `no_search` | *incomplete*: what was found | `contexts_from=`, `conversation=` |
 | `not_recorded` | *incomplete*: what was shown | its sentence, `contexts_from=` |
 | `no_answer` | *incomplete*: the answer | a stream read to its end, `answer_from=` |

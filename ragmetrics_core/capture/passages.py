@@ -28,8 +28,9 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
 _UNDIVIDED = (
-    "the text of tool {} could not be divided into passages: it is one context; let it"
-    " return a list of them"
+    "the text of tool {} may be several passages, or none, and counts as one context; name"
+    " the contexts by contexts_from=, such as a function that is given the run and"
+    " returns a list of texts, or let the tool return a list"
 )
 _CUT = (
     "the text of tool {} repeats what a model passed to a tool, and may have found it,"

@@ -668,6 +668,17 @@ ROWS: dict[str, Row] = {
         ),
         [f"{PORTO}\n{FARO}"],
         None,
+        hedged="retrieved",
+        where=Overrides(context_tools={"search"}),
+    ),
+    "text of two blocks of a tool named as context": Row(
+        says(
+            reads(QUESTION, CALL),
+            tool(f"{PORTO}\n\n{FARO}", name="search"),
+            reads(after_tool(f"{PORTO}\n\n{FARO}")),
+        ),
+        [f"{PORTO}\n\n{FARO}"],
+        None,
         "undivided",
         hedged="retrieved",
         where=Overrides(context_tools={"search"}),

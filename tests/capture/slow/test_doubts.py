@@ -15,6 +15,17 @@ from ragmetrics_core import evaluate
 from ragmetrics_core.capture import doubts
 from ragmetrics_core.data import Sample
 
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
+    pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+]
+
 ASKED = "When was the lamp of Skarn lit?"
 LAMP = "Anna Berg lit the lamp of Skarn in the year 1882."
 FERRY = "The ferry to Skarn goes twice a day, and costs two crowns."
@@ -432,9 +443,78 @@ def agent(
     return langchain(lambda: app.invoke({"messages": ASKED}), **settings)
 
 
-@row("undivided", 'of these keep in context_tools={"look_up"} those that search')
+def agent_of_llamaindex(result: str, **settings: Any) -> Sample:
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.base.llms.types import TextBlock, ToolCallBlock
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.llms.mock import MockFunctionCallingLLM
+
+    def look_up(query: str) -> str:
+        """Look something up."""
+        return result
+
+    arguments = {"query": "lamp"}
+    wish = ToolCallBlock(tool_name="look_up", tool_kwargs=arguments, tool_call_id="1")
+    lines = iter([[wish], [TextBlock(text=ANSWER)]])
+
+    def says(messages: Any, **settings: Any) -> ChatMessage:
+        return ChatMessage(role="assistant", blocks=next(lines))
+
+    async def run() -> None:
+        model = MockFunctionCallingLLM(response_generator=says)
+        app = FunctionAgent(tools=[look_up], llm=model, streaming=False)
+        await app.run(user_msg=ASKED)
+
+    return llamaindex(lambda: asyncio.run(run()), **settings)
+
+
+def agent_of_haystack(result: str, **settings: Any) -> Sample:
+    from haystack.components.agents import Agent
+    from haystack.components.generators.chat import MockChatGenerator
+    from haystack.dataclasses import ChatMessage, ToolCall
+    from haystack.tools import create_tool_from_function
+    from haystack_integrations.components.evaluators.ragmetrics import capture
+
+    def look_up(query: str) -> str:
+        """Look something up."""
+        return result
+
+    wish = ToolCall("look_up", {"query": "lamp"})
+    model = MockChatGenerator([ChatMessage.from_assistant(tool_calls=[wish]), ANSWER])
+    app = Agent(chat_generator=model, tools=[create_tool_from_function(look_up)])
+    with capture(**settings) as captured:
+        app.run(messages=[ChatMessage.from_user(ASKED)])
+    return captured.samples[-1]
+
+
+SEARCHES = {"context_tools": {"look_up"}}
+KEEP = 'of these keep in context_tools={"look_up"} those that search'
+SHELL = f"exit_code: 0\nstdout:\n{LAMP}\nstderr:\n"  # lines of no list
+JOINED = f"{LAMP}\n\n{FERRY}"
+BY_A_FUNCTION = (
+    "name the contexts by contexts_from=, such as a function that is given the run and"
+    " returns a list of texts"
+)
+
+
+@row("undivided", KEEP)
 def a_tool_that_searches(is_followed: bool) -> Sample:
-    return agent(LAMP, **({"context_tools": {"look_up"}} if is_followed else {}))
+    return agent(LAMP, **(SEARCHES if is_followed else {}))
+
+
+@row("undivided", KEEP, contexts=[SHELL])
+def a_tool_that_prints_lines(is_followed: bool) -> Sample:
+    return agent(SHELL, **(SEARCHES if is_followed else {}))
+
+
+@row("undivided", KEEP, contexts=[SHELL])
+def a_tool_of_llamaindex_that_prints_lines(is_followed: bool) -> Sample:
+    return agent_of_llamaindex(SHELL, **(SEARCHES if is_followed else {}))
+
+
+@row("undivided", KEEP, contexts=[SHELL])
+def a_tool_of_haystack_that_prints_lines(is_followed: bool) -> Sample:
+    return agent_of_haystack(SHELL, **(SEARCHES if is_followed else {}))
 
 
 @row(
@@ -442,8 +522,7 @@ def a_tool_that_searches(is_followed: bool) -> Sample:
 )
 def a_tool_that_searches_and_one_that_counts(is_followed: bool) -> Sample:
     counted = "The island has 212 lamps in all."
-    named = {"context_tools": {"look_up"}} if is_followed else {}
-    return agent(LAMP, beside=counted, **named)
+    return agent(LAMP, beside=counted, **(SEARCHES if is_followed else {}))
 
 
 @row("undivided", "or say context_tools=set() if none does", contexts=None)
@@ -451,10 +530,41 @@ def a_tool_that_does_not_search(is_followed: bool) -> Sample:
     return agent(LAMP, **({"context_tools": set()} if is_followed else {}))
 
 
-@row("undivided", "let it return a list of them", contexts=[LAMP, FERRY])
+@row("undivided", "or let the tool return a list", contexts=[LAMP, FERRY])
 def a_tool_that_numbers_passages(is_followed: bool) -> Sample:
     result = [LAMP, FERRY] if is_followed else f"1. {LAMP}\n2. {FERRY}"
-    return agent(result, context_tools={"look_up"})
+    return agent(result, **SEARCHES)
+
+
+@row("undivided", BY_A_FUNCTION, contexts=[LAMP, FERRY])
+def a_tool_that_joins_passages(is_followed: bool) -> Sample:
+    def parts(run: Any) -> list[str]:
+        (message,) = (each for each in run.outputs["messages"] if each.role == "tool")
+        return str(message.content).split("\n\n")
+
+    return agent(
+        JOINED, **SEARCHES, **({"contexts_from": parts} if is_followed else {})
+    )
+
+
+@row("undivided", BY_A_FUNCTION, contexts=[LAMP, FERRY])
+def a_tool_of_llamaindex_that_joins_passages(is_followed: bool) -> Sample:
+    def parts(run: Any) -> list[str]:
+        (call,) = (each for each in run.root.walk() if each.kind == "tool")
+        return str(call.text).split("\n\n")
+
+    settings = {"contexts_from": parts} if is_followed else {}
+    return agent_of_llamaindex(JOINED, **SEARCHES, **settings)
+
+
+@row("undivided", BY_A_FUNCTION, contexts=[LAMP, FERRY])
+def a_tool_of_haystack_that_joins_passages(is_followed: bool) -> Sample:
+    def parts(run: Any) -> list[str]:
+        (said,) = (each for each in run.output["messages"] if each.role == "tool")
+        return str(said.text).split("\n\n")
+
+    settings = {"contexts_from": parts} if is_followed else {}
+    return agent_of_haystack(JOINED, **SEARCHES, **settings)
 
 
 # What is missing
