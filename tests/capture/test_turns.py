@@ -3,6 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lanes import examples
 from runs_by_hand import CALL, PORTO, P, after_tool, asked, call, reads, says, tool
 
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
@@ -353,3 +356,141 @@ def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence():
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     (sample,) = turns.add(run) + turns.finish()
     assert [item.text for call in sample.ledger.calls for item in call.items] == [text]
+
+
+# Loops by hand: a model writes a query, code searches, a model answers.
+
+INPUT = "Action Input: painter of the green rails"
+HEAD = f"Answer, or write what to search for.\nQuestion: {QUESTION}\nThought: "
+LOOPS = {
+    "messages": lambda reply, query: (
+        [Message("user", QUESTION)],
+        [
+            Message("user", QUESTION),
+            Message("assistant", reply),
+            Message("user", f"Observation: {PAGE}"),
+        ],
+    ),
+    "one growing prompt": lambda reply, query: (
+        [Message("user", HEAD)],
+        [Message("user", f"{HEAD}{reply}\nObservation: {PAGE}")],
+    ),
+    "the query alone": lambda reply, query: (
+        [Message("user", QUESTION)],
+        [Message("user", f"Answer {query!r} by this: {PAGE}")],
+    ),
+}
+
+
+def shown_messages(prompt: list[Message], reply: str, began: float) -> Tree:
+    tree = model("", reply, began)
+    tree.root.prompt = tuple(prompt)
+    return tree
+
+
+def loop(form: str, reply: str, query: str, began: float = 0.0) -> list[Tree]:
+    first, last = LOOPS[form](reply, query)
+    return [
+        shown_messages(first, reply, began),
+        search(query, began + 1),
+        shown_messages(last, ANSWER, began + 2),
+    ]
+
+
+def samples_made(runs: list[Tree]):
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    return [sample for run in runs for sample in turns.add(run)] + turns.finish()
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.sampled_from(sorted(LOOPS)),
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["painter", "rails", "green", "thirteen", "where", "input", "search"]
+            ),
+            st.sampled_from([" ", "\n", ": ", ' "', "[", "] "]),
+        ),
+        min_size=1,
+        max_size=9,
+    ),
+    st.data(),
+)
+def test_what_a_model_wrote_is_never_surely_the_question(form, words, data):
+    """A query may be any words of its reply."""
+    n_words = len(words)
+    start = data.draw(st.integers(0, n_words - 1))
+    end = data.draw(st.integers(start + 1, n_words))
+    reply = "".join(word + sign for word, sign in words)
+    samples = samples_made(
+        loop(form, reply, " ".join(word for word, _ in words[start:end]))
+    )
+    assert ANSWER in [sample.answer for sample in samples]
+    for sample in samples:
+        is_sure = "question_guessed" not in sample.capture.doubts
+        assert (
+            sample.question == QUESTION
+            or not is_sure
+            or sample.capture.grade != "exact"
+        )
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        INPUT,
+        f"Thought: I need the name.\n{INPUT}",
+        f"I look for the {INPUT[14:]} in the book.",
+        INPUT[14:],
+    ],
+)
+def test_a_query_inside_of_a_reply_is_the_models(reply):
+    (sample,) = samples_made(loop("messages", reply, INPUT[14:]))
+    assert (sample.question, sample.answer, sample.history) == (QUESTION, ANSWER, ())
+    assert sample.standalone_question == INPUT[14:]
+    assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("answer", ["In 1874.", ANSWER])
+def test_a_loop_in_a_talk_is_one_turn_of_it(answer):
+    """Be the answer short or long: what follows on it is another turn."""
+    said = [Message("user", "Hi"), Message("assistant", "Hello!")]
+    said.append(Message("user", QUESTION))
+    runs = [shown_messages(said[:1], "Hello!", 0.0), shown_messages(said, INPUT, 1.0)]
+    runs.append(search(INPUT[14:], 2.0))
+    said += [Message("assistant", INPUT), Message("user", f"Observation: {PAGE}")]
+    runs.append(shown_messages(said, answer, 3.0))
+    said += [Message("assistant", answer), Message("user", "Thanks!")]
+    runs.append(shown_messages(said, "You're welcome!", 4.0))
+    (sample,) = samples_made(runs)
+    assert (sample.question, sample.answer) == (QUESTION, answer)
+    assert [turn.content for turn in sample.history] == ["Hi", "Hello!"]
+
+
+def test_a_loop_may_search_twice_for_the_same():
+    said = [Message("user", QUESTION)]
+    runs = []
+    for began in (0.0, 2.0):
+        runs += [shown_messages(said, INPUT, began), search(INPUT[14:], began + 1)]
+        said += [Message("assistant", INPUT), Message("user", f"Observation: {PAGE}")]
+    (sample,) = samples_made([*runs, shown_messages(said, ANSWER, 4.0)])
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert len(sample.ledger.calls) == 2
+
+
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_of_a_question_that_the_user_chose_from_a_reply_nothing_wrong_is_sure(n_before):
+    """Whether the prompt holds the talk before it or not."""
+    chosen = "Who painted the green rails?"
+    offers = f"Hello! You may ask: {chosen} Or something else."
+    talk = [Message("user", "Hi"), Message("assistant", offers)][: 2 * n_before]
+    asks = Message("user", f"{PAGE}\nQuestion: {chosen}")
+    for sample in samples_made(
+        [
+            shown_messages([Message("user", "Hi")], offers, 0.0),
+            search(chosen, 1.0),
+            shown_messages([*talk, asks], ANSWER, 2.0),
+        ]
+    ):
+        assert sample.question == chosen or sample.capture.grade != "exact"

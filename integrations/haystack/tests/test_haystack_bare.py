@@ -37,6 +37,7 @@ from haystack_integrations.components.evaluators.ragmetrics import (
     watch,
 )
 from haystack_rows import connected
+from loops_by_hand import PAGE, REPLIES, check_loop, loop
 
 from ragmetrics_core import Sample
 
@@ -790,3 +791,41 @@ def test_a_model_that_was_offered_a_named_search_gives_a_sample(name: str) -> No
     with capture(context_tools={"another"}) as captured:
         OFFERING[name]()
     assert captured.samples == ()
+
+
+# Loops
+
+
+@pytest.mark.parametrize("way", ["run", "streamed", "run_async"])
+@pytest.mark.parametrize("form", REPLIES)
+def test_what_a_model_of_a_loop_searches_for_is_not_asked_by_the_user(
+    form: str, way: str
+) -> None:
+    model = MockChatGenerator(REPLIES[form])
+    told: dict[str, Any] = {}
+    if way == "streamed":
+        told = {"streaming_callback": lambda chunk: None}
+    documents = InMemoryDocumentStore()
+    documents.write_documents([Document(content=PAGE, embedding=vector(PAGE))])
+    pipeline = connected(
+        ("embedder.embedding", "retriever.query_embedding"),
+        embedder=Embeds(),
+        retriever=InMemoryEmbeddingRetriever(documents),
+    )
+
+    async def ask(said: list[tuple[str, str]]) -> str:
+        kinds = {"user": ChatMessage.from_user, "assistant": ChatMessage.from_assistant}
+        messages = [kinds[role](text) for role, text in said]
+        if way == "run_async":
+            output = await model.run_async(messages=messages)
+        else:
+            output = model.run(messages=messages, **told)
+        return str(output["replies"][0].text)
+
+    def search(query: str) -> str:
+        found = pipeline.run({"embedder": {"text": query}})["retriever"]["documents"]
+        return str(found[0].content)
+
+    with capture() as captured:
+        asyncio.run(loop(form, ask, search))
+    check_loop(form, captured.samples)

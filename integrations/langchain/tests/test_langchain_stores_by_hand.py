@@ -16,6 +16,7 @@ from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
 from langchain_ragmetrics import add_documents, capture, observe
 from langchain_ragmetrics.values import Snapshots
 from langgraph.graph import START, StateGraph
+from loops_by_hand import PAGE, REPLIES, check_loop, loop
 
 ROME = "Rome is the capital of Italy, and lies on the river Tiber."
 LYON = "Lyon lies where the Saône meets the Rhône."
@@ -251,3 +252,28 @@ def test_a_search_that_the_application_tells_to_have_found_nothing_is_a_search()
     (sample,) = captured.samples
     assert sample.retrieved == ()
     assert sample.contexts == ()
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
+@pytest.mark.parametrize("form", REPLIES)
+def test_what_a_model_of_a_loop_searches_for_is_not_asked_by_the_user(
+    form: str, way: str
+) -> None:
+    model = Speaker(lines=REPLIES[form])
+    retriever = Shelf(books=[document(PAGE, "p")])
+
+    async def ask(said: list[tuple[str, str]]) -> str:
+        if way == "stream":
+            return "".join(str(chunk.text) for chunk in model.stream(said))
+        if way == "invoke":
+            return str(model.invoke(said).text)
+        return str((await model.ainvoke(said)).text)
+
+    async def search(query: str) -> str:
+        if way == "ainvoke":
+            return str((await retriever.ainvoke(query))[0].page_content)
+        return str(retriever.invoke(query)[0].page_content)
+
+    with capture() as captured:
+        asyncio.run(loop(form, ask, search))
+    check_loop(form, captured.samples)
