@@ -289,13 +289,15 @@ class _OpenTurn:
             edges: Beginnings and ends of the texts of this turn; no other ground counts.
             found_elsewhere: The texts of others.
         """
-        own, others = "\n".join(self.forms), "\n".join(found_elsewhere)
+        others = "\n".join(found_elsewhere)
         # sorted: which of two that overlap goes first must not depend on hashes
         shared = sorted(edge for edge in edges if edge in others)
         for form in sorted(sorted(found_elsewhere), key=len, reverse=True):
-            is_inside_own = form in own and form not in self.forms
             shared_with_form = [edge for edge in shared if edge in form]
-            if is_inside_own or not shared_with_form:
+            if not shared_with_form:
+                continue
+            longer = [own for own in self.forms if form in own and form != own]
+            if any(own in ground for own in longer):
                 continue
             if form in ground:
                 ground = ground.replace(form, "\n")

@@ -261,6 +261,8 @@ def agent_that_searches(found: str, prompt: str) -> Tree:
         (PAGE, False),
         (BOOK, False),
         (PIECE, False),
+        (PAGE[4:], False),  # it ends as the page does, and stands in it
+        (PAGE[:40], False),
     ],
 )
 def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(

@@ -241,3 +241,19 @@ def test_what_a_model_of_a_loop_searches_for_is_not_asked_by_the_user(
     with capture() as captured:
         asyncio.run(loop(form, ask, search))
     check_loop(form, captured.samples)
+
+
+def test_a_search_by_hand_is_no_part_of_an_engine_that_finds_parts_of_its_texts(
+    kit: ModuleType,
+) -> None:
+    facts = f"Facts from the provided text: Velm -> Bridge -> 1874. {BRIDGE}"
+    by_hand = kit.FixedRetriever([kit.node("facts", facts)])
+    engine = RetrieverQueryEngine.from_args(retriever(kit), llm=kit.ScriptedLLM())
+    with capture() as captured:
+        by_hand.retrieve(QUESTION)
+        engine.query(QUESTION)
+    answered, searched = sorted(captured.samples, key=lambda one: one.answer is None)
+    assert answered.ledger is not None
+    (call,) = answered.ledger.calls
+    assert [item.text for item in call.items] == [BRIDGE]
+    assert [context.text for context in searched.contexts or ()] == [facts]
