@@ -459,14 +459,17 @@ class _Reading:
             )
             brought = [Brought("retrieval", self._turn.tree.root, named)]
         return tuple(
-            replace(each, shown=self._places_shown(each.documents, prompts))
-            for each in brought
+            replace(each, shown=self._places_shown(each, prompts)) for each in brought
         )
 
     def _places_shown(
-        self, documents: Sequence[Document], prompts: Sequence[str] | None
+        self, brought: Brought, prompts: Sequence[str] | None
     ) -> tuple[int, ...] | None:
-        """Return the places of the documents that are contexts; None if that is unknown."""
+        """Return the places of the documents that are contexts; None if that is unknown.
+
+        Documents that nobody brought count where the user named them.
+        """
+        documents = brought.documents
         if not documents:
             return ()
         if self.evidence_from == "flow":
@@ -481,7 +484,9 @@ class _Reading:
             if self._context_of(document) is not None
         )
         is_all = len(places) == len(documents)
-        return places if is_all or not self._passages.may_be_shown_changed else None
+        is_settled = brought.is_of_unknown_origin and self.evidence_from == "named"
+        is_known = is_all or is_settled or not self._passages.may_be_shown_changed
+        return places if is_known else None
 
     @cached_property
     def _places(self) -> dict[DocumentKey | str, int | None]:

@@ -13,8 +13,10 @@ The page was found.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import inf
 from operator import itemgetter
 from typing import Literal
 
@@ -71,6 +73,8 @@ class _Reading:
         self._said = KnownTexts()
         self._passed = KnownTexts()
         self._engines: list[Node] = []  # inside the run, that have answered
+        # who replied a word or two, by their letters
+        self._short_replies: dict[str, list[Node]] = defaultdict(list)
         self._lists: list[DocumentList] = []
         self._undivided: list[str] = []
         self._cut: dict[str, None] = {}
@@ -86,6 +90,7 @@ class _Reading:
                 self._texts_of_writers[node] = (node.text,)
         asked = [node for node in calls.nodes if node.query]
         self._queries = {letters_of(node.query) for node in asked} - {""}
+        self._long_queries = {q for q in self._queries if len(q) >= SHORTEST}
         found_by = [node for node in asked if node.documents]
         self._queries_of_searches = {
             letters_of(node.query) for node in found_by if node.kind == "retriever"
@@ -165,6 +170,11 @@ class _Reading:
             self._engines.append(node)
         else:
             self._pass_calls([node.reply, *node.other_replies])
+            reply = self._calls.replies[node]
+            letters = letters_of(reply.answer)
+            is_said = not reply.is_verdict and node not in self._calls.query_writers
+            if is_said and 0 < len(letters) < SHORTEST:
+                self._short_replies[letters].append(node)
         for text in self._texts_of_writers[node]:
             self._said.add(text)
 
@@ -211,19 +221,21 @@ class _Reading:
         """Whether a model wrote a document of a list, alone or beside a few words."""
         call = each.call
         is_search = each.is_returned and call.kind in ("retriever", "tool")
+        letters = letters_of(document.text)
+        frames: list[tuple[bool, float, Node]] = []
         for engine in self._engines:
-            if is_search and call not in self._calls.paths[engine]:
-                continue
-            letters = letters_of(document.text)
-            answer = letters_of(engine.text)
-            if answer in letters:
-                # "Sub question: When did it open? Response: In 1874."
-                rest = letters.replace(answer, "")
-                for query in sorted(self._queries, key=len, reverse=True):
-                    rest = rest.replace(query, "") if len(query) >= SHORTEST else rest
-                if len(rest) <= _LONGEST_FRAME:
-                    self._handed_on.append((engine, document.text))
-                    return True
+            # "Sub question: When did it open? Response: In 1874."
+            frame = self._frame_around(engine, document.text)
+            is_elsewhere = is_search and call not in self._calls.paths[engine]
+            if frame <= _LONGEST_FRAME and not is_elsewhere:
+                is_of_other = letters_of(engine.query) not in letters
+                frames.append((is_of_other, frame, engine))
+        if frames:  # of several that answered so, the one that was asked so
+            _, _, engine = min(frames, key=itemgetter(0, 1))
+            self._handed_on.append((engine, document.text))
+            return True
+        if not is_search and self._is_short_reply(document.text, call):
+            return True
         is_of_tool = call in self._calls.named_tools
         if is_of_tool and document.text == call.text and self._is_argument(call):
             return True
@@ -233,6 +245,43 @@ class _Reading:
                 letters_of(text), marks, is_of_tool=is_of_tool
             ):
                 return True
+        return False
+
+    def _frame_around(self, engine: Node, text: str) -> float:
+        """Count the letters of a text around an engine's answer, without what was asked.
+
+        The words of a short answer may stand in its question, too: "Which essays?
+        Essays.". Where the question does not stand beside it, a short answer must be an
+        entry. Infinity for a text that does not hold the answer.
+        """
+        letters, answer = letters_of(text), letters_of(engine.text)
+        own_query = letters_of(engine.query)
+        asked = sorted({own_query, *self._long_queries} - {""}, key=len, reverse=True)
+        is_entry_of_text = shows([text], engine.text or "")
+        shortest = inf
+        places = re.finditer(f"(?={re.escape(answer)})", letters) if answer else ()
+        for start in [place.start() for place in places]:
+            around = [letters[:start], letters[start + len(answer) :]]
+            is_beside_query = own_query and any(own_query in each for each in around)
+            for query in asked:
+                around = [each.replace(query, "") for each in around]
+            if is_beside_query or is_entry_of_text:
+                shortest = min(shortest, len("".join(around)))
+        return shortest
+
+    def _is_short_reply(self, text: str, call: Node) -> bool:
+        """Whether a model replied a text of a word or two, which may stand behind a label.
+
+        A reranker may have a model cut out what it returns.
+        """
+        letters = letters_of(text)
+        for length in range(min(len(letters), SHORTEST)):
+            for model in self._short_replies.get(letters[length:], ()):
+                is_cut_out = (
+                    call.kind == "reranker" and call in self._calls.paths[model]
+                )
+                if not is_cut_out and _is_labelled(text, letters[length:]):
+                    return True
         return False
 
     def _marks(self, text: str, call: Node, is_search: bool) -> bytearray:
@@ -302,16 +351,12 @@ class _Reading:
     def _is_argument(self, tool: Node) -> bool:
         """Whether a tool returned an argument, alone or behind a label: "Noted: Porto"."""
         text = (tool.text or "").strip()
-        form = form_of(text)
         if "\n" in text:
             return False
         for argument in map(letters_of, _texts_of_query(tool.query)):
-            label = form.letters.removesuffix(argument)
-            if not argument or label == form.letters:
-                continue
-            place = form.place_in_source(len(label), len(form.letters))
-            is_label = len(label) < SHORTEST and not re.search(r"\d", label)
-            if not label or (is_label and is_entry(text, *place)):
+            label = letters_of(text).removesuffix(argument)
+            is_number = re.search(r"\d", label) is not None
+            if _is_labelled(text, argument) and not is_number:
                 return not self._found.places_in(text)
         return False
 
@@ -338,6 +383,16 @@ class _Reading:
 def _texts_of_query(query: str | None) -> list[str]:
     """Return what a call was asked, and each text in it if it is JSON."""
     return [query or "", *find_instances(parse_json(query or ""), str)]
+
+
+def _is_labelled(text: str, piece: str) -> bool:
+    """Whether a text is a piece of some letters, alone or behind a label: "Noted: Porto"."""
+    form = form_of(text)
+    label = form.letters.removesuffix(piece)
+    if not piece or label == form.letters:
+        return False
+    place = form.place_in_source(len(label), len(form.letters))
+    return not label or (len(label) < SHORTEST and is_entry(text, *place))
 
 
 def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) -> bool:

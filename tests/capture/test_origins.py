@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from own_words import (
     DOCUMENTS,
     FOUND,
@@ -146,6 +147,71 @@ def test_a_document_made_of_a_reply_is_no_evidence(wrote):
     (sample,) = samples_of(says(*calls))
     assert [context.text for context in sample.known_contexts] == [PORTO]
     assert [context.text for context in sample.retrieved or ()] == [PORTO]
+
+
+_WORDS = ("essays", "yes", "1874", "the", "Douro", "which", "response", "question", "o")
+REPLIES = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=4).map(" ".join)
+FRAMES = st.sampled_from(
+    ["Sub question: {} \nResponse: {}.", "\nQuestion: {}\nAnswer: {}", "{} {}!"]
+)
+
+
+@law
+@given(asks=REPLIES, replies=st.lists(REPLIES, min_size=2, max_size=2), frame=FRAMES)
+def test_law_what_an_engine_answered_is_no_evidence_however_short(asks, replies, frame):
+    """Its question may hold the words of its answer, which is handed on beside it."""
+    engines, parts = [], []
+    for page, city, reply in zip((P, F), ("Porto", "Faro"), replies, strict=True):
+        query = f"{asks} of {city}?"
+        reads_page = reads(asked(page.text), reply)
+        inside = [found(page, query=query), reads_page]
+        engines.append(call("agent", *inside, query=query, text=reply))
+        parts.append(Document(frame.format(query, reply), f"part {page.id}"))
+    prompt = "\n".join([*(part.text for part in parts), QUESTION])
+    last = step(inside=[reads(prompt)], input_documents=tuple(parts))
+    (sample,) = samples_of(says(*engines, last))
+    assert sample.capture.grade == "exact", sample.capture.doubts
+    assert {context.text for context in sample.known_contexts} == {PORTO, FARO}
+    kinds = [each.kind for each in sample.ledger.calls]
+    assert sorted(kinds) == ["retrieval", "retrieval", "written", "written"]
+
+
+@pytest.mark.parametrize("frame", ["{}", "Summary 1: {}"])
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_document_made_of_a_reply_of_a_word_is_no_evidence(is_taken, frame):
+    text = frame.format("Porto.")
+    taken = {"input_documents": (Document(text, "x"),)} if is_taken else {}
+    made = step(*[Document(text, "x")] * (not is_taken), **taken)
+    calls = [found(P), reads(PORTO, "Porto."), made]
+    run = says(*calls, reads(f"{text}\n{PORTO}\n{QUESTION}"))
+    (sample,) = samples_of(run)
+    assert [context.text for context in sample.known_contexts] == [PORTO]
+    assert [each.kind for each in sample.ledger.calls] == ["retrieval"]
+
+
+@pytest.mark.parametrize("verdict", ["Yes.", "relevant"])
+def test_a_verdict_of_a_word_makes_no_document_written(verdict):
+    """Nor does a query: a step that searches may find a page of such a word."""
+    page = Document(f"Open on Sundays: {verdict}", "x")
+    calls = [found(P), reads(PORTO, verdict), step(page, name="web")]
+    (sample,) = samples_of(says(*calls, reads(f"{page.text}\n{PORTO}\n{QUESTION}")))
+    texts = [context.text for context in sample.known_contexts]
+    assert sorted(texts) == sorted([page.text, PORTO])
+
+
+def test_documents_that_nobody_brought_count_where_the_user_named_contexts():
+    written = Document("A page that a step made of the notes that it had kept.", "x")
+    last = step(
+        inside=[reads(f"{written.text}\n{QUESTION}")], input_documents=(written,)
+    )
+    run = says(found(P), last)
+    for named, kinds in (
+        ([PORTO], ["retrieval"]),
+        ([PORTO, written.text], ["retrieval", "given"]),
+    ):
+        named_by = Overrides(contexts_from=lambda _, texts=named: texts)
+        (sample,) = samples_of(run, named_by)
+        assert [each.kind for each in sample.ledger.calls] == kinds
 
 
 def test_what_was_found_before_a_model_quoted_it_stays_evidence():
