@@ -60,7 +60,7 @@ def ledger(
     ]
     texts = [
         replace(each, shown=_places_shown(each.documents, found_evidence))
-        for each in _texts_brought(turn.calls, origins, found_answer)
+        for each in _texts_brought(turn.calls, origins, found_answer, found_evidence)
     ]
     brought = [*texts, *found_evidence.brought]
     brought.sort(key=lambda each: order.sort_keys(each.call))
@@ -138,20 +138,36 @@ def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> boo
 
 
 def _texts_brought(
-    calls: Calls, origins: Origins, found_answer: FoundAnswer
+    calls: Calls,
+    origins: Origins,
+    found_answer: FoundAnswer,
+    found_evidence: FoundEvidence,
 ) -> list[Brought]:
-    """List the texts of tools, and what sub-agents wrote and no tool handed on."""
+    """List the texts of tools, and what sub-agents wrote and no tool handed on.
+
+    A tool whose text became documents arrived with these, but where the answer was shown
+    all of its text; what a tool inside a retriever found, the retriever returned.
+    """
     brought: list[Brought] = []
     texts_of_tools: set[str] = set()
     with_passages = {each.call for each in origins.lists}
+    prompts = found_evidence.prompts or ()
+    found = {each.call: each.documents for each in found_evidence.brought}
     told = set(calls.named_tools)
     for node in calls.nodes:
         is_search = node in calls.named_tools and node in with_passages
         if node.kind != "tool" or node.is_control or is_search:
             continue
+        if calls.is_in_search(node):
+            continue
+        documents = found.get(node, ()) if node in calls.text_tools else ()
+        if documents:
+            told.add(node)
+            if not shows(prompts, node.text or ""):
+                continue
         if calls.is_handed_on(node, told):
             continue
-        each = _result_of_tool(node, calls, origins)
+        each = _result_of_tool(node, calls, origins, documents)
         if each is not None:
             brought.append(each)
             told.add(node)
@@ -182,8 +198,17 @@ def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
     return Brought(kind, call, (Document(text or ""),))
 
 
-def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | None:
-    """Return what a tool brought beside documents, or its error; None if its text only presents these."""
+def _result_of_tool(
+    tool: Node, calls: Calls, origins: Origins, made: tuple[Document, ...]
+) -> Brought | None:
+    """Return what a tool brought beside documents, or its error; None if its text only presents these.
+
+    Args:
+        tool: The tool.
+        calls: The calls of the run.
+        origins: What was found.
+        made: Documents that a step made of its text.
+    """
     if tool.error:
         searches = [node for node in tool.walk() if node.kind == "retriever"]
         if any(search.error for search in searches):
@@ -201,6 +226,7 @@ def _result_of_tool(tool: Node, calls: Calls, origins: Origins) -> Brought | Non
     lists = [inner.documents for inner in tool.walk() if inner.documents is not None]
     named = [each for each in origins.lists if each.call in calls.named_tools]
     lists += [each.documents for each in named if tool in calls.paths[each.call]]
+    lists += [made] if made else []
     if kind == "tool" and _presents_documents(tool, text, lists):
         return None
     return _text_brought(kind, tool, text)

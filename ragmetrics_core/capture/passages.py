@@ -25,6 +25,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
 _UNDIVIDED = (
@@ -74,7 +75,7 @@ class Passages:
         of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
         brought: What each call brought.
         lists: All lists of documents, without those that a model wrote, the earliest
-            first.
+            first; also of the documents that a step made of a tool's text.
         doubts: What is uncertain about them.
     """
 
@@ -84,7 +85,7 @@ class Passages:
         self.made_of: dict[DocumentKey, tuple[DocumentKey, ...]] = {}
         self.of_earlier_turns: set[DocumentKey] = set()
         self.brought: list[Brought] = []
-        self.lists = origins.lists
+        self.lists = _with_lists_of_tools(calls, origins)
         # a tool that searched in vain may say no more than that
         in_vain = [
             tool.name for tool in calls.named_tools if calls.searched_in_vain(tool)
@@ -164,7 +165,12 @@ class Passages:
             self._note(document, call)
 
     def _is_search(self, call: Node) -> bool:
-        """Whether a call found all that it returned: a retriever, or a tool by itself."""
+        """Whether a call found all that it returned: a retriever, or a tool by itself.
+
+        What was asked nothing, and returned what was found already, is no retriever.
+        """
+        if call.kind == "retriever" and call.query is None and call.documents:
+            return not all(map(self._is_there, call.documents))
         if call.kind != "tool" or self._documents_at_hand(call):
             return call.kind == "retriever"
         _, *inner_calls = call.walk()
@@ -373,6 +379,57 @@ class Passages:
                 beside = []
             beside.append(each)
         return in_order + sorted(beside, key=first_rank)
+
+
+def _with_lists_of_tools(calls: Calls, origins: Origins) -> tuple[DocumentList, ...]:
+    """Return all lists of documents, with one for each tool of whose text a step made some.
+
+    Example: a step calls a search tool that returns rows, and makes documents of the
+    rows: the tool found these, when it returned.
+    """
+    tools: list[Node] = []
+    for tool in calls.text_tools:
+        is_written = origins.texts_of_tools.get(tool, ("written", ""))[0] == "written"
+        is_told = tool in calls.named_tools or calls.is_handed_on(tool, tools)
+        if not is_written and not is_told:
+            tools.append(tool)
+    if not tools:
+        return origins.lists
+    made: dict[Node, dict[DocumentKey, Document]] = {}
+    known: set[str] = set()  # texts of documents, by their letters
+    found_otherwise: set[str] = set()
+    for each in origins.lists:
+        letters = {letters_of(document.text) for document in each.documents}
+        is_new = not letters <= known
+        known |= letters
+        is_retriever = each.call.kind == "retriever" and each.call.query is not None
+        if is_retriever or each.call.kind == "tool" or not each.is_returned:
+            found_otherwise |= letters
+            continue
+        for tool in tools:
+            is_inside = each.call in calls.paths[tool]
+            if end_of(tool) > each.moment or not (is_new or is_inside):
+                continue
+            of_tool = [it for it in each.documents if _is_made_of(it, tool)]
+            if any(letters_of(it.text) not in found_otherwise for it in of_tool):
+                made.setdefault(tool, {}).update((it.key, it) for it in of_tool)
+    lists = [*origins.lists]
+    for tool, documents in made.items():
+        lists.append(
+            DocumentList(
+                end_of(tool), tool, is_returned=True, documents=(*documents.values(),)
+            )
+        )
+    return tuple(sorted(lists, key=lambda each: each.moment))
+
+
+def _is_made_of(document: Document, tool: Node) -> bool:
+    """Whether most of a document stands in a tool's text, perhaps a line behind a label."""
+    text = letters_of(tool.text)
+    lines = [letters_of(line) for line in document.text.splitlines()]
+    n_letters = sum(map(len, lines))
+    n_shown = sum(len(line) for line in lines if shows_some(text, line))
+    return 2 * n_shown > n_letters or shows([tool.text or ""], document.text)
 
 
 def _holders(letters: str, passages: Iterable[str]) -> list[str]:

@@ -49,6 +49,7 @@ from ragmetrics_core.metrics.ledger_calls import (
 
 SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
 REPORT = "Porto is the city in question, says the report."
+TEXTS = (PORTO, FARO, EVORA)
 TRIP = (
     "Summary of what was said before: the user plans a trip to the north of Portugal."
 )
@@ -151,6 +152,18 @@ def answered_inside(text: str, reply: str) -> Tree:
     )
 
 
+def rows_of(*texts: str, query: str = "north") -> Call:
+    """A tool that searches the web, and returns rows."""
+    rows = [
+        {"url": f"https://w.example/{len(text)}", "content": text} for text in texts
+    ]
+    return tool(json.dumps(rows), name="web", query=query)
+
+
+def made_of(*texts: str, inside: Sequence[Call] = ()) -> Call:
+    return step(*map(Document, texts), inside=inside)
+
+
 def nested(text: str) -> object:
     value: object = text
     for _ in range(10):
@@ -236,6 +249,132 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
             "deep": json.dumps({"documents": [PORTO], "a": nested(TRIP)}),
         }.items()
     },
+    # documents that a step makes of what a tool returned
+    **{
+        f"documents made of a tool's rows, {way}": (
+            says(*calls, reads(asked(*texts))),
+            ["retrieval web(north) porto, faro; shown 0 1; step 0"],
+        )
+        for way, texts, calls in [
+            (
+                "in the same step",
+                (PORTO, FARO),
+                [made_of(PORTO, FARO, inside=[rows_of(PORTO, FARO)])],
+            ),
+            (
+                "of three",
+                (PORTO, FARO),
+                [made_of(PORTO, FARO, inside=[rows_of(*TEXTS)])],
+            ),
+            (
+                "in a later step, then handed on",
+                (PORTO, FARO),
+                [rows_of(PORTO, FARO), made_of(PORTO, FARO), made_of(PORTO, FARO)],
+            ),
+            (
+                "by a tool inside it",
+                (PORTO, FARO),
+                [
+                    made_of(
+                        PORTO,
+                        FARO,
+                        inside=[
+                            tool(
+                                json.dumps(TEXTS[:2]),
+                                tool(json.dumps(TEXTS[:2]), name="inner"),
+                                name="web",
+                                query="north",
+                            )
+                        ],
+                    )
+                ],
+            ),
+        ]
+    },
+    "a document made of all rows of a tool": (
+        says(
+            made_of(f"{PORTO}\n{FARO}", inside=[rows_of(PORTO, FARO)]),
+            reads(asked(f"{PORTO}\n{FARO}")),
+        ),
+        [f"retrieval web(north) {PORTO}\n{FARO}; shown 0; step 0"],
+    ),
+    "a document made of a row behind its title": (
+        says(
+            made_of(f"Of cities: {PORTO}", inside=[rows_of(PORTO, FARO)]),
+            reads(asked(f"Of cities: {PORTO}")),
+        ),
+        [f"retrieval web(north) Of cities: {PORTO}; shown 0; step 0"],
+    ),
+    "a short document made of a row": (
+        says(
+            made_of("In 1874.", inside=[rows_of("In 1874.")]), reads(asked("In 1874."))
+        ),
+        ["retrieval web(north) In 1874.; shown 0; step 0"],
+    ),
+    "a document that is a tool's whole text": (
+        says(
+            made_of(PORTO, inside=[tool(PORTO, name="web", query="north")]),
+            reads(asked(PORTO)),
+        ),
+        ["retrieval web(north) porto; shown 0; step 0"],
+    ),
+    "documents made of the rows of two calls, and of two rounds": (
+        says(
+            made_of(
+                PORTO,
+                FARO,
+                inside=[rows_of(PORTO), rows_of(PORTO, FARO, query="south")],
+            ),
+            reads("Enough?", "Search again."),
+            made_of(FARO, inside=[rows_of(FARO, query="east")]),
+            reads(asked(PORTO, FARO)),
+        ),
+        [
+            "retrieval web(north) porto; shown 0; step 0",
+            "retrieval web(south) porto, faro; shown 0 1; step 0",
+            "retrieval web(east) faro; shown 0; step 1",
+        ],
+    ),
+    "what a tool returned beside the documents of a retriever": (
+        says(
+            found(P),
+            made_of(FARO, inside=[rows_of(PORTO, FARO)]),
+            reads(asked(PORTO, FARO)),
+        ),
+        [
+            "retrieval (?) porto; shown 0; step 0",
+            "retrieval web(north) faro; shown 0; step 0",
+        ],
+    ),
+    "a tool that tells what was found already": (
+        says(
+            step(P, inside=[found(P), tool(PORTO, name="format", query="?")]),
+            reads(asked(PORTO)),
+        ),
+        [
+            "retrieval (?) porto; shown 0; step 0",
+            "tool format(?) porto; shown 0; step 0",
+        ],
+    ),
+    "a tool inside a retriever is the retriever's own way": (
+        says(
+            call("retriever", rows_of(PORTO, FARO), query=QUESTION, documents=(P, F)),
+            reads(asked(PORTO, FARO)),
+        ),
+        ["retrieval (?) porto, faro; shown 0 1; step 0"],
+    ),
+    "a model was shown all that a tool returned, and a step kept some of it": (
+        says(
+            asks("web"),
+            tool(f"{PORTO}\n{FARO}", name="web", query="north"),
+            reads(results(f"{PORTO}\n{FARO}")),
+            made_of(PORTO),
+        ),
+        [
+            f"tool web(north) {PORTO}\n{FARO}; shown 0; step 1",
+            "retrieval web(north) porto; shown 0; step 1",
+        ],
+    ),
     "two steps, the second repeats": (
         says(
             asks(),

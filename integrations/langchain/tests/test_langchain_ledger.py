@@ -20,6 +20,7 @@ from langchain.tools import ToolRuntime, tool
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
@@ -646,6 +647,66 @@ def a_thread_that_is_summarized() -> None:
     made = agent(*lines, middleware=[shorten], checkpointer=InMemorySaver())
     for question in (QUESTION, SECOND, "And Rome?"):
         ask(made, question, "t")
+
+
+@tool
+def web(query: str) -> list[dict[str, str]]:
+    """Searches the web."""
+    return [{"url": text[:4], "content": text} for text in BOOKS[query]]
+
+
+def graph_of(search: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    class State(TypedDict):
+        question: str
+        documents: list[Document]
+        answer: str
+
+    def answer(state: State) -> dict[str, str]:
+        context = joined(state["documents"])
+        chain = PROMPT | Speaker(lines=[ANSWER])
+        reply = chain.invoke({"context": context, "question": state["question"]})
+        return {"answer": reply.content}
+
+    made = StateGraph(State).add_sequence([("search", search), ("answer", answer)])
+    return made.add_edge(START, "search").compile()
+
+
+def found_on_the_web(*items: str) -> list[Call]:
+    return [looked(*items, query="both", step=0, name="web")]
+
+
+@shape(found_on_the_web(PARIS, LYON))
+def documents_that_a_node_makes_of_the_rows_of_a_tool() -> None:
+    def search(state: dict[str, Any]) -> dict[str, Any]:
+        rows = web.invoke({"query": "both"})
+        return {"documents": [Document(row["content"]) for row in rows]}
+
+    graph_of(search).invoke({"question": QUESTION})
+
+
+@shape(found_on_the_web(f"{PARIS}\n{LYON}"))
+def one_document_that_a_node_makes_of_all_rows_of_a_tool() -> None:
+    def search(state: dict[str, Any]) -> dict[str, Any]:
+        rows = web.invoke({"query": "both"})
+        return {"documents": [Document("\n".join(row["content"] for row in rows))]}
+
+    graph_of(search).invoke({"question": QUESTION})
+
+
+@shape([found(PARIS, LYON)])
+def a_retriever_that_calls_a_tool() -> None:
+    class Web(BaseRetriever):
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: Any
+        ) -> list[Document]:
+            config = {"callbacks": run_manager.get_child()}
+            rows = web.invoke({"query": "both"}, config)
+            return [Document(row["content"]) for row in rows]
+
+    def search(state: dict[str, Any]) -> dict[str, Any]:
+        return {"documents": Web().invoke(state["question"])}
+
+    graph_of(search).invoke({"question": QUESTION})
 
 
 def played(name: str) -> tuple[Sample, ...]:

@@ -19,8 +19,9 @@ from llama_index.core.query_engine import (
     NLSQLTableQueryEngine,
     RetrieverQueryEngine,
 )
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
-from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 from loops_by_hand import ANSWER, ASKS, PAGE, REPLIES, check_loop, loop
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine
@@ -130,6 +131,63 @@ def test_a_search_that_found_nothing_is_a_search(
     assert (call.kind, call.items) == ("retrieval", ())
     # the framework's tool asks "input is opening year"
     assert (call.query or "").strip().endswith("opening year")
+
+
+def nodes_of_a_tool(kit: ModuleType, query: str) -> list[NodeWithScore]:
+    """Nodes made of the rows that a tool returned."""
+
+    def web(query: str) -> list[dict[str, str]]:
+        """Search the web."""
+        return [{"url": "bridge", "content": BRIDGE}]
+
+    rows = FunctionTool.from_defaults(web).call(query=query).raw_output
+    return [kit.node(row["url"], row["content"]) for row in rows]
+
+
+def by_a_retriever(kit: ModuleType) -> None:
+    asked = kit.FixedRetriever(lambda query: nodes_of_a_tool(kit, query))
+    llm = kit.ScriptedLLM(script={"": "In 1874."})
+    synthesizer = get_response_synthesizer(llm=llm)
+    RetrieverQueryEngine(asked, synthesizer).query(QUESTION)
+
+
+def by_a_step(kit: ModuleType) -> None:
+    class Found(Event):
+        nodes: list[NodeWithScore]
+
+    class Asked(Workflow):
+        @step
+        async def search(self, ev: StartEvent) -> Found:
+            return Found(nodes=nodes_of_a_tool(kit, ev.question))
+
+        @step
+        async def answer(self, ev: Found) -> StopEvent:
+            prompt = f"{ev.nodes[0].get_content()}\n{QUESTION}"
+            reply = await kit.ScriptedLLM(script={"": "In 1874."}).acomplete(prompt)
+            return StopEvent(result=str(reply))
+
+    async def run() -> None:
+        await Asked().run(question=QUESTION)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"), [(by_a_retriever, None), (by_a_step, "web")]
+)
+def test_nodes_that_are_made_of_what_a_tool_returned_are_told_once(
+    asked: Callable[[ModuleType], None], name: str | None, kit: ModuleType
+) -> None:
+    with capture() as captured:
+        asked(kit)
+    (sample,) = captured.samples
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.name, call.query) == ("retrieval", name, QUESTION)
+    assert ([item.text for item in call.items], call.shown) == ([BRIDGE], (0,))
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
 
 
 @pytest.mark.parametrize("rows", [[], [{"year": 1874}]])

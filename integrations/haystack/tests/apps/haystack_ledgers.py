@@ -5,6 +5,7 @@ the other. Evidence is told in this order: step, the model's own order of its ca
 start.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -668,6 +669,41 @@ def messages_that_are_summed_up() -> None:
     forgetful(
         compaction.SummarizationCompactor(says(SUMMARY), approximate_summary_tokens=20)
     ).run(messages=user())
+
+
+@component
+class RowsToDocuments:
+    """Makes documents of the rows that an agent's tool returned."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        results = [each.result for one in messages for each in one.tool_call_results]
+        rows = [row for result in results for row in json.loads(str(result))]
+        return {"documents": [Document(content=row["content"]) for row in rows]}
+
+
+def _rows(query: Annotated[str, "What to look up."]) -> list[dict[str, str]]:
+    return [{"url": name, "content": TEXTS[name]} for name in FIRST]
+
+
+@row(
+    retrieval(1, *(TEXTS[name] for name in FIRST), name="web", query="gate"),
+    contexts=tuple(TEXTS[name] for name in FIRST),
+)
+def documents_that_a_component_makes_of_the_rows_of_a_tool() -> None:
+    web = create_tool_from_function(_rows, name="web", description="Searches the web.")
+    connected(
+        ("agent.messages", "rows.messages"),
+        ("rows.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        agent=agent(web, calls("web", query="gate"), "Found."),
+        rows=RowsToDocuments(),
+        prompt=PromptBuilder(
+            "{% for document in documents %}{{ document.content }}\n{% endfor %}{{ query }}",
+            required_variables="*",
+        ),
+        llm=says(A),
+    ).run({"agent": {"messages": user()}, "prompt": {"query": Q}})
 
 
 # Runs that do not end
