@@ -440,6 +440,7 @@ def _doubts_of_inputs(
         labels = _LABEL.findall(lines)
         first, second = set(labels[::2]), set(labels[1::2])
         is_talk = len(first) == len(second) == 1 and first != second
+        is_talk = is_talk and (_has_both_speakers(lines) or _is_shown(calls, lines))
         if is_talk and not is_question and not _holds_documents(calls, lines):
             return _LABELLED
         replies = {
@@ -455,13 +456,31 @@ def _doubts_of_inputs(
     return ()
 
 
+def _is_shown(calls: Calls, lines: str) -> bool:
+    """Whether a model was shown one of some lines, as no tool returned it, or none is recorded."""
+    prompts = [
+        message.text
+        for call in calls.nodes
+        for message in call.prompt
+        if message.role != "tool"
+    ]
+    return not prompts or any(shows(prompts, line) for line in lines.splitlines())
+
+
 def _holds_earlier_words(value: object, question: str | None) -> bool:
-    """Whether a value holds words that are not the question; one word, such as an id, says nothing."""
+    """Whether a value holds words that are not the question; one word, such as an id, says nothing.
+
+    The texts of a mapping that is no message are named, such as files, and no talk.
+    """
     if isinstance(value, str):
         line = as_one_line(value)
         return " " in line and line != as_one_line(question)
     if isinstance(value, Mapping):
-        return any(_holds_earlier_words(each, question) for each in value.values())
+        others = [each for each in value.values() if not isinstance(each, str)]
+        is_message = bool(read_history([value]))
+        return is_message or any(
+            _holds_earlier_words(each, question) for each in others
+        )
     if isinstance(value, (list, tuple)):
         return any(_holds_earlier_words(each, question) for each in value)
     return False

@@ -21,6 +21,7 @@ from ragmetrics_core.capture import (
     samples_of,
 )
 from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.sample_parts import Turn
 
@@ -225,6 +226,41 @@ def test_a_history_that_was_not_read_is_never_none_for_sure(before):
     sample = only(says(found(*documents(BRIDGE)), reads(prompt)))
     assert sample.history == ()
     assert "history_unread" in codes(sample)
+
+
+FRONT_MATTER = "name: docs\ndescription: Use it"
+TALK_OF_TWO = f"Anna: Open?\nThe bot: {FERRY}"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_shown", "is_talk"),
+    [
+        ({"notes": FRONT_MATTER}, False, False),
+        (
+            {"files": {"a.md": {"content": f"---\n{FRONT_MATTER}\n---\nRead."}}},
+            False,
+            False,
+        ),
+        ({"memory_contents": {"/AGENTS.md": "Write plainly."}}, True, False),
+        # it may be talk, whatever the names of those who speak
+        ({"notes": TALK_OF_TWO}, True, True),
+        ({"notes": "User: Open?\nBot: It is."}, False, True),
+        ({"memory": {"user": "Open?", "bot": "It is open."}}, False, True),
+        ({"memory": {"lines": ["Is it open?", "It is open."]}}, False, True),
+    ],
+)
+def test_what_no_model_is_shown_and_names_no_speakers_is_no_talk(
+    given, is_shown, is_talk
+):
+    prompt = asked(BRIDGE)
+    if is_shown:
+        prompt = "\n".join([*find_instances(given, str), prompt])
+    run = says(
+        found(*documents(BRIDGE)),
+        reads(prompt),
+        lookup_inputs=({"question": QUESTION, **given},),
+    )
+    assert ("history_unread" in codes(only(run))) == is_talk
 
 
 # Answer and chain

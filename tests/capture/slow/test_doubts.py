@@ -226,7 +226,7 @@ def labelled_lines(is_followed: bool) -> Sample:
     profile = lines if is_followed else "Name: Anna Berg\nTown: Skarn"
     return langchain(
         in_a_chain(
-            lambda given: answered(given["question"]),
+            lambda given: say(f"{given['profile']}\n{shown(find()[0].page_content)}"),
             {"question": ASKED, "profile": profile},
         )
     )
