@@ -551,7 +551,7 @@ class AskedTurn:
         named: The values that the user's places led to, by "question", "contexts" and
             "answer".
         warnings: Which of the user's places lead to nothing, in words.
-        doubts: What is uncertain about the question and the history.
+        doubts: What is uncertain about the question, the history and the user's places.
     """
 
     tree: Tree

@@ -14,7 +14,7 @@ from ragmetrics_core.capture.captured import Captured, Redact, UserValues
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import FieldPlace, Overrides
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.data import Sample
+from ragmetrics_core.data import CaptureNotes, Sample
 
 if TYPE_CHECKING:
     from ragmetrics_core.capture.background import BackgroundEvaluator
@@ -61,7 +61,17 @@ class FrontDoor(Generic[Run]):
         from ragmetrics_core.capture.stages import samples_of
         from ragmetrics_core.capture.turns import Turns
 
-        return Turns(self.trees, samples_of, overrides, problems, self.hint)
+        def samples_and_faults(tree: Tree, overrides: Overrides) -> list[Sample]:
+            samples = samples_of(tree, overrides)
+            for sample in samples:
+                notes = sample.capture or CaptureNotes()
+                for warning in notes.warnings:
+                    is_of_place = warning.startswith(overrides.places)
+                    if is_of_place and warning not in problems.counts:
+                        problems.note(warning)
+            return samples
+
+        return Turns(self.trees, samples_and_faults, overrides, problems, self.hint)
 
     @contextmanager
     def capture(
@@ -96,8 +106,10 @@ class FrontDoor(Generic[Run]):
                 searches and tool calls, then holds those of the earlier blocks as well.
             question_from: Where the question is: a key or dotted path such as
                 ``"inputs.query"``, as the adapter's documentation says, or a callable
-                that gets the run. Where it leads to nothing, the sample's warnings say
-                it, and the rules are used.
+                that gets the run. In lists, ``"messages[-1].content"`` leads to the last
+                message's text. A message has ``role`` and ``content``, a document
+                ``text``, ``id`` and ``metadata``. Where a place leads to nothing, or a
+                callable raises, ``problems`` says so, and the rules are used.
             contexts_from: Where the contexts are, in the same way.
             answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return

@@ -48,6 +48,7 @@ _DEPTH = 4  # mappings inside of each other in which a question is looked for
 _HISTORY_LIKE_NAME = re.compile(
     r"histor|memor|conversation|dialog|transcript|messages\Z", re.IGNORECASE
 )
+_INDEX = re.compile(r"\[(-?\d+)\]")  # in a path: "messages[-1].text"
 # who speaks, as roles and in transcripts
 ASSISTANTS = frozenset(
     ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
@@ -100,6 +101,13 @@ class Overrides:
                 f" {{{self.context_tools!r}}}"
             )
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places that the user names, as messages name them: "answer_from='body'"."""
+        fields = ("question_from", "contexts_from", "answer_from")
+        places = [(name, getattr(self, name)) for name in fields]
+        return tuple(f"{name}={name_of(each)}" for name, each in places if each)
+
     def find(self, field: str, run: Any, *mappings: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
 
@@ -130,13 +138,25 @@ class Overrides:
                 ) from error
             return value is not None, value
         # a key may itself hold dots
-        paths = ([place], place.split("."))
+        paths = ([place], _INDEX.sub(r".\1", place).split("."))
         for mapping in mappings:
             for path in paths:
-                is_found, value = follow_path(mapping, path)
+                is_found, value = _follow(mapping, path)
                 if is_found:
                     return True, value
         return False, None
+
+
+def _follow(mapping: object, path: Sequence[str]) -> tuple[bool, Any]:
+    """Follow a path, whose last step may name what a message or document has: its text."""
+    is_found, value = follow_path(mapping, path)
+    if is_found or len(path) == 1:
+        return is_found, value
+    _, holder = follow_path(mapping, path[:-1])
+    is_copy = isinstance(holder, (Message, Document))
+    if is_copy and hasattr(holder, path[-1]):
+        return True, getattr(holder, path[-1])
+    return False, None
 
 
 def name_of(place: FieldPlace) -> str:

@@ -29,6 +29,7 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import as_one_line, parse_json
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.data import SettingError
 
 # of an input that holds a question
 _USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
@@ -64,6 +65,12 @@ _WHOLE_PROMPTS = (
         "the history holds prompts with their documents; keep the user's own words in it",
     ),
 )
+# what is in doubt where a function of the user raises
+_CODES_OF_PLACES = {
+    "question": "question_guessed",
+    "answer": "answer_guessed",
+    "contexts": "by_data_flow",
+}
 # who speaks: at the head of a line, or in a list of roles or messages
 _MESSAGES = ("HumanMessage(", "AIMessage(")
 _USER = re.compile(
@@ -96,9 +103,12 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         return None
     named = {}
     warnings = []
+    doubts_of_places = []
     for field in ("question", "answer", "contexts"):
-        is_there, value = _value_user_named(field, tree, overrides)
+        is_there, value, fault = _value_user_named(field, tree, overrides)
         place = getattr(overrides, f"{field}_from")
+        if fault:
+            doubts_of_places.append(Doubt(_CODES_OF_PLACES[field], fault))
         if field == "question":
             value = overrides.question or question_in(value)
             is_there = value is not None
@@ -110,10 +120,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         if is_there:
             named[field] = value
         elif place is not None:
-            fault = "returned None" if callable(place) else "leads to nothing"
-            warnings.append(
-                f"{field}_from={name_of(place)} {fault}; the rules were used"
-            )
+            nothing = "returned None" if callable(place) else "leads to nothing"
+            fault = fault or f"{field}_from={name_of(place)} {nothing}"
+            warnings.append(f"{fault}; the rules were used")
     question: str | None
     doubts: tuple[Doubt, ...]
     if "question" in named:
@@ -129,7 +138,7 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         _standalone(calls, question),
         named,
         tuple(warnings),
-        (*doubts, *_doubts_of_history(calls, question)),
+        (*doubts_of_places, *doubts, *_doubts_of_history(calls, question)),
     )
 
 
@@ -227,8 +236,12 @@ def _answers_after_a_tool(calls: Calls) -> bool:
     return False
 
 
-def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[bool, Any]:
-    """Look up a field where the user said that it is: whether it is there, and its value.
+def _value_user_named(
+    field: str, tree: Tree, overrides: Overrides
+) -> tuple[bool, Any, str]:
+    """Look up a field where the user said that it is.
+
+    Returns whether it is there, its value, and what a function of the user raised.
 
     The question is looked up among the inputs of the run first, other fields among its
     outputs: inputs may hold an empty ``chunks`` that the run fills. A path may begin with
@@ -240,13 +253,16 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
         tree.to_plain_value,
     )
     mappings = (*inputs, *outputs) if field == "question" else (*outputs, *inputs)
-    is_there, value = overrides.find(field, tree.native_run, *mappings)
+    try:
+        is_there, value = overrides.find(field, tree.native_run, *mappings)
+    except SettingError as error:
+        return False, None, str(error)
     if not is_there and isinstance(getattr(overrides, f"{field}_from"), str):
         plain_mappings = [plain(each) for each in mappings]
         plain_mappings += [{"inputs": plain(each)} for each in inputs]
         plain_mappings += [{"outputs": plain(each)} for each in outputs]
         is_there, value = overrides.find(field, tree.native_run, *plain_mappings)
-    return (True, plain(value)) if is_there else (False, None)
+    return (True, plain(value), "") if is_there else (False, None, "")
 
 
 # The question

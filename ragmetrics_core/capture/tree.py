@@ -175,6 +175,11 @@ class Message:
         """Its text."""
         return self.text
 
+    @property
+    def content(self) -> str:
+        """Its text, by the name that most frameworks give it."""
+        return self.text
+
 
 @dataclass(slots=True, eq=False)
 class Node:

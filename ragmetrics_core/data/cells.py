@@ -169,6 +169,8 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     Examples:
         >>> follow_path({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
         (True, 'b')
+        >>> follow_path({"answers": ["a", "b"]}, ["answers", "-1"])
+        (True, 'b')
         >>> follow_path({"trace": {"user.id": 7}}, ["trace", "user", "id"])
         (True, 7)
     """
@@ -183,9 +185,11 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
                 if is_there:
                     return True, leaf
         return False, None
-    is_index = path[0].isdecimal()
-    if isinstance(value, (list, tuple)) and is_index and int(path[0]) < len(value):
-        return follow_path(value[int(path[0])], path[1:])
+    is_index = path[0].removeprefix("-").isdecimal()
+    if isinstance(value, (list, tuple)) and is_index:
+        index = int(path[0])
+        if -len(value) <= index < len(value):
+            return follow_path(value[index], path[1:])
     return False, None
 
 

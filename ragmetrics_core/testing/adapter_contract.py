@@ -534,6 +534,23 @@ class AdapterContract:
                 "the error must name the argument that is wrong, question_from"
             )
 
+    def test_a_function_of_the_user_that_raises_loses_no_sample(self) -> None:
+        """The sample is read by the rules then, and hedged; ``problems`` names the function."""
+
+        def broken(run: Any) -> str:
+            return str(run.no_such_name)
+
+        with self.adapter_module().capture(answer_from=broken) as captured:
+            self.play_uncaptured(GOLDEN_TURNS[0])
+        (sample,) = captured.samples
+        assert sample.answer == GOLDEN_TURNS[0].answer, (
+            "the answer is not that by the rules"
+        )
+        assert sample.capture.grade == "inferred", "the sample is not hedged"
+        assert "answer_from=broken raised AttributeError" in repr(captured.problems), (
+            "problems do not say which function raised what"
+        )
+
     def test_a_block_without_a_run_says_why(self) -> None:
         """A block that saw nothing says what to do."""
         with self.adapter_module().capture() as captured:

@@ -57,7 +57,6 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
-from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import Turn as Said
 
@@ -1241,8 +1240,40 @@ def test_a_place_may_name_inputs_and_outputs_and_lead_through_an_object(place):
     assert sample.question == NOTE
 
 
-def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named():
+@pytest.mark.parametrize(
+    "place",
+    [
+        "messages.-1.text",
+        "messages[-1].content",
+        "messages[2]",
+        "outputs.messages[-1]",
+        "messages.0.metadata",
+    ],
+)
+def test_a_place_may_lead_into_a_list_and_end_at_what_a_message_has(place):
+    said = [
+        Message("user", PORTO),
+        Message("system", EVORA),
+        Message("assistant", NOTE),
+    ]
+    run = says(found(*DOCS), reads(asked(PORTO)), lookup_outputs=({"messages": said},))
+    (sample,) = samples_of(run, Overrides(answer_from=place))
+    is_there = "metadata" not in place
+    assert sample.answer == (NOTE if is_there else ANSWER)
+    assert any(place in each for each in sample.capture.warnings) != is_there
+
+
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        ("question", "question_guessed"),
+        ("answer", "answer_guessed"),
+        ("contexts", "by_data_flow"),
+    ],
+)
+def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named(field, code):
     made = says(found(*DOCS), reads(asked(PORTO)))
+    (by_rules,) = samples_of(made)
 
     def finder(run: object) -> None:
         return None
@@ -1250,12 +1281,19 @@ def test_a_function_of_the_user_that_finds_nothing_or_raises_is_named():
     def broken(run: object) -> None:
         raise TypeError(PORTO)
 
-    (sample,) = samples_of(made, Overrides(answer_from=finder))
+    (sample,) = samples_of(made, Overrides(**{f"{field}_from": finder}))
     assert sample.answer == ANSWER
-    assert "answer_from=finder returned None" in " ".join(sample.capture.warnings)
-    with pytest.raises(SettingError, match="answer_from=broken raised TypeError") as it:
-        samples_of(made, Overrides(answer_from=broken))
-    assert PORTO not in str(it.value)
+    assert f"{field}_from=finder returned None" in " ".join(sample.capture.warnings)
+    (sample,) = samples_of(made, Overrides(**{f"{field}_from": broken}))
+    assert (sample.question, sample.contexts, sample.answer) == (
+        by_rules.question,
+        by_rules.contexts,
+        by_rules.answer,
+    )
+    assert (sample.capture.grade, set(sample.capture.doubts)) == ("inferred", {code})
+    said = " ".join(sample.capture.warnings)
+    assert f"{field}_from=broken raised TypeError" in said
+    assert PORTO not in said
 
 
 @pytest.mark.parametrize(

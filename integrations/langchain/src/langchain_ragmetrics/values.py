@@ -46,8 +46,8 @@ class _CopyOfMessage(Message):
     __slots__ = ()
 
     @property
-    def content(self) -> str:
-        return self.text
+    def type(self) -> str:
+        return {"user": "human", "assistant": "ai"}.get(self.role, self.role)
 
 
 class Snapshots:
