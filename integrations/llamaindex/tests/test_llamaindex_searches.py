@@ -11,9 +11,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import SQLDatabase, get_response_synthesizer
+from llama_index.core import SQLDatabase, SummaryIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.indices.struct_store import SQLTableRetrieverQueryEngine
 from llama_index.core.llms import ChatMessage
+from llama_index.core.objects import (
+    ObjectIndex,
+    SQLTableNodeMapping,
+    SQLTableSchema,
+)
 from llama_index.core.query_engine import (
     CustomQueryEngine,
     NLSQLTableQueryEngine,
@@ -204,11 +210,28 @@ def test_a_list_of_rows_is_no_search_though_it_is_empty(
     assert sample.retrieved is None
 
 
+def engine_of_all_tables(tables: SQLDatabase, model: Any) -> Any:
+    return NLSQLTableQueryEngine(tables, tables=["flights"], llm=model)
+
+
+def engine_that_finds_tables(tables: SQLDatabase, model: Any) -> Any:
+    found = ObjectIndex.from_objects(
+        [SQLTableSchema(table_name="flights")],
+        SQLTableNodeMapping(tables),
+        index_cls=SummaryIndex,
+    )
+    return SQLTableRetrieverQueryEngine(tables, found.as_retriever(), llm=model)
+
+
 @pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("made", [engine_of_all_tables, engine_that_finds_tables])
 def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
-    kit: ModuleType, is_async: bool
+    kit: ModuleType, is_async: bool, made: Callable[[SQLDatabase, Any], Any]
 ) -> None:
-    """``NLSQLTableQueryEngine`` asks its retriever in a way that is not recorded."""
+    """Such engines ask their retriever in a way that is not recorded.
+
+    The tables that it finds are a part of its search, as where one retriever asks others.
+    """
     engine = create_engine(
         "sqlite://",
         connect_args={"check_same_thread": False},
@@ -224,7 +247,7 @@ def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
         script={"SQL Response:": "Nordic has.", "": "SELECT airline, n FROM flights"}
     )
     question = "Which airline has most flights?"
-    asked = NLSQLTableQueryEngine(SQLDatabase(engine), tables=["flights"], llm=model)
+    asked = made(SQLDatabase(engine), model)
     with capture() as captured:
         if is_async:
             asyncio.run(asked.aquery(question))
@@ -240,6 +263,37 @@ def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
     assert (call.kind, call.query, call.shown) == ("retrieval", question, (0,))
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_objects_that_a_model_is_shown_were_retrieved(
+    kit: ModuleType, is_async: bool
+) -> None:
+    """An index of objects finds pages as well as tools."""
+    pages = ObjectIndex.from_objects([BRIDGE], index_cls=SummaryIndex).as_retriever()
+    model = kit.ScriptedLLM(script={"": "In 1874."})
+
+    class OfObjects(CustomQueryEngine):
+        def custom_query(self, query_str: str) -> Any:
+            (page,) = pages.retrieve(query_str)
+            return model.complete(f"{page}\n{query_str}").text
+
+        async def acustom_query(self, query_str: str) -> Any:
+            (page,) = await pages.aretrieve(query_str)
+            return (await model.acomplete(f"{page}\n{query_str}")).text
+
+    with capture() as captured:
+        if is_async:
+            asyncio.run(OfObjects().aquery(QUESTION))
+        else:
+            OfObjects().query(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.doubts
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.query, call.shown) == ("retrieval", QUESTION, (0,))
 
 
 @pytest.mark.parametrize("given_to_the_run", [True, False])

@@ -23,6 +23,11 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.memory import BaseMemory
 from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.objects import ObjectRetriever
+from llama_index.core.objects.tool_node_mapping import (
+    BaseQueryToolNodeMapping,
+    BaseToolNodeMapping,
+)
+from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics.recording.run import call_when_gone
 
@@ -169,6 +174,22 @@ def is_called_aside() -> bool:
             caller = frame.f_locals.get("self")
             for owner, names in _ASIDE:
                 if isinstance(caller, owner) and name in names.split():
+                    if isinstance(caller, ObjectRetriever):
+                        return _finds_no_evidence(caller, frame)
                     return True
         frame = frame.f_back
     return False
+
+
+def _finds_no_evidence(retriever: ObjectRetriever[Any], frame: FrameType) -> bool:
+    """Whether a retriever of objects finds tools, or works for another retriever.
+
+    One that writes SQL lets it find the tables, and searches by itself then.
+    """
+    mapping = retriever.object_node_mapping
+    caller = frame.f_back
+    while caller is not None:
+        if isinstance(caller.f_locals.get("self"), BaseRetriever):
+            return True
+        caller = caller.f_back
+    return isinstance(mapping, (BaseToolNodeMapping, BaseQueryToolNodeMapping))
