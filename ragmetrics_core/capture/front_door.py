@@ -108,8 +108,8 @@ class FrontDoor(Generic[Run]):
                 ``"inputs.query"``, as the adapter's documentation says, or a callable
                 that gets the run. In lists, ``"messages[-1].content"`` leads to the last
                 message's text. A message has ``role`` and ``content``, a document
-                ``text``, ``id`` and ``metadata``. Where a place leads to nothing, or a
-                callable raises, ``problems`` says so, and the rules are used.
+                ``text``, ``id`` and ``metadata``. Where a place leads to nothing, as None,
+                or a callable raises, ``problems`` says so, and the rules are used.
             contexts_from: Where the contexts are, in the same way.
             answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return

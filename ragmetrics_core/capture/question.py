@@ -151,7 +151,11 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     tree = calls.tree
     if tree.root.kind == "ignored" or tree.is_by_hand:
         return False
-    if calls.searches or overrides.contexts_from is not None:
+    place = overrides.contexts_from  # a path that leads nowhere is told
+    if calls.searches or isinstance(place, str):
+        return True
+    is_there, _, fault = _value_user_named("contexts", tree, overrides)
+    if is_there or fault:
         return True
     if _answers_the_user(calls, overrides):
         return True
@@ -262,7 +266,9 @@ def _value_user_named(
         plain_mappings += [{"inputs": plain(each)} for each in inputs]
         plain_mappings += [{"outputs": plain(each)} for each in outputs]
         is_there, value = overrides.find(field, tree.native_run, *plain_mappings)
-    return (True, plain(value), "") if is_there else (False, None, "")
+    if not is_there or value is None:  # None names nothing for this run
+        return False, None, ""
+    return True, plain(value), ""
 
 
 # The question
