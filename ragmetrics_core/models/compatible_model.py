@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import wait
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
 from ragmetrics_core.data import did_you_mean, errors
@@ -41,7 +42,7 @@ from ragmetrics_core.models.endpoint_errors import (
     seconds_of_retry_after,
     status_of_body,
 )
-from ragmetrics_core.models.endpoint_sentences import without_secret
+from ragmetrics_core.models.endpoint_sentences import leave_secret_out, without_secret
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
     chat_reply,
@@ -340,8 +341,20 @@ class OpenAICompatibleModel(ChatModel):
     ) -> errors.JudgeError:
         """Return the error for the status and the content of a reply."""
         seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
-        text = without_secret(content.decode(errors="replace"), self._key())
-        return self._error(Fault.from_reply(status, text, seconds_to_wait))
+        text = content.decode(errors="replace")
+        return self.error_of(Fault.from_reply(status, text, seconds_to_wait))
+
+    def error_of(self, fault: Fault) -> errors.JudgeError:
+        """Return the error for a fault that the endpoint told, without its key."""
+        error = self._error(fault)
+        leave_secret_out(error, self._key())
+        return error
+
+    def without_key(self, content: bytes) -> bytes:
+        """Return the content of a file of lines without the key that is sent."""
+        key = self._key()
+        lines = (line.decode(errors="replace") for line in BytesIO(content))
+        return b"".join(without_secret(line, key).encode() for line in lines)
 
     async def _send(
         self, method: str, url: str, data: Any, most_bytes: int

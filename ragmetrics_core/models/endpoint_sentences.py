@@ -1,6 +1,8 @@
 """What messages may repeat of an endpoint's own words: no key, and no word of the sample."""
 
 import re
+from base64 import b64encode
+from functools import lru_cache
 from html import unescape
 from unicodedata import category, combining, normalize
 from urllib.parse import unquote
@@ -11,10 +13,20 @@ from ragmetrics_core.models.chat import ChatRequest
 LEFT_OUT = "…"
 """Stands in an endpoint's sentence for a key or a text of the sample."""
 _LONGEST_SENTENCE = 300
-_MOST_CODES_OF_CODES = 3
+_MOST_CODES_OF_CODES = 12
 _PRIVATE_RUN = 12
 _PRIVATE_RUN_WITHOUT_SPACES = 2
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(/)|[nrtbf])")
+# A sign as JSON, Python, an address or HTML writes it, escaped again by JSON or not.
+_CODE = re.compile(
+    r"""\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(["'/])|[nrtbf])"""
+    r"|((?:%[0-9a-fA-F]{2})+)|(&\#?\w{1,32};?)"
+)
+# Signs that no text writes in two ways; of these keys are compared.
+_NOT_COMPARED = re.compile(r"[^!-*,-\[\]-~]+")
+_SHORTEST_SECRET = 8  # a shorter one may be a word
+_SHORTEST_WITH_OTHER_SIGNS = 5  # than letters
+# The longest text that is kept where it repeats a secret.
+_LONGEST_KEPT = 100_000
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WHOLE_WORD = 3  # a longer one is left out where it begins a word of the sample
 # A text of the sample in the tag of a prompt, which ends in eight digits.
@@ -95,7 +107,8 @@ def public_sentence(sentence: str, request: ChatRequest) -> str:
     sample = f" {' '.join(words_of_sample)} "
     letters_of_sample = "".join(words_of_sample)
 
-    sentence = sendable_text(_decoded(sentence))
+    signs_seen = (sign for sign in _decoded(sentence) if category(sign) != "Cf")
+    sentence = sendable_text("".join(signs_seen))
     sentence = " ".join(sentence.split())[:_LONGEST_SENTENCE]
     is_private = [False] * len(sentence)
     for match in _WORD.finditer(sentence):
@@ -121,11 +134,7 @@ def public_sentence(sentence: str, request: ChatRequest) -> str:
             end = run[-1][1] + 1
             is_private[place:end] = [True] * (end - place)
 
-    signs = [
-        LEFT_OUT if private else sign
-        for sign, private in zip(sentence, is_private, strict=True)
-    ]
-    return re.sub(rf"{LEFT_OUT}(?:\s*{LEFT_OUT})*", LEFT_OUT, "".join(signs))
+    return _left_out(sentence, is_private)
 
 
 def _folded(text: str) -> str:
@@ -135,29 +144,104 @@ def _folded(text: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    """Return a text without codes, also codes of codes, and signs that nobody sees."""
+    """Return a text without codes, also codes of codes."""
     for _ in range(_MOST_CODES_OF_CODES):
-        text = unescape(unquote(_without_escapes(text)))
-    return "".join(sign for sign in text if category(sign) != "Cf")
+        before, text = text, _CODE.sub(_signs_of, text)
+        if text == before:
+            break
+    return text
 
 
-def _without_escapes(text: str) -> str:
-    """Return a text with the signs that escapes of JSON in it stand for."""
+def _signs_of(code: re.Match[str]) -> str:
+    """Return the signs that a code stands for: of ``%41`` and ``&#65;`` it is "A"."""
+    number = code[1] or code[2]
+    if number:
+        return chr(int(number, 16))
+    if code[4]:
+        return unquote(code[4])
+    return unescape(code[5]) if code[5] else code[3] or " "  # an end of a line
 
-    def sign(escape: re.Match[str]) -> str:
-        code = escape[1] or escape[2]
-        return chr(int(code, 16)) if code else escape[3] or " "  # an end of a line
 
-    return _ESCAPE.sub(sign, text)
+def leave_secret_out(error: errors.JudgeError, secret: str) -> None:
+    """Leave a secret out of an error and the endpoint's sentence in it."""
+    error.args = (without_secret(str(error), secret), *error.args[1:])
+    error.raw = without_secret(error.raw, secret)
 
 
 def without_secret(text: str, secret: str) -> str:
-    """Return a text without a secret that it repeats, also in codes such as ``%2F``."""
-    if not secret:
+    """Return a text without a secret that it repeats, whole or in part.
+
+    Runs of twelve signs are left out, in whatever codes they are written: those of
+    JSON, HTML and addresses, codes of codes, and Base64, in which a header carries a
+    user with a key. Example: of ``the key a%2Fb-7Hd82 is bad`` and ``a/b-7Hd82`` it is
+    "the key … is bad". A short word, such as "EMPTY", is no secret.
+    """
+    shortest = _SHORTEST_SECRET if secret.isalpha() else _SHORTEST_WITH_OTHER_SIGNS
+    if len(secret) < shortest:
         return text
-    text = decoded = text.replace(secret, LEFT_OUT)
+    text = text.replace(secret, LEFT_OUT)
+    compared = _NOT_COMPARED.sub("", _decoded(text))
+    if not any(_runs(compared, form) for form in _forms(secret)):
+        return text
+    if len(text) > _LONGEST_KEPT:
+        return LEFT_OUT
+    signs = [sign for sign in _placed_signs(text) if not _NOT_COMPARED.match(sign[0])]
+    is_private = [False] * len(text)
+    for form in _forms(secret):
+        for start, end in _runs(compared, form):
+            place, end_place = signs[start][1], signs[end - 1][2]
+            is_private[place:end_place] = [True] * (end_place - place)
+    return _left_out(text, is_private)
+
+
+@lru_cache(maxsize=16)
+def _forms(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is compared, and in Base64 behind any user's name."""
+    forms = [secret]
+    for n_before in range(3):  # Base64 writes three bytes in four signs
+        written = b64encode(bytes(n_before) + secret.encode()).decode()
+        n_whole = 8 * (n_before + len(secret.encode())) // 6
+        form = written[(0, 2, 3)[n_before] : n_whole]
+        forms += [form, form.replace("+", "-").replace("/", "_")]
+    compared = (_NOT_COMPARED.sub("", _decoded(form)) for form in forms)
+    return tuple(form for form in compared if len(form) >= _SHORTEST_WITH_OTHER_SIGNS)
+
+
+def _runs(text: str, form: str) -> list[tuple[int, int]]:
+    """Return where runs of a form stand in a text: the start and end of each."""
+    length = min(_PRIVATE_RUN, len(form))
+    half = length // 2
+    # every run holds one of these whole
+    pieces = (form[at : at + half] for at in range(0, len(form) - half + 1, half))
+    if not any(piece in text for piece in pieces):
+        return []
+    starts = range(len(text) - length + 1)
+    return [
+        (start, start + length)
+        for start in starts
+        if text[start : start + length] in form
+    ]
+
+
+def _placed_signs(text: str) -> list[tuple[str, int, int]]:
+    """Return each sign of the decoded text, and where in the text it is written."""
+    signs = [(sign, place, place + 1) for place, sign in enumerate(text)]
     for _ in range(_MOST_CODES_OF_CODES):
-        decoded = unescape(unquote(_without_escapes(decoded)))
-        if secret in decoded:
-            text = decoded = decoded.replace(secret, LEFT_OUT)
-    return text
+        decoded: list[tuple[str, int, int]] = []
+        end = 0
+        for code in _CODE.finditer("".join(sign for sign, _, _ in signs)):
+            decoded += signs[end : code.start()]
+            end = code.end()
+            span = signs[code.start()][1], signs[end - 1][2]
+            decoded += [(sign, *span) for sign in _signs_of(code)]
+        signs = decoded + signs[end:]
+    return signs
+
+
+def _left_out(text: str, is_private: list[bool]) -> str:
+    """Return a text with one mark in place of each run of private signs."""
+    signs = [
+        LEFT_OUT if private else sign
+        for sign, private in zip(text, is_private, strict=True)
+    ]
+    return re.sub(rf"{LEFT_OUT}(?:\s*{LEFT_OUT})*", LEFT_OUT, "".join(signs))

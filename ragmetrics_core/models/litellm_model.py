@@ -34,6 +34,7 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     check_prices,
 )
+from ragmetrics_core.models.endpoint_sentences import leave_secret_out
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
     add_price,
@@ -298,6 +299,8 @@ class LiteLLMModel(ChatModel):
             # A hook that refuses raises, and LiteLLM wraps that in an exception of its
             # own. So the hook has noted its error, too, which says what happened.
             failure = call.refusals[0] if call.refusals else self._with_advice(error)
+            for secret in (self._key(), *named_headers):
+                leave_secret_out(failure, secret)
             with suppress(errors.SettingError):  # LiteLLM may know other proxies
                 proxy = proxy_for(call.address)
                 if proxy is not None:

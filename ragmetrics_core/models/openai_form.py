@@ -294,6 +294,7 @@ def reply_of(
             tokens were counted.
     """
     all_choices = tuple(choices)
+    # a number or a name of a model may be a shorter one
     if len(secret_to_leave_out) >= _SHORTEST_SECRET:
         texts = [
             without_secret(choice.text, secret_to_leave_out) for choice in all_choices
@@ -347,7 +348,7 @@ def _names_a_model(name: str, key: str) -> bool:
     """
     if _MODEL_NAME.fullmatch(name) is None:
         return False
-    if key and key in name:
+    if (key and key in name) or without_secret(name, key) != name:
         return False
     secrets = [
         value

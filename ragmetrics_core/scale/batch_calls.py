@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import time
+from functools import partial
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -18,6 +19,7 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.models.attempts import seconds_until_next_attempt
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.endpoint_errors import Fault
+from ragmetrics_core.models.threads import compute_beside_loop
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 """What every request of a batch asks for."""
@@ -90,10 +92,12 @@ async def cancel_batch(model: OpenAICompatibleModel, batch_id: str) -> dict[str,
 
 
 async def file_content(model: OpenAICompatibleModel, file_id: object) -> bytes:
-    """The content of a file."""
+    """The content of a file, without the key."""
     path = f"files/{quote(str(file_id))}/content"
     content: bytes = await ask_service(model, "GET", path)
-    return content
+    return await compute_beside_loop(
+        partial(model.without_key, content), size=len(content)
+    )
 
 
 async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:

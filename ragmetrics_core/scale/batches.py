@@ -28,7 +28,7 @@ from ragmetrics_core.models.attempts import check_reply
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.endpoint_errors import Fault, judge_error
+from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, SqliteStore
 from ragmetrics_core.models.urls import public_address
@@ -629,7 +629,7 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
             error = raised
     else:
         fault = Fault.from_reply(status, json.dumps(body))
-        error = judge_error(fault, f"{model.name} at {model.base_url}")
+        error = model.error_of(fault)
     if isinstance(error, errors.JudgeUnavailable):
         error.single = True  # it concerns this request only: the run goes on
     was_executed = status is not None

@@ -4,14 +4,21 @@ import asyncio
 import json
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Callable
 from functools import partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from string import ascii_letters, digits
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import pytest
-from loopback import Fault
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from lanes import examples
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -92,24 +99,125 @@ def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(loopback_server):
         assert key not in str(caught.value)
 
 
+def in_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def in_base64(key: str) -> str:
+    """As the header of a user with a password holds it."""
+    return b64encode(f"user:{key}".encode()).decode()
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "in JSON": in_json,
+    "in JSON twice": lambda key: in_json(in_json(key)),
+    "in JSON's numbers": lambda key: "".join(f"\\u{ord(sign):04x}" for sign in key),
+    "in Python": repr,
+    "in an address": partial(quote, safe=""),
+    "in an address twice": lambda key: quote(quote(key, safe=""), safe=""),
+    "in HTML": escape,
+    "in HTML's numbers": lambda key: "".join(f"&#{ord(sign)};" for sign in key),
+    "in JSON in an address": lambda key: quote(in_json(key)),
+    "in Base64": in_base64,
+}
+
+
+def of_error(status: int) -> Callable[[str], Fault]:
+    return lambda said: Fault(status, body=json.dumps({"error": {"message": said}}))
+
+
+# What an endpoint answers that says something; None for a good reply.
+PLACES: dict[str, Callable[[str], Fault] | None] = {
+    "401": of_error(401),
+    "400": of_error(400),
+    "500": of_error(500),
+    "200": of_error(200),
+    "code": lambda said: Fault(400, body=json.dumps({"error": {"code": said}})),
+    "text": lambda said: Fault(400, body=said),
+    "JSON cut off": lambda said: Fault(400, body=f'{{"error": "{in_json(said)}'),
+    "header": lambda said: Fault(401, {"WWW-Authenticate": said}),
+    "redirect": lambda said: Fault(307, {"Location": f"/{said}"}),
+    "reason": None,
+}
+SIGNS = "".join(chr(number) for number in range(33, 127))
+
+
+@st.composite
+def keys(draw: st.DrawFn) -> tuple[str, str]:
+    """A key, and the letters in it that nothing may show."""
+    word = draw(st.text(ascii_letters + digits, min_size=12, max_size=24))
+    before, after = (draw(st.text(SIGNS, max_size=6)) for _ in range(2))
+    return f"p{before}{word}{after}", word
+
+
+@given(keys(), st.sampled_from(list(SPELLINGS)), st.sampled_from(list(PLACES)))
+@example(('p"w-7Hd82kLmQz41', "7Hd82kLmQz41"), "plain", "400")
+@example(('p"w-7Hd82kLmQz41', "7Hd82kLmQz41"), "in JSON", "reason")
+@example(("CORP\\nick-7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON twice", "400")
+@example(("DOMAIN\\user7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON", "text")
+@example(("sk-SEC/RET+KEY0123456789&abc", "KEY012345678"), "in HTML", "400")
+@settings(max_examples=examples(100))
+def test_no_spelling_of_the_key_is_told_or_kept(key_and_word, spelling, place):
+    key, word = key_and_word
+    said = SPELLINGS[spelling](key)
+    fault = PLACES[place]
+    reply = json.dumps(
+        {
+            "reason": f"It says {said}.",
+            "supported": 1,
+            "claims": 1,
+            "unsupported": [],
+        }
+    )
+    with (
+        TemporaryDirectory() as folder,
+        LoopbackServer(
+            lambda _: reply, faults=lambda _: fault and fault(f"Bearer {said}")
+        ) as server,
+    ):
+        model = OpenAICompatibleModel(server.base_url, "test", api_key=key)
+        told = ""
+        try:
+            report = evaluate(
+                [{"question": "q", "answer": "a", "contexts": ["c"]}],
+                ["adherence"],
+                judge=LLMJudge(model, attempts=1),
+                store=Path(folder) / "store.sqlite",
+                progress=False,
+            )
+        except JudgeError as error:
+            told = f"{error} {error.raw}"
+        else:
+            outcome = report.results[0].results["context_adherence"]
+            told = f"{outcome.reason} {outcome.model_dump_json()} {outcome!r}"
+            assert (outcome.status == "scored") == (place == "reason"), outcome
+        kept = b"".join(file.read_bytes() for file in Path(folder).iterdir())
+    told += kept.decode(errors="replace")
+    for secret in (key, word, in_json(key), in_base64(key)):
+        assert secret not in told
+
+
 @pytest.mark.parametrize(
-    "code",
-    [str, partial(quote, safe=""), lambda key: quote(quote(key, safe="")), escape],
-    ids=["plain", "in an address", "twice", "in HTML"],
+    "part",
+    ["eyJzdWIiOiIxMjM0NTY3ODkwIiw", "a1b2c3d4-5678", "QWxhZGRpbjpv"],
+    ids=["token", "UUID", "Base64"],
 )
-@pytest.mark.parametrize("key", ["sk-SEC/RET+KEY0123456789&abc", "Pa$$w0rd&More!"])
-def test_a_key_that_an_error_repeats_in_codes_is_left_out(loopback_server, key, code):
-    """Messages show an endpoint's words without codes."""
-    body = json.dumps({"error": {"message": f"bad key {code(key)}"}})
-    server = loopback_server(faults=lambda _: Fault(400, body=body))
-    model = OpenAICompatibleModel(server.base_url, "test", api_key=key)
-    rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
-    report = evaluate(rows, ["adherence"], judge=model, progress=False)
-    error = report.results[0].results["context_adherence"].error
-    assert error is not None
-    told = f"{error} {error.model_dump_json()}"
-    assert "bad key" in told
-    assert not any(part in told for part in ("RET", "w0rd", "More"))
+def test_a_part_of_the_key_is_left_out(loopback_server, part):
+    key = f"0x{part}-and/more=="
+    server = loopback_server(faults=lambda _: of_error(400)(f"Bad {part[:14]} sent"))
+    with pytest.raises(JudgeError) as caught:
+        once(OpenAICompatibleModel(server.base_url, "test", api_key=key))
+    assert caught.value.raw == "Bad … sent"
+
+
+@pytest.mark.parametrize("key", ["abc", "EMPTY", "test", "none"])
+def test_a_key_that_is_a_word_blanks_out_no_word(loopback_server, key):
+    sentence = f"the test of abc found {key} and none"
+    server = loopback_server(faults=lambda _: of_error(400)(sentence))
+    with pytest.raises(JudgeError) as caught:
+        once(OpenAICompatibleModel(server.base_url, "test", api_key=key))
+    assert caught.value.raw == sentence
 
 
 @pytest.mark.parametrize(

@@ -521,6 +521,23 @@ def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(store):
     assert outcomes(again) == outcomes(live(metrics=["adherence"]))
 
 
+def test_what_a_batch_repeats_of_the_key_is_neither_told_nor_kept(store):
+    key = 'p"w-7Hd82kLmQz41'
+    refusal = {"status_code": 400, "body": {"error": {"message": f"Bad {key} sent"}}}
+
+    def refused(lines: list[Body]) -> list[Body]:
+        return [{**line, "response": refusal} for line in lines]
+
+    with BatchService(plausible_reply, answers=refused) as service:
+        judge = model(service, key)
+        report = evaluate(
+            ROWS[:1], ["adherence"], judge=judge, store=store, batch="wait"
+        )
+    assert report.results[0].results["context_adherence"].error.raw == "Bad … sent"
+    for file in store.parent.iterdir():
+        assert b"7Hd82kLmQz41" not in file.read_bytes()
+
+
 def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(store):
     with BatchService(
         plausible_reply, ends=lambda number: "completed" if number else "failed"

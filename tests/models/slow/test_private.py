@@ -189,6 +189,15 @@ def test_a_traceback_holds_neither_key_nor_text(name, loopback_server):
     assert TEXT not in shown
 
 
+@pytest.mark.parametrize("status", [400, 401, 500])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sentence_is_repeated_without_the_key(name, status, loopback_server):
+    said = {"error": {"message": f"Not with {KEY} here", "code": status}}
+    server = loopback_server(faults=lambda _: Fault(status, body=json.dumps(said)))
+    error = raised(MODELS[name](server.base_url))
+    assert KEY not in f"{error} {error.raw}"
+
+
 WORD = "Quetzalcoatl"  # of a sample
 ECHOES: dict[str, Fault] = {
     **{
