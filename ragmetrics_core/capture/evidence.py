@@ -24,7 +24,7 @@ from ragmetrics_core.capture.calls import (
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.passages import Passages
-from ragmetrics_core.capture.plain_values import contexts_in
+from ragmetrics_core.capture.plain_values import FieldPlace, contexts_in
 from ragmetrics_core.capture.shown import (
     Candidate,
     Extent,
@@ -58,7 +58,10 @@ _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
 def evidence(
-    turn: AskedTurn, origins: Origins, found_answer: FoundAnswer
+    turn: AskedTurn,
+    origins: Origins,
+    found_answer: FoundAnswer,
+    contexts_from: FieldPlace | None = None,
 ) -> FoundEvidence:
     """Find the contexts of one answer, and what became of each passage.
 
@@ -66,8 +69,9 @@ def evidence(
         turn: The question, and the calls that were made for it.
         origins: What was found.
         found_answer: The answer, and the calls that it was written from.
+        contexts_from: The user's place of the contexts, such as "component.socket".
     """
-    return _Reading(turn, origins, found_answer).evidence()
+    return _Reading(turn, origins, found_answer, contexts_from).evidence()
 
 
 # What the answer's prompts show of them
@@ -88,9 +92,14 @@ class _Reading:
     """
 
     def __init__(
-        self, turn: AskedTurn, origins: Origins, found_answer: FoundAnswer
+        self,
+        turn: AskedTurn,
+        origins: Origins,
+        found_answer: FoundAnswer,
+        contexts_from: FieldPlace | None,
     ) -> None:
         self._turn = turn
+        self._contexts_from = contexts_from
         self._calls = turn.calls
         self._written = origins.written
         self._found_answer = found_answer
@@ -449,7 +458,8 @@ class _Reading:
     def _brought(self, prompts: Sequence[str] | None) -> tuple[Brought, ...]:
         """Return what each call brought, with what the answer was shown of it.
 
-        Where no call brought anything, the run itself found what the user named.
+        Where no call brought anything, the call whose output the user named found it,
+        else the run itself.
         """
         brought = self._passages.brought
         if not brought and self.evidence_from == "named":
@@ -457,7 +467,10 @@ class _Reading:
                 Document(context.text, context.id, context.score, context.metadata)
                 for context in self.contexts or ()
             )
-            brought = [Brought("retrieval", self._turn.tree.root, named)]
+            call = self._turn.tree.root
+            if isinstance(self._contexts_from, str):
+                call = self._turn.tree.call_by_place.get(self._contexts_from, call)
+            brought = [Brought("retrieval", call, named)]
         return tuple(
             replace(each, shown=self._places_shown(each, prompts)) for each in brought
         )

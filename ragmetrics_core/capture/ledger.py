@@ -25,6 +25,7 @@ from ragmetrics_core.capture.structures import (
     find_instances,
     long_lines,
     parse_json,
+    query_of_tool,
 )
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
@@ -88,6 +89,9 @@ def _evidence_call(
     """Make the ledger's record of what one call brought; its name is that of a tool around it."""
     tools = tools_of(calls.paths[brought.call])
     name = tools[-1].name if tools else None
+    query = brought.call.query
+    if query is None and brought.call.arguments:
+        query = query_of_tool(brought.call.arguments)
     is_asked = brought.kind != "given" and brought.call.kind not in (
         "model",
         "reranker",
@@ -97,7 +101,7 @@ def _evidence_call(
         turn=number,
         step=order.step_of(brought.call),
         name=brought.call.name if brought.call.by_provider else name,
-        query=brought.call.query if is_asked else None,
+        query=query if is_asked else None,
         items=tuple(document.context() for document in brought.documents),
         shown=brought.shown,
         agent=order.agent_of(brought.call),

@@ -79,7 +79,7 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     samples = []
     origins = origins_of(turn)
     for found_answer in answers(turn, origins):
-        found_evidence = evidence(turn, origins, found_answer)
+        found_evidence = evidence(turn, origins, found_answer, overrides.contexts_from)
         table = ledger(turn, origins, found_answer, found_evidence)
         prompt = _prompt(found_answer) if overrides.keep_prompts else None
         samples.append(_sample(turn, found_answer, found_evidence, table, prompt))

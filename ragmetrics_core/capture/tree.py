@@ -199,8 +199,8 @@ class Node:
         children: The calls inside it.
         query: What it was asked; of a tool the one text argument, else its arguments as
             JSON.
-        arguments: What a tool was given, by parameter, as plain values: its query is
-            made of them.
+        arguments: What a tool or search was given, by parameter, as plain values: its
+            query is made of them where none is told.
         input_documents: Documents that it was given.
         documents: Documents that it returned, in their order: None if it returned none,
             () for an empty list. Of a step only those that it did not merely pass on.
@@ -380,6 +380,8 @@ class Tree:
         lookup_outputs: The same of what the run returned. The contexts and the answer
             are looked up in these first, the question in ``lookup_inputs``.
         to_plain_value: Makes plain values of what is found there.
+        call_by_place: Of places in the outputs that the user may name, the call that
+            returned what stands there, where the framework tells.
     """
 
     root: Node
@@ -412,6 +414,7 @@ class Tree:
     lookup_inputs: tuple[Any, ...] = ()
     lookup_outputs: tuple[Any, ...] = ()
     to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)
+    call_by_place: Mapping[str, Node] = field(default_factory=dict)
 
     @property
     def only_searches(self) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.converters import OutputAdapter
 from haystack.components.joiners import DocumentJoiner
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.errors import BreakpointException
@@ -201,6 +202,87 @@ def a_run_that_pauses_between_two_searches() -> None:
 @row(*TWO_SEARCHES, contexts=("gate", "bell"))
 def a_run_that_pauses_before_and_after_each_search() -> None:
     pausing("first", "second", "joined")
+
+
+STATEMENT = "SELECT stone FROM walls WHERE year = 1874"
+TABLE = "| stone |\n|---|\n| The wall is of granite, which came by ship in 1874. |"
+
+
+@component
+class Tables:
+    """Runs a statement, and returns rows as a text."""
+
+    @component.output_types(table=str)
+    def run(self, sql: str, limit: int = 10) -> dict[str, Any]:
+        return {"table": TABLE}
+
+
+def asks_a_table() -> None:
+    """A model writes the statement, and another answers from the rows."""
+    made = connected(
+        ("asking.prompt", "writer.messages"),
+        ("writer.replies", "statement.replies"),
+        ("statement.output", "tables.sql"),
+        ("tables.table", "prompt.table"),
+        ("prompt.prompt", "llm.messages"),
+        asking=ChatPromptBuilder(user("Write SQL for: {{ question }}")),
+        writer=says(STATEMENT),
+        statement=OutputAdapter("{{ replies[0].text }}", str),
+        tables=Tables(),
+        prompt=ChatPromptBuilder(user("{{ table }}\n{{ question }}")),
+        llm=says(A),
+    )
+    made.run({"asking": {"question": Q}, "prompt": {"question": Q}})
+
+
+@row(
+    retrieval(1, TABLE, query=STATEMENT),
+    contexts=(TABLE,),
+    contexts_from="tables.table",
+)
+def rows_at_a_place_that_the_user_names() -> None:
+    asks_a_table()
+
+
+@row(retrieval(0, TABLE), contexts=(TABLE,), contexts_from="prompt.table")
+def rows_that_the_user_names_where_they_were_handed_on() -> None:
+    """Nothing tells who found them."""
+    asks_a_table()
+
+
+@component
+class Shelves:
+    """Searches by a field that has a name of its own."""
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, shelf: str | None = None, filters: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return {"documents": kept("gate")}
+
+
+def shelves(**given: Any) -> None:
+    made = connected(
+        ("shelves.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        shelves=Shelves(),
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    )
+    made.run({"shelves": given, "prompt": {"question": Q}})
+
+
+@row(retrieval(0, "gate", query="stone"), contexts=("gate",))
+def a_search_by_a_text_with_a_name_of_its_own() -> None:
+    shelves(shelf="stone")
+
+
+@row(
+    retrieval(0, "gate", query='{"filters": {"field": "meta.year"}}'),
+    contexts=("gate",),
+)
+def a_search_by_filters_alone() -> None:
+    shelves(filters={"field": "meta.year"})
 
 
 # Agents and their tools

@@ -145,6 +145,7 @@ def trees(run: Run) -> Iterator[Tree]:
             each for each in by_id.values() if not each.text.strip()
         ),
         native_run=run,
+        call_by_place=_call_by_place(calls),
         lookup_outputs=(*_values_by_place(run), run.output),
         # what a model is given is its prompt
         lookup_inputs=() if calls.root.kind == "model" else (run.input, _talk(calls)),
@@ -217,6 +218,15 @@ def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
                 for name, value in values.items():
                     by_place[f"{path}.{name}"] = value
     return outputs, inputs
+
+
+def _call_by_place(calls: Calls) -> Mapping[str, Call]:
+    """The call of the component whose outputs are found at each of the user's places."""
+    by_place: dict[str, Call] = {}
+    for node in calls.run.components():
+        names = [node.path, *(f"{node.path}.{name}" for name in node.output_by_socket)]
+        by_place.update(dict.fromkeys(names, calls.call_by_span[node]))
+    return by_place
 
 
 def groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
@@ -451,6 +461,7 @@ class Calls:
             self._fill_tool_call(call, node, found)
         else:
             call.query = self._query_of(node)
+            call.arguments = None if given else _arguments(node)
         if call.kind == "step" and given:
             call.documents_among_inputs, call.input_documents = given, ()
             note_documents_of_step(call, node.input, node.output_by_socket)
@@ -632,6 +643,18 @@ def _searches(node: Node) -> bool:
     # a retriever that found nothing has an output for documents with none in it
     has_returned = any(documents_in(node.output))
     return bool(_documents_found(node)) or (node.gives_documents and not has_returned)
+
+
+def _arguments(node: Node) -> Mapping[str, Any]:
+    """What a component was given, without vectors; messages as their texts, one as itself."""
+    arguments: dict[str, Any] = {}
+    for name, value in node.input.items():
+        texts = list(texts_in(value))
+        if isinstance(value, tuple) and len(texts) == len(value):
+            arguments[name] = texts[0] if len(texts) == 1 else texts
+        else:
+            arguments[name] = value
+    return {name: value for name, value in arguments.items() if value}
 
 
 def _documents_found(node: Node) -> tuple[Document, ...]:
