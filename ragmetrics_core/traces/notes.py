@@ -127,8 +127,8 @@ class Notes:
             counts = ", ".join(f"{name} ({self.tools[name]})" for name in names)
             setting = ", ".join(repr(name) for name in names)
             lines.append(
-                f"tools returned text that is no context: {counts}. If it was searched"
-                f" for, name them: context_tools={{{setting}}}, on the command line"
+                f"tools returned text that is no context: {counts}. Keep those that"
+                f" search: context_tools={{{setting}}}, on the command line"
                 f" --context-tools {','.join(names)}"
             )
         for what, count in self.incomplete.items():

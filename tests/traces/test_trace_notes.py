@@ -84,7 +84,8 @@ def test_a_name_that_no_tool_of_the_run_has_is_said():
     (sample,) = read
     assert sample.contexts is None
     assert sample.capture.doubts == {}
-    assert "no context: search_knowledge (1)" in " ".join(read.notes.sentences)
+    (sentence,) = read.notes.sentences
+    assert "no context: search_knowledge (1). Keep those that search:" in sentence
 
 
 def test_a_tool_that_is_named_gives_contexts_as_under_capture():
