@@ -28,7 +28,7 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_talk
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.shown import edges_of, shows
+from ragmetrics_core.capture.shown import edges_of, shows, shows_some
 from ragmetrics_core.capture.step_documents import complete_tools
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
@@ -99,6 +99,8 @@ def join_trees(
     """
     if len(trees) == 1:
         return trees[0]
+    if name == FLOW:
+        trees = _without_prompts(trees)
     roots = [tree.root for tree in trees]
     last_ends = [root.ended for root in roots if root.ended is not None]
     answering_runs = [tree for tree in trees if tree.answers] or trees
@@ -189,6 +191,36 @@ def _has_searched(tree: Tree) -> bool:
     """
     nodes = [node for node in tree.root.walk() if not node.by_provider]
     return any(node.kind == "retriever" or node.documents is not None for node in nodes)
+
+
+def _without_prompts(trees: Sequence[Tree]) -> list[Tree]:
+    """Return runs so that what was handed on to a later model is no answer."""
+    with_models = [place for place, tree in enumerate(trees) if _model_calls(tree)]
+    n_before_last = max(with_models, default=0)
+    return [
+        replace(tree, answers=(), gives_only_documents=True)
+        if place < n_before_last and _hands_on(tree)
+        else tree
+        for place, tree in enumerate(trees)
+    ]
+
+
+def _hands_on(tree: Tree) -> bool:
+    """Whether a run returned what it found, be it a prompt that shows it, and no model ran.
+
+    What it found is the answer, if no model is shown that.
+    """
+    if tree.only_searches:
+        return True
+    if not _has_searched(tree) or _model_calls(tree):
+        return False
+    forms = _forms_found(tree)
+    return not any(
+        answer.is_extracted
+        or answer.documents
+        or not any(shows_some(letters_of(answer.text), form) for form in forms)
+        for answer in tree.answers
+    )
 
 
 def _model_calls(tree: Tree) -> list[Node]:
@@ -614,7 +646,7 @@ class Turns(Generic[Run]):
         is_asked_for = turn is not None
         if turn is None:
             turn = self._turn_read_by(tree)
-        if tree.only_searches:
+        if _hands_on(tree):
             if turn is not None:
                 turn.add_search(tree)
                 return []

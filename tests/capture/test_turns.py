@@ -360,6 +360,37 @@ def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence():
     assert [item.text for call in sample.ledger.calls for item in call.items] == [text]
 
 
+def builds_a_prompt(prompt: str, began: float) -> Tree:
+    """A chain that searches, and returns a prompt."""
+    inner = search(QUESTION, began).root
+    root = Node("agent", "chain", began, began + 1, [inner])
+    return Tree(root, question=QUESTION, answers=(Answer(prompt),), output=prompt)
+
+
+@pytest.mark.parametrize("is_answer_told", [True, False])
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_prompt_that_a_search_ends_in_waits_for_the_model_that_is_shown_it(
+    is_answer_told, is_shown
+):
+    """The texts that it found are the answer, if no model is shown them."""
+    chain = builds_a_prompt(f"Use this: {PAGE}", 1.0)
+    if not is_answer_told:
+        chain = replace(chain, answers=(), output=None)
+    shown = f"Use this: {PAGE}" if is_shown else "Use this: nothing."
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    assert turns.add(chain) == []
+    assert turns.add(model(f"{shown}\n{QUESTION}", ANSWER, 3.0)) == []
+    samples = turns.finish()
+    assert samples[0].question == QUESTION
+    assert [context.text for context in samples[0].known_contexts] == [PAGE]
+    if is_shown:
+        (sample,) = samples
+        assert (sample.answer, sample.capture.grade) == (ANSWER, "exact")
+    else:
+        alone = f"Use this: {PAGE}" if is_answer_told else None
+        assert alone in [sample.answer for sample in samples]
+
+
 # Loops by hand: a model writes a query, code searches, a model answers.
 
 INPUT = "Action Input: painter of the green rails"

@@ -793,6 +793,42 @@ def test_a_model_that_was_offered_a_named_search_gives_a_sample(name: str) -> No
     assert captured.samples == ()
 
 
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+@pytest.mark.parametrize("is_chat", [False, True])
+def test_a_prompt_that_a_pipeline_builds_waits_for_the_generator_that_is_shown_it(
+    is_chat: bool, is_asynchronous: bool
+) -> None:
+    words = EACH + "Asked: {{ query }}"
+    builder = (
+        ChatPromptBuilder([ChatMessage.from_user(words)], required_variables="*")
+        if is_chat
+        else PromptBuilder(words, required_variables="*")
+    )
+    pipeline = connected(
+        ("embedder.embedding", "retriever.query_embedding"),
+        ("retriever.documents", "prompt.documents"),
+        embedder=Embeds(),
+        retriever=InMemoryEmbeddingRetriever(STORE, top_k=1),
+        prompt=builder,
+    )
+    inputs = {"embedder": {"text": QUESTION}, "prompt": {"query": QUESTION}}
+    model = MockChatGenerator(ANSWER)
+
+    async def answer() -> None:
+        run = pipeline.run_async(inputs) if is_asynchronous else None
+        output = pipeline.run(inputs) if run is None else await run
+        prompt = output["prompt"]["prompt"]
+        messages = prompt if is_chat else [ChatMessage.from_user(prompt)]
+        if is_asynchronous:
+            await model.run_async(messages=messages)
+        else:
+            model.run(messages=messages)
+
+    with capture() as captured:
+        asyncio.run(answer())
+    check(only(captured.samples))
+
+
 # Loops
 
 

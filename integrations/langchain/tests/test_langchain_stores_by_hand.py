@@ -10,7 +10,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.example_selectors import SemanticSimilarityExampleSelector
-from langchain_core.runnables import RunnableLambda
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
 from langchain_ragmetrics import add_documents, capture, observe
@@ -252,6 +253,34 @@ def test_a_search_that_the_application_tells_to_have_found_nothing_is_a_search()
     (sample,) = captured.samples
     assert sample.retrieved == ()
     assert sample.contexts == ()
+
+
+JOINED: Any = RunnableLambda(lambda found: "\n".join(one.page_content for one in found))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        lambda found: found | PromptTemplate.from_template("Use {notes}"),
+        lambda found: (
+            {"notes": found, "asked": RunnablePassthrough()}
+            | ChatPromptTemplate.from_template("Use {notes}\n{asked}")
+        ),
+        lambda found: found,
+    ],
+)
+def test_what_a_chain_hands_to_a_model_by_hand_is_no_answer(
+    prompt: Callable[[Any], Any],
+) -> None:
+    found = Shelf(books=[document(PARIS, "p")]) | JOINED
+    with capture() as captured:
+        made = prompt(found).invoke(QUESTION)
+        text = made if isinstance(made, str) else made.to_string()
+        Speaker(lines=[ANSWER]).invoke(f"{text}\n{QUESTION}")
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.known_contexts] == [PARIS]
+    assert sample.capture.grade == "exact"
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
