@@ -43,12 +43,13 @@ _NO_ANSWER = (
 )
 _FAILED = "{} failed; mend that, else there is nothing to judge the answer by"
 _NOT_SEARCHED = (
-    "if one ran where the framework reports nothing, say contexts_from=;{} else the"
+    "if one ran where the framework reports nothing, say contexts_from=;{}{} else the"
     " application did not search, and nothing can be done"
 )
 _FOUND_EARLIER = (
     " if an earlier turn found what counts, name both turns by conversation=;"
 )
+_TALK = " if it is mere talk, which is no sample, say context_tools=set();"
 _TOOL_TEXT = (
     "{} returned text without documents; of these keep in context_tools={{{}}} those that"
     " search, or say context_tools=set() if none does"
@@ -84,6 +85,13 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
         prompt = _prompt(found_answer) if overrides.keep_prompts else None
         samples.append(_sample(turn, found_answer, found_evidence, table, prompt))
     return samples
+
+
+def _may_be_talk(turn: AskedTurn) -> bool:
+    """Whether the run would be no sample if the user said that no tool searches."""
+    settings = Overrides(context_tools=set())
+    is_said = turn.calls.context_tools is not None or bool(turn.named)
+    return not is_said and turn_of(turn.tree, settings) is None
 
 
 def _sample(
@@ -201,7 +209,9 @@ def _doubts(
     if is_unknown and not is_unrecorded and not has_evidence:
         failed = [call.name for call in turn.calls.searches if call.error]
         is_by_itself = tree.conversation_id is None
-        words = _NOT_SEARCHED.format(_FOUND_EARLIER if is_by_itself else "")
+        words = _NOT_SEARCHED.format(
+            _TALK if _may_be_talk(turn) else "", _FOUND_EARLIER if is_by_itself else ""
+        )
         yield Doubt("no_search", _FAILED.format(failed[0]) if failed else words)
 
 

@@ -404,6 +404,8 @@ def test_talk_with_a_context_is_no_sample_where_no_tool_searches(
     assert [each.question for each in captured.samples] == questions
     for each in captured.samples:
         assert set(each.capture.doubts) == {"no_search"}
+        is_said = "say context_tools=set()" in each.capture.doubts["no_search"]
+        assert is_said == (tools is None)
 
 
 def test_a_passage_that_an_agent_finds_again_is_shown(

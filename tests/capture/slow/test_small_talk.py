@@ -163,3 +163,17 @@ def test_a_turn_that_was_offered_a_named_tool_is_a_sample(play):
     (sample,) = play("Hi", context_tools={"find", "look_up"}).samples
     assert sample.question == "Hi"
     assert "no_search" in sample.capture.doubts
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_talk_that_may_have_been_searched_for_says_what_makes_it_no_sample(framework):
+    """LangChain reports each search, and a memory that is handed in names a conversation."""
+    application, capture = FRAMEWORKS[framework]
+    with capture() as captured:
+        application(["Hi"])
+    for sample in captured.samples:
+        assert "say context_tools=set()" in sample.capture.doubts["no_search"]
+    assert len(captured.samples) == (framework == "Haystack")
+    with capture(context_tools=set()) as captured:
+        application(["Hi"])
+    assert captured.samples == ()
