@@ -270,7 +270,10 @@ def _doubts_of_stated(
         reply.text
     )
     is_steering = reply.is_verdict and bool(reply.values)
-    is_judging = is_doubtful and (has_earlier_text or not calls.searches)
+    # a model that called a tool, and is shown the result, has something to answer from
+    has_called = any(message.role == "tool" for message in writer.prompt[-1:])
+    has_evidence = has_called or bool(calls.searches)
+    is_judging = is_doubtful and (has_earlier_text or not has_evidence)
     is_judging = is_judging and not turn.calls_it_answer(answer.text)
     is_doubted = is_query or is_steering or is_judging or _is_written_on(calls, writer)
     return _GUESSED if is_doubted else ()

@@ -9,7 +9,21 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs_by_hand import ANSWER, QUESTION, Call, asked, call, found, reads, says, tree
+from runs_by_hand import (
+    ANSWER,
+    CALL,
+    NOTE,
+    QUESTION,
+    Call,
+    after_tool,
+    asked,
+    call,
+    found,
+    reads,
+    says,
+    tool,
+    tree,
+)
 
 from ragmetrics_core.capture import (
     Answer,
@@ -306,6 +320,21 @@ def test_a_verdict_is_no_sure_answer(verdict):
     grades = reads(f"Is this good? {ANSWER}", verdict)
     run = tree(*calls, grades, answers=(Answer(verdict, "output"),))
     assert "answer_guessed" in codes(only(run))
+
+
+@pytest.mark.parametrize("reply", ["3", "3.", "Yes"])
+def test_a_word_that_a_model_says_to_the_result_of_its_tool_is_an_answer(reply):
+    """Unless it may be a verdict on a text that was written before."""
+    steps = [
+        reads(asked(), CALL),
+        tool("3", name="search", query="Douro"),
+        reads(after_tool("3"), reply),
+    ]
+    told = {"answers": (Answer(reply, "output"),)}
+    settings = Overrides(context_tools=set())
+    assert codes(only(tree(*steps, **told), settings)) == set()
+    judges = tree(reads(asked(), NOTE), *steps, **told)
+    assert "answer_guessed" in codes(only(judges, settings))
 
 
 def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded():
