@@ -214,7 +214,8 @@ def _writer_by_letters(calls: Calls, text: str) -> Node | None:
     """Return the last call whose reply holds the answer, or is held by it.
 
     A short answer must be an entry of the reply, such as the words behind "Answer:". An
-    answer holds replies that make up its half, or all replies that may be an answer.
+    answer holds replies that make up its half, or all replies that may be an answer, but
+    for those that these were written from.
     """
     for call in reversed(calls.models):
         if shows([calls.replies[call].text], text):
@@ -224,7 +225,10 @@ def _writer_by_letters(calls: Calls, text: str) -> Node | None:
     held_letters = {letters_of(calls.replies[call].text) for call in held}
     n_held = sum(map(len, held_letters))
     is_half = len(letters) >= SHORTEST and 2 * n_held >= len(letters)
-    is_all = set(calls.likely_answers) <= set(held)
+    accounted = list(held)
+    for call in accounted:  # the list grows while the loop runs
+        accounted += [read for read in _read_by(calls, call) if read not in accounted]
+    is_all = set(calls.likely_answers) <= set(accounted)
     return held[-1] if held and (is_half or is_all) else None
 
 

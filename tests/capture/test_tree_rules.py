@@ -60,6 +60,8 @@ from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import Turn as Said
 
+REPORT = f"## Report\n{NOT_FARO}\n## Sources\n* Porto: https://p.example/cities.html"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -449,6 +451,33 @@ ROWS: dict[str, Row] = {
         "p f",
         "further_call",
         answer="north",
+    ),
+    "an answer that code made of the last of two summaries": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), NOTE),
+            found(F),
+            reads(asked(NOTE, FARO), NOT_FARO),
+            lookup_outputs=({"report": REPORT},),
+        ),
+        [PORTO, FARO],
+        "p f",
+        answer=REPORT,
+        where=Overrides(answer_from="report"),
+    ),
+    "an answer that code made of one of two summaries": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), NOTE),
+            found(F),
+            reads(asked(FARO), NOT_FARO),
+            lookup_outputs=({"report": REPORT},),
+        ),
+        [FARO],
+        "p f",
+        "further_call",
+        answer=REPORT,
+        where=Overrides(answer_from="report"),
     ),
     "the same words twice in the output": Row(
         tree(
