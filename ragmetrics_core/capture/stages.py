@@ -207,7 +207,9 @@ def _doubts(
         if call.kind != "written"
     )
     if is_unknown and not is_unrecorded and not has_evidence:
-        failed = [call.name for call in turn.calls.searches if call.error]
+        nodes = turn.calls.nodes
+        tools = [each for each in nodes if each.kind == "tool" and not each.is_control]
+        failed = [call.name for call in (*turn.calls.searches, *tools) if call.error]
         is_by_itself = tree.conversation_id is None
         words = _NOT_SEARCHED.format(
             _TALK if _may_be_talk(turn) else "", _FOUND_EARLIER if is_by_itself else ""

@@ -418,6 +418,13 @@ def a_place_without_any_text(is_followed: bool) -> Sample:
     return langchain(app, **contexts(*([LAMP] if is_followed else [])))
 
 
+def raised_or(result: Any) -> Any:
+    """What a tool returns; an error is raised."""
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
 def agent(
     result: object, *, calls_it: bool = True, beside: object = None, **settings: Any
 ) -> Sample:
@@ -429,7 +436,9 @@ def agent(
     @tool
     def look_up(query: str) -> Any:
         """Look something up."""
-        return result
+        return raised_or(result)
+
+    look_up.handle_tool_error = True
 
     @tool
     def count(query: str) -> Any:
@@ -443,7 +452,7 @@ def agent(
     return langchain(lambda: app.invoke({"messages": ASKED}), **settings)
 
 
-def agent_of_llamaindex(result: str, **settings: Any) -> Sample:
+def agent_of_llamaindex(result: Any, **settings: Any) -> Sample:
     from llama_index.core.agent.workflow import FunctionAgent
     from llama_index.core.base.llms.types import TextBlock, ToolCallBlock
     from llama_index.core.llms import ChatMessage
@@ -451,7 +460,7 @@ def agent_of_llamaindex(result: str, **settings: Any) -> Sample:
 
     def look_up(query: str) -> str:
         """Look something up."""
-        return result
+        return raised_or(result)
 
     arguments = {"query": "lamp"}
     wish = ToolCallBlock(tool_name="look_up", tool_kwargs=arguments, tool_call_id="1")
@@ -468,7 +477,7 @@ def agent_of_llamaindex(result: str, **settings: Any) -> Sample:
     return llamaindex(lambda: asyncio.run(run()), **settings)
 
 
-def agent_of_haystack(result: str, **settings: Any) -> Sample:
+def agent_of_haystack(result: Any, **settings: Any) -> Sample:
     from haystack.components.agents import Agent
     from haystack.components.generators.chat import MockChatGenerator
     from haystack.dataclasses import ChatMessage, ToolCall
@@ -477,7 +486,7 @@ def agent_of_haystack(result: str, **settings: Any) -> Sample:
 
     def look_up(query: str) -> str:
         """Look something up."""
-        return result
+        return raised_or(result)
 
     wish = ToolCall("look_up", {"query": "lamp"})
     model = MockChatGenerator([ChatMessage.from_assistant(tool_calls=[wish]), ANSWER])
@@ -675,6 +684,23 @@ def an_agent_that_does_not_search(is_followed: bool) -> Sample:
 def an_agent_that_searches_in_no_turn(is_followed: bool) -> Sample:
     settings = {"context_tools": {"look_up"}, "conversation": "no search"}
     return agent(LAMP, calls_it=False, **settings)
+
+
+@no_way("no_search", "look_up failed; mend that")
+def a_tool_that_fails(is_followed: bool) -> Sample:
+    from langchain_core.tools import ToolException
+
+    return agent(ToolException("the index is down"))
+
+
+@no_way("no_search", "look_up failed; mend that")
+def a_tool_of_llamaindex_that_fails(is_followed: bool) -> Sample:
+    return agent_of_llamaindex(ValueError("the index is down"))
+
+
+@no_way("no_search", "look_up failed; mend that")
+def a_tool_of_haystack_that_fails(is_followed: bool) -> Sample:
+    return agent_of_haystack(ValueError("the index is down"))
 
 
 @no_way("no_search", "Finder failed; mend that")
