@@ -231,25 +231,36 @@ def _result_of_tool(
     named = [each for each in origins.lists if each.call in calls.named_tools]
     lists += [each.documents for each in named if tool in calls.paths[each.call]]
     lists += [made] if made else []
-    if kind == "tool" and _presents_documents(tool, text, lists):
+    if kind == "tool" and presents_documents(text, tool.query, lists):
         return None
     return _text_brought(kind, tool, text)
 
 
-def _presents_documents(
-    tool: Node, text: str, lists: Sequence[Sequence[Document]]
+def presents_documents(
+    text: str, query: str | None, lists: Sequence[Sequence[Document]]
 ) -> bool:
-    """Whether a tool's text shows documents that it, or a search inside it, found, and no more.
-
-    A long line that shows nothing of them came from elsewhere.
-    """
+    """Whether a tool's text shows documents, and no more; ``tells_more`` has the arguments."""
     letters = letters_of(text)
     documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]
     beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
     if all(lists) and not any(each in letters for each in beginnings):
         return False
-    around = [tool.query or "", *find_instances(parse_json(tool.query or ""), str)]
+    return not tells_more(text, query, documents)
+
+
+def tells_more(text: str, query: str | None, documents: Sequence[Document]) -> bool:
+    """Whether a tool's text tells more than documents.
+
+    A long line that shows nothing of them came from elsewhere.
+
+    Args:
+        text: The text.
+        query: What the tool was asked, which it may repeat.
+        documents: The documents, as searches returned them.
+    """
+    forms = [letters_of(form) for each in documents for form in each.texts]
+    around = [query or "", *find_instances(parse_json(query or ""), str)]
     around += [str(dict(each.metadata)) for each in documents]
     around += find_instances([each.metadata for each in documents], str)
     pieces: set[str] = set()
@@ -259,5 +270,5 @@ def _presents_documents(
         letters = letters_of(line)
         runs = (letters[at : at + _PIECE] for at in range(len(letters)))
         if pieces.isdisjoint(runs):
-            return False
-    return True
+            return True
+    return False

@@ -20,7 +20,7 @@ from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
 from ragmetrics_core.capture.evidence import evidence
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.ledger import ledger
+from ragmetrics_core.capture.ledger import ledger, presents_documents, tells_more
 from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
@@ -247,8 +247,14 @@ def _doubt_of_tools(
     """Return a doubt where the user has to say which tools search.
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
-    the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
+    the answer was shown counts, which tells more than what was found, and none of a word
+    or two: "4.4 pounds" is a value. "Saved 2 pages" of a tool that found these tells none.
     """
+    with_documents = {
+        node.name
+        for node in calls.nodes
+        if node.kind == "tool" and any(inner.documents for inner in node.walk())
+    }
     tools = [
         call
         for call in table.calls
@@ -259,13 +265,22 @@ def _doubt_of_tools(
     contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
     )
+    searches = [each for each in found_evidence.brought if each.kind == "retrieval"]
+    documents = [document for each in searches for document in each.documents]
     names: dict[str, None] = {}
     for call in tools:
         text = call.items[0].text
         passages = divided(text) or (Document(text),)
         is_said = all(letters_of(passage.text) in contexts for passage in passages)
+        shows_documents = bool(documents) and presents_documents(
+            text, call.query, [documents]
+        )
+        tells_of_them = call.name in with_documents and not tells_more(
+            text, call.query, documents
+        )
         is_value = len(letters_of(text)) < SHORTEST
-        is_left_out = is_value or is_said or not call.shown
+        tells_nothing = is_value or is_said or shows_documents or tells_of_them
+        is_left_out = tells_nothing or not call.shown
         if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None

@@ -981,7 +981,7 @@ TEXTS_OF_TOOLS = {
     **dict.fromkeys(("42", "Done.", "[]", "Berlin", "北京", "4.4 pounds"), False),
     FARO: True,
     PORTO: False,  # a text that is a context already
-    f"Title: Porto\n{PORTO}\n[https://porto.example]": True,  # hedged
+    f"Title: Porto\n{PORTO}\n[https://porto.example]": False,
     f"{PORTO}\n\n{FARO}": True,  # a context, and what nobody divided
     json.dumps({"title": "Porto", "text": PORTO}): False,
     json.dumps([{"text": PORTO}, {"text": PORTO, "url": "p"}]): False,
@@ -996,6 +996,24 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text):
     run = says(found(P), tool(text, name="lookup", query="6 * 7"), reads(prompt))
     (sample,) = samples_of(run)
     assert ("undivided" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
+
+
+@pytest.mark.parametrize("names", [None, {"search"}, frozenset()])
+def test_a_tool_behind_whose_text_documents_stand_needs_no_name(names):
+    """Nor one that only tells what was found."""
+    saved, page = (
+        "Saved 2 pages: /found/1.md, /found/2.md",
+        f"# Source: p\n\n1\t{PORTO}",
+    )
+    run = says(
+        reads(QUESTION, CALL),
+        tool(saved, found(P, F), name="search", query="north"),
+        tool(page, name="read", query="/found/1.md"),
+        reads([*after_tool(saved), Message("tool", page)]),
+    )
+    (sample,) = samples_of(run, Overrides(context_tools=names))
+    assert [context.text for context in sample.known_contexts] == [PORTO]
+    assert sample.capture.grade == "exact"
 
 
 def test_a_search_that_failed_beside_one_that_found_nothing_may_have_found_some():
