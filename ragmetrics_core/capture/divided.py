@@ -111,8 +111,24 @@ def _passages_of_element(element: object, depth: int) -> tuple[Document, ...] | 
         return None
     if element.get("type") == "text" and isinstance(element.get("text"), str):
         return _passages_of_element(element["text"], depth)  # a block of content
-    document = _document(element)
+    document = _document(element) or _document_inside(element)
     return None if document is None else (document,)
+
+
+def _document_inside(fields: Mapping[str, Any]) -> Document | None:
+    """Return the one mapping with a text field that a mapping holds, as a document.
+
+    Example: {"key": "k", "value": {"content": "It fell."}}, an item of a store.
+    """
+    texts = [
+        name
+        for name, value in fields.items()
+        if isinstance(value, Mapping) and _document(value) is not None
+    ]
+    if len(texts) != 1:
+        return None
+    others = {name: value for name, value in fields.items() if name != texts[0]}
+    return _document({**others, **fields[texts[0]]})
 
 
 def _document(fields: Mapping[str, Any]) -> Document | None:

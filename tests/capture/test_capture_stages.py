@@ -432,6 +432,24 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "numbered sources": (f"Source 1: {BRIDGE}\nSource 2: {FERRY}", None),
     "lines with one label": (f"Title: {BRIDGE}\nTitle: {FERRY}", None),
     "lines of JSON": (f'{{"text": "{BRIDGE}"}}\n{{"text": "{FERRY}"}}', None),
+    "items of a store": (
+        json.dumps(
+            [
+                {
+                    "namespace": ["a"],
+                    "key": n,
+                    "value": {"content": text},
+                    "score": None,
+                }
+                for n, text in enumerate([BRIDGE, FERRY])
+            ]
+        ),
+        [BRIDGE, FERRY],
+    ),
+    "two texts inside each item": (
+        json.dumps([{"old": {"content": BRIDGE}, "new": {"content": FERRY}}]),
+        None,
+    ),
     "numbers": ("[1, 2]", None),
     "a record": (RECORD, [RECORD]),
     "lists in a record": (json.dumps({"hit": {"bridges": [{"name": BRIDGE}]}}), None),
