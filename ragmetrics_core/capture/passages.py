@@ -167,10 +167,10 @@ class Passages:
     def _is_search(self, call: Node) -> bool:
         """Whether a call found all that it returned: a retriever, or a tool by itself.
 
-        What was asked nothing, and returned what was found already, is no retriever.
+        What was asked nothing, and only made documents of a tool's text, is no retriever.
         """
         if call.kind == "retriever" and call.query is None and call.documents:
-            return not all(map(self._is_there, call.documents))
+            return not all(map(self._is_of_text, call.documents))
         if call.kind != "tool" or self._documents_at_hand(call):
             return call.kind == "retriever"
         _, *inner_calls = call.walk()
@@ -178,6 +178,13 @@ class Passages:
             inner.kind != "retriever" and inner.documents is None
             for inner in inner_calls
         )
+
+    def _is_of_text(self, document: Document) -> bool:
+        """Whether a tool found a document that gave no documents, but a text."""
+        passage = self.by_identity.get(self.identity(document))
+        if passage is None:
+            return False
+        return passage.found_by.kind == "tool" and passage.found_by.documents is None
 
     def _documents_at_hand(self, call: Node) -> list[Document]:
         """List what a call was given, and what the calls inside it returned."""
