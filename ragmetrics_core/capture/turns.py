@@ -324,12 +324,16 @@ class _OpenTurn:
         others = "\n".join(found_elsewhere)
         # sorted: which of two that overlap goes first must not depend on hashes
         shared = sorted(edge for edge in edges if edge in others)
-        for form in sorted(sorted(found_elsewhere), key=len, reverse=True):
+        longest_first = sorted(sorted(found_elsewhere), key=len, reverse=True)
+        for form in longest_first:
             shared_with_form = [edge for edge in shared if edge in form]
             if not shared_with_form:
                 continue
-            longer = [own for own in self.forms if form in own and form != own]
-            if any(own in ground for own in longer):
+            longer = [own for own in self.forms if form in own and own in ground]
+            # what others found may stand side by side, and make up a longer text
+            if form not in self.forms and any(
+                _without(longest_first, own) for own in longer
+            ):
                 continue
             if form in ground:
                 ground = ground.replace(form, "\n")
@@ -364,6 +368,13 @@ class _OpenTurn:
         self.runs = sorted([*self.runs, *other.runs], key=lambda run: run.root.began)
         self.forms += other.forms
         self.replies += other.replies
+
+
+def _without(forms: Iterable[str], text: str) -> str:
+    """Return what is left of a text without some others, by letters."""
+    for form in forms:
+        text = text.replace(form, "")
+    return text
 
 
 def _forms_found(tree: Tree) -> list[str]:

@@ -282,6 +282,19 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
     assert alone == ([] if is_read else [("By whom was it opened?", None)])
 
 
+def test_what_a_run_found_side_by_side_is_no_longer_text_of_a_search_before_it():
+    """A retriever that merges pieces was asked before; the run finds the pieces."""
+    pieces = [PAGE, "It was painted green in 1901 by a painter of the coast."]
+    agent = agent_that_searches(pieces[0], "\n".join([*pieces, QUESTION]))
+    agent.root.children[0].documents = tuple(map(Document, pieces))
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    assert turns.add(search("By whom was it opened?", 1.0, " ".join(pieces))) == []
+    (sample,) = turns.add(agent)
+    assert [len(call.items) for call in sample.ledger.calls] == [2]
+    (alone,) = turns.finish()
+    assert alone.question == "By whom was it opened?"
+
+
 def test_a_page_that_stands_by_itself_beside_the_front_of_a_longer_one_is_read():
     """The longer one holds it, and what is shown of the longer one ends before it."""
     front = "The town of Velm lies on two banks, and many praise its markets in winter."
