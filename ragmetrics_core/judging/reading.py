@@ -43,9 +43,10 @@ _END_OF_THINKING = re.compile(
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
 _FORM = re.compile(r":\s*<[^<>\n]{3,120}>")
 # What may stand beside an object on its line: fences, tags, marks of chat templates,
-# emphasis, signs without a shape, brackets of a list.
+# emphasis, signs without a shape, brackets of a list. A mark is a name, with bars or
+# not, in angle brackets, or in capitals in square ones.
 _BESIDE_OBJECT = re.compile(
-    r"`{3,}\w{0,20}|</?[\w-]{1,40}>|<\|\w{1,40}\|>"
+    r"`{3,}\w{0,20}|<<?[/|｜]?[\w▁-]{1,40}[|｜]?>>?|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]"
     r"|[\s*`\[\]\ufeff\u200b-\u200d\u2060]"
 )
 # A judge's reply has few braces that open no object; a hostile one may have many.

@@ -328,6 +328,11 @@ class OpenAICompatibleModel(ChatModel):
                 problem = (
                     "that is streamed, which was not asked for: turn that off there"
                 )
+            elif content.lstrip().startswith(b"{"):
+                problem = (
+                    "whose JSON is not whole, as one that was cut off: run again later"
+                    " or check the endpoint"
+                )
             raise errors.TransientJudgeError(
                 f"{self.name} sent a body {problem}", is_unreadable=True
             ) from None

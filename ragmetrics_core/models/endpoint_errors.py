@@ -379,9 +379,11 @@ def _error_of_rejection(
             " contexts"
         )
     if status == 429 or (status == 403 and _RATE.match(fault.sentence)):
+        minutes = math.ceil((fault.retry_after or 0) / 60)
+        wait = f" for {minutes} min" if minutes > 1 else ""
         return errors.RateLimited(
-            f"{where} asked to slow down{fault.details}: lower the concurrency or run"
-            " again later",
+            f"{where} asked to slow down{wait}{fault.details}: lower the concurrency or"
+            " run again later",
             retry_after=fault.retry_after,
         )
     if _FILTERED.search(fault.text):

@@ -18,8 +18,10 @@ _PRIVATE_RUN = 12
 _PRIVATE_RUN_WITHOUT_SPACES = 2
 # A sign as JSON, Python, an address or HTML writes it, escaped again by JSON or not.
 _CODE = re.compile(
-    r"""\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(["'/])|[nrtbf])"""
-    r"|((?:%[0-9a-fA-F]{2})+)|(&\#?\w{1,32};?)"
+    r"[\\%&](?:"  # first, as a search for these signs alone is fast
+    r"""(?<=\\)\\*(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(["'/])|[nrtbf])"""
+    r"|(?<=%)([0-9a-fA-F]{2}(?:%[0-9a-fA-F]{2})*)"
+    r"|(?<=&)(\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|\w{1,32});?)"
 )
 # Signs that no text writes in two ways; of these keys are compared.
 _NOT_COMPARED = re.compile(r"[^!-*,-\[\]-~]+")
@@ -158,8 +160,8 @@ def _signs_of(code: re.Match[str]) -> str:
     if number:
         return chr(int(number, 16))
     if code[4]:
-        return unquote(code[4])
-    return unescape(code[5]) if code[5] else code[3] or " "  # an end of a line
+        return unquote(code[0])
+    return unescape(code[0]) if code[5] else code[3] or " "  # an end of a line
 
 
 def leave_secret_out(error: errors.JudgeError, secret: str) -> None:

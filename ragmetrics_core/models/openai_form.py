@@ -391,7 +391,7 @@ def _choice(model: str, choice: Any) -> Choice:
 def _object_elsewhere(message: Mapping[str, Any]) -> str:
     """Return the text in which a message without content holds a JSON object; else "".
 
-    Servers put it into the call of a tool, or take all for reasoning.
+    Servers put it into the call of a tool, take all for reasoning, or parse it.
     """
     calls = message.get("tool_calls")
     functions = [
@@ -399,14 +399,15 @@ def _object_elsewhere(message: Mapping[str, Any]) -> str:
         for call in (calls if isinstance(calls, list) else ())
         if isinstance(call, dict)
     ]
-    texts = [
+    texts = [message.get("content")]
+    texts += [
         function.get("arguments")
         for function in (*reversed(functions), message.get("function_call"))
         if isinstance(function, dict)
     ]
     texts += [message.get("reasoning_content"), message.get("reasoning")]
     for text in texts:
-        if isinstance(text, dict):  # arguments that the server has parsed
+        if isinstance(text, dict):  # the server has parsed it
             return json.dumps(text, ensure_ascii=False)
         if isinstance(text, str) and text.rstrip().endswith("}"):
             return text

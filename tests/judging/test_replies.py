@@ -139,6 +139,13 @@ REPLIES: dict[str, tuple[str, str]] = {
     "bold": ("good", "**{object}**"),
     "a mark of ChatML": ("good", "{object}<|im_end|>"),
     "a mark of Llama": ("good", "{object}<|eot_id|>"),
+    "a mark of Gemma": ("good", "{object}<end_of_turn>"),
+    "marks of DeepSeek": ("good", "<｜Assistant｜>{object}<｜end▁of▁sentence｜>"),
+    "marks of Mistral": ("good", "[TOOL_CALLS] {object}[/INST]</s>"),
+    "marks of GLM": ("good", "[gMASK]<sop>{object}"),
+    "marks of Llama 2": ("good", "<<SYS>>{object}<</SYS>>"),
+    "a word in brackets": ("bad", "{object} [wrong]"),
+    "words in angle brackets": ("bad", "{object} <that is wrong>"),
     "channels": (
         "good",
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"

@@ -156,6 +156,7 @@ def keys(draw: st.DrawFn) -> tuple[str, str]:
 @example(('p"w-7Hd82kLmQz41', "7Hd82kLmQz41"), "in JSON", "reason")
 @example(("CORP\\nick-7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON twice", "400")
 @example(("DOMAIN\\user7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON", "text")
+@example(("p&#000000000000", "000000000000"), "in an address", "reason")
 @example(("sk-SEC/RET+KEY0123456789&abc", "KEY012345678"), "in HTML", "400")
 @settings(max_examples=examples(100))
 def test_no_spelling_of_the_key_is_told_or_kept(key_and_word, spelling, place):
@@ -243,6 +244,9 @@ def test_hostile_replies_are_typed_faults(loopback_server, fault):
     [
         (Fault(200, body='data: {"choices": []}\n\ndata: [DONE]\n'), "streamed"),
         (Fault(200, body="<html>Sign in</html>"), "check the address"),
+        (Fault(200, body='{"choices": [{"mess'), "was cut off: run again"),
+        (Fault(429, {"Retry-After": "3600"}), r"slow down for 60 min \(HTTP 429"),
+        (Fault(429, {"Retry-After": "5"}), r"slow down \(HTTP 429"),
         (Fault(403, body="<!DOCTYPE html>\n<p>Access denied</p>"), "let this address"),
         (Fault(403, body="<html>Blocked</html>"), "let this address"),
         (Fault(403, body='{"error": {"message": "no"}}'), "no key was given"),

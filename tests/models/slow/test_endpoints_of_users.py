@@ -864,6 +864,7 @@ def test_the_time_of_a_call_is_an_option(loopback_server, tmp_path):
         {"tool_calls": [{"function": {"name": "reply", "arguments": GOOD}}]},
         {"tool_calls": [{"function": {"arguments": json.loads(GOOD)}}]},
         {"function_call": {"name": "reply", "arguments": GOOD}},
+        {"content": json.loads(GOOD)},
     ],
 )
 def test_a_verdict_is_read_where_the_server_puts_it(loopback_server, message):
