@@ -402,29 +402,36 @@ def _with_lists_of_tools(calls: Calls, origins: Origins) -> tuple[DocumentList, 
             tools.append(tool)
     if not tools:
         return origins.lists
+    tools_inside: dict[Node, list[Node]] = {}
+    for tool in tools:
+        for around in calls.paths[tool]:
+            tools_inside.setdefault(around, []).append(tool)
     made: dict[Node, dict[DocumentKey, Document]] = {}
     known: set[str] = set()  # texts of documents, by their letters
     found_otherwise: set[str] = set()
     for each in origins.lists:
-        letters = {letters_of(document.text) for document in each.documents}
-        is_new = not letters <= known
-        known |= letters
+        documents = {letters_of(document.text): document for document in each.documents}
+        new = documents.keys() - known
+        known |= new
         is_retriever = each.call.kind == "retriever" and each.call.query is not None
         if is_retriever or each.call.kind == "tool" or not each.is_returned:
-            found_otherwise |= letters
+            found_otherwise |= documents.keys()
             continue
-        for tool in tools:
-            is_inside = each.call in calls.paths[tool]
-            if end_of(tool) > each.moment or not (is_new or is_inside):
-                continue
-            of_tool = [it for it in each.documents if _is_made_of(it, tool)]
-            if any(letters_of(it.text) not in found_otherwise for it in of_tool):
+        inside = tools_inside.get(each.call, [])
+        for tool in tools if new else inside:
+            perhaps_made = documents.keys() if tool in inside else new
+            perhaps_made = perhaps_made - found_otherwise
+            is_ended = end_of(tool) <= each.moment
+            if is_ended and any(
+                _is_made_of(documents[it], tool) for it in perhaps_made
+            ):
+                of_tool = [it for it in documents.values() if _is_made_of(it, tool)]
                 made.setdefault(tool, {}).update((it.key, it) for it in of_tool)
     lists = [*origins.lists]
-    for tool, documents in made.items():
+    for tool, found in made.items():
         lists.append(
             DocumentList(
-                end_of(tool), tool, is_returned=True, documents=(*documents.values(),)
+                end_of(tool), tool, is_returned=True, documents=(*found.values(),)
             )
         )
     return tuple(sorted(lists, key=lambda each: each.moment))
@@ -432,11 +439,15 @@ def _with_lists_of_tools(calls: Calls, origins: Origins) -> tuple[DocumentList, 
 
 def _is_made_of(document: Document, tool: Node) -> bool:
     """Whether most of a document stands in a tool's text, perhaps a line behind a label."""
+    letters = letters_of(document.text)
+    if len(letters) < SHORTEST:
+        return shows([tool.text or ""], document.text)
     text = letters_of(tool.text)
+    if letters in text:
+        return True
     lines = [letters_of(line) for line in document.text.splitlines()]
-    n_letters = sum(map(len, lines))
     n_shown = sum(len(line) for line in lines if shows_some(text, line))
-    return 2 * n_shown > n_letters or shows([tool.text or ""], document.text)
+    return 2 * n_shown > len(letters)
 
 
 def _holders(letters: str, passages: Iterable[str]) -> list[str]:
