@@ -20,7 +20,11 @@ from typing import Any
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.models.addresses import NAME_A_KEY, key_to_send
+from ragmetrics_core.models.addresses import (
+    NAME_A_KEY,
+    headers_that_say_who,
+    key_to_send,
+)
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import (
     endpoint_key,
@@ -267,11 +271,14 @@ class LiteLLMModel(ChatModel):
 
         litellm = _litellm()
         guard_clients(litellm)  # puts our hooks into LiteLLM's clients
+        secrets = [self._key()]
         named_headers: set[str] = set()
         for name in ("extra_headers", "headers"):
             headers = self._extra.get(name)
             if isinstance(headers, Mapping):
                 named_headers.update(map(str, headers.values()))
+                for header in headers_that_say_who(headers, (), ""):
+                    secrets += str(headers[header]).split()[-1:]  # behind "Bearer"
         # our hooks note here what they see of this call
         call = LiteLLMCall(
             self.name, self._key(), self.api_base or "", frozenset(named_headers)
@@ -299,7 +306,7 @@ class LiteLLMModel(ChatModel):
             # A hook that refuses raises, and LiteLLM wraps that in an exception of its
             # own. So the hook has noted its error, too, which says what happened.
             failure = call.refusals[0] if call.refusals else self._with_advice(error)
-            for secret in (self._key(), *named_headers):
+            for secret in secrets:
                 leave_secret_out(failure, secret)
             with suppress(errors.SettingError):  # LiteLLM may know other proxies
                 proxy = proxy_for(call.address)
