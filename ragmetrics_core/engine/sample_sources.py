@@ -157,7 +157,7 @@ def table_rows(samples: Any) -> Iterator[Any]:
         SettingError: If it is one row, or nothing that holds rows.
     """
     if hasattr(samples, "with_format") and hasattr(samples, "column_names"):
-        samples = samples.with_format(None)  # Hugging Face: rows as mappings
+        samples = _with_rows_as_mappings(samples)
     if isinstance(samples, Mapping):
         rows = rows_of_columns(samples)
         if rows is not None:
@@ -198,6 +198,24 @@ def table_rows(samples: Any) -> Iterator[Any]:
     raise SettingError(
         "samples must be several: a list of Sample or rows, got one"
         f" {type(samples).__name__}{hint}"
+    )
+
+
+def _with_rows_as_mappings(dataset: Any) -> Any:
+    """Return a data set of Hugging Face without the format of its rows.
+
+    What it yields stays: the columns that its user chose, and the user's own function.
+    A stream and a group of data sets tell no format.
+    """
+    row_format = getattr(dataset, "format", None)
+    if not isinstance(row_format, Mapping):
+        return dataset.with_format(None)
+    if row_format["type"] == "custom":  # the user's function
+        return dataset
+    return dataset.with_format(
+        None,
+        columns=row_format["columns"],
+        output_all_columns=row_format["output_all_columns"],
     )
 
 

@@ -99,17 +99,44 @@ def write_workbook(path: Path, rows: Rows) -> None:
 class HuggingFace:
     """A data set as ``datasets`` has it: its format says what its rows are."""
 
-    def __init__(self, rows: Rows, kind: str | None = None) -> None:
-        self.column_names = list(COLUMNS)
-        self._rows, self._kind = rows, kind
+    column_names = COLUMNS
 
-    def with_format(self, kind: str | None) -> HuggingFace:
-        return HuggingFace(self._rows, kind)
+    def __init__(self, rows: Rows, kind: str | None = None, **given: Any) -> None:
+        self._rows, self._transform = rows, given.pop("transform", None)
+        self.format = {
+            "type": "custom" if self._transform else kind,
+            "format_kwargs": {},
+            "columns": given.pop("columns", None) or COLUMNS,
+            "output_all_columns": given.pop("output_all_columns", False),
+        }
+
+    def with_format(self, kind: str | None, **given: Any) -> HuggingFace:
+        return HuggingFace(self._rows, kind, **given)
 
     def __iter__(self) -> Iterator[Any]:
+        shows_all = self.format["output_all_columns"]
+        names = COLUMNS if shows_all else self.format["columns"]
         for row in self._rows:
-            cells = {name: row.get(name) for name in COLUMNS}
-            yield pd.DataFrame([cells]) if self._kind == "pandas" else cells
+            cells = {name: row.get(name) for name in names}
+            if self._transform:
+                cells = self._transform(cells)
+            in_frames = self.format["type"] == "pandas"
+            yield pd.DataFrame([cells]) if in_frames else cells
+
+
+class HuggingFaceStream(HuggingFace):
+    """A stream of ``datasets``: it has a format, but does not tell it."""
+
+    def __init__(self, rows: Rows, kind: str | None = None) -> None:
+        super().__init__(rows)
+        self._kind = kind
+        del self.format
+
+    def with_format(self, kind: str | None) -> HuggingFaceStream:
+        return HuggingFaceStream(self._rows, kind)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(HuggingFace(self._rows, self._kind))
 
 
 def arrow_table(rows: Rows) -> Any:
@@ -155,6 +182,15 @@ READERS: dict[str, Reader] = {
     "Hugging Face by pandas": lambda rows: list(
         iterate_samples(HuggingFace(rows, "pandas"), {})
     ),
+    "Hugging Face by pandas, all columns": lambda rows: list(
+        iterate_samples(
+            HuggingFace(rows, "pandas", columns=["question"], output_all_columns=True),
+            {},
+        )
+    ),
+    "a stream of Hugging Face": lambda rows: list(
+        iterate_samples(HuggingFaceStream(rows, "pandas"), {})
+    ),
     "JSONL by gzip": in_a_file(
         "a.jsonl.gz", compressed(lambda path, rows: path.write_text(as_lines(rows)))
     ),
@@ -168,6 +204,21 @@ READERS: dict[str, Reader] = {
         iterate_samples(with_numpy_arrays(rows), {})
     ),
 }
+
+
+@pytest.mark.parametrize("kind", [None, "pandas"])
+def test_columns_that_a_data_set_hides_are_not_read(kind):
+    rows = [{"question": "Who?", "contexts": ["a"], "answer": "Anna.", "facts": ["b"]}]
+    shown = HuggingFace(rows, kind, columns=["question", "answer"])
+    samples = list(iterate_samples(shown, {}))
+    assert samples == [Sample(question="Who?", answer="Anna.")]
+
+
+def test_the_rows_of_a_data_set_are_those_its_own_function_gives():
+    rows = [{"question": "Who?", "answer": "Peter."}]
+    changed = HuggingFace(rows, transform=lambda row: {**row, "answer": "Anna."})
+    samples = list(iterate_samples(changed, {}))
+    assert samples == [Sample(question="Who?", answer="Anna.")]
 
 
 def test_a_table_by_columns_may_begin_with_a_gap():
