@@ -10,7 +10,7 @@ What columns are called decides, never what their cells hold:
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypedDict
@@ -22,6 +22,7 @@ from ragmetrics_core.data.cells import (
     follow_path,
     is_filled,
     looks_like_list,
+    read_turns,
 )
 from ragmetrics_core.data.citations import is_citations, numbering_in
 from ragmetrics_core.data.errors import (
@@ -235,7 +236,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             found_by_field[field] = found
             if found.value is row.get(found.column):
                 columns_in_use.add(found.column)
-    _add_from_messages(found_by_field)
+    _add_from_messages(found_by_field, named_by_caller)
     for field in ("facts", "expected_ids"):
         if field in found_by_field:
             _refuse_joined(field, found_by_field[field])
@@ -340,14 +341,17 @@ def _find_field(
     return _choose_value(field, candidates)
 
 
-def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
+def _add_from_messages(
+    found_by_field: dict[str, FoundValue], named_by_caller: Collection[str]
+) -> None:
     """Take what stands around a question or an answer that is one of several messages.
 
     The messages before the question, but for the system's, are the history, and the
     assistant's last one after it is the answer, where no column holds these.
 
     Raises:
-        RowError: If a column holds another answer.
+        RowError: If a column holds another answer, or one that the caller did not name
+            holds other earlier turns.
     """
     nothing = FoundValue(None, "")
     for holder in ("question", "answer"):
@@ -367,9 +371,15 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
             continue  # the answer to another question
         history = found_by_field.get("history", nothing).value
         has_history = is_filled(history, "history") and bool(as_list(history))
+        answer = found_by_field.get("answer", nothing)
         if turns and not has_history:
             found_by_field["history"] = FoundValue(turns, column)
-        answer = found_by_field.get("answer", nothing)
+        elif turns and "history" not in named_by_caller:
+            found_by_field["history"] = _fuller_history(
+                found_by_field["history"],
+                FoundValue(turns, column),
+                [*(turn.text for turn in said), *map(str, _content(answer.value))],
+            )
         if not replies:
             continue
         if not is_filled(answer.value, "answer"):
@@ -379,6 +389,41 @@ def _add_from_messages(found_by_field: dict[str, FoundValue]) -> None:
                 f"the messages of {column!r} go on with a reply after the last question,"
                 f" and {answer.column!r} holds another answer; leave one of them out"
             )
+
+
+def _fuller_history(
+    told: FoundValue, turns: FoundValue, talk: Sequence[str]
+) -> FoundValue:
+    """Return that one of two histories which holds all that the other says, in order.
+
+    Args:
+        told: What stands in the column of the history.
+        turns: The messages before a question that is the last of several.
+        talk: The texts of these messages, of the question and of its answer. A history
+            that was read after the answer may end with these.
+
+    Raises:
+        RowError: If each says something that the other lacks.
+    """
+    turns_told = map(dict, read_turns(told.value))
+    texts_told = [
+        str(turn["content"]) for turn in turns_told if turn["role"] != "system"
+    ]
+    if _holds_in_order(texts_told, [turn["content"] for turn in turns.value]):
+        return told
+    if _holds_in_order(talk, texts_told):
+        return turns
+    raise RowError(
+        f"columns {turns.column!r} and {told.column!r} both hold earlier turns, and"
+        " differ; leave one of them out, or name the right one in Python:"
+        " history_column="
+    )
+
+
+def _holds_in_order(texts: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether all of the other texts stand among the texts, in the same order."""
+    words_left = (text.casefold().split() for text in texts)
+    return all(other.casefold().split() in words_left for other in others)
 
 
 def _refuse_joined(field: str, found: FoundValue) -> None:

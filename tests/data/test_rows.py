@@ -34,6 +34,7 @@ from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample_parts import CaptureNotes
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_rows
+from ragmetrics_core.engine.sample_sources import iterate_samples
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")
@@ -458,10 +459,49 @@ def test_messages_that_no_judge_can_be_shown_are_refused(part, place):
 
 def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history():
     row = {"question": NOW, "history": ["Hello", "Hi"], "talk": ANSWERED}
-    assert len(Sample.from_row(row).history) == 2
-    assert Sample.from_row(row).history[0].content == "Hello"
+    sample = Sample.from_row(row, history="history")
+    assert [turn.content for turn in sample.history] == ["Hello", "Hi"]
     named = Sample.from_row({"talk": ANSWERED}, question="talk")
     assert (named.question, named.answer, len(named.history)) == (Q, "Anna.", 2)
+
+
+TALK = [*EARLIER[1:], {"role": "user", "content": "In May?"}]
+ANSWERED_TALK = [*TALK, *NOW[-1:], {"role": "assistant", "content": "Anna."}]
+
+
+@given(
+    asked=st.integers(0, 3),
+    kept=st.lists(st.booleans(), min_size=5, max_size=5),
+    question_first=st.booleans(),
+)
+def test_of_two_histories_the_one_that_holds_the_other_counts(
+    asked, kept, question_first
+):
+    """Neither may vanish: a window of the last turns beside the whole talk, for one."""
+    earlier, told = (
+        TALK[3 - asked :],
+        [turn for turn, is_kept in zip(ANSWERED_TALK, kept, strict=True) if is_kept],
+    )
+    cells = {"question": [*earlier, NOW[-1]], "history": told}
+    row = dict(sorted(cells.items(), reverse=question_first)) | {"answer": "anna. "}
+    told_before = [turn for turn in told if turn in TALK]
+    fuller = max(earlier, told_before, key=len)
+    is_held = all(turn in fuller for turn in (*earlier, *told_before))
+    if not is_held:
+        with pytest.raises(RowError, match="both hold earlier turns, and differ"):
+            Sample.from_row(row)
+        return
+    said = [turn["content"] for turn in fuller]
+    assert [turn.content for turn in Sample.from_row(row).history][: len(said)] == said
+
+
+def test_other_turns_beside_a_question_of_messages_make_a_bad_row():
+    row = {"question": NOW, "answer": "Anna.", "history": ["Hello", "Hi"]}
+    samples = list(iterate_samples([row, {**row, "history": []}], {}))
+    assert str(samples[0]).startswith(
+        "columns 'question' and 'history' both hold earlier turns, and differ"
+    )
+    assert isinstance(samples[1], Sample)
 
 
 def test_a_reply_to_another_question_brings_no_history():
