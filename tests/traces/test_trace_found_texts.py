@@ -77,12 +77,16 @@ FORMS: dict[str, Callable[[Sequence[str]], object]] = {
     "content and score": lambda texts: [{"content": t, "score": 0.5} for t in texts],
     "documents": lambda texts: {"documents": list(texts)},
     "results": lambda texts: {"results": [{"content": text} for text in texts]},
+    "Pinecone": lambda texts: {
+        "matches": [
+            {"id": f"d{n}", "metadata": {"text": t}} for n, t in enumerate(texts)
+        ]
+    },
+    "Qdrant": lambda texts: {"points": [{"payload": {"text": text}} for text in texts]},
 }
 UNREAD_FORMS: dict[str, object] = {
     "texts with scores": [[text, 0.5] for text in TEXTS],
     "Chroma": {"ids": [["a"] * 3], "documents": [list(TEXTS)]},
-    "Pinecone": {"matches": [{"id": "a", "metadata": {"text": GATE}}]},
-    "Qdrant": {"points": [{"payload": {"text": GATE}}]},
     "Elasticsearch": {"hits": {"hits": [{"_source": {"body": GATE}}]}},
     "a number": {"n": 2},
     "numbers": [1, 2],
