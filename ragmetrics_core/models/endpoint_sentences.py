@@ -19,7 +19,8 @@ _PRIVATE_RUN_WITHOUT_SPACES = 2
 # A sign as JSON, Python, an address or HTML writes it, escaped again by JSON or not.
 _CODE = re.compile(
     r"[\\%&](?:"  # first, as a search for these signs alone is fast
-    r"""(?<=\\)\\*(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(["'/])|[nrtbf])"""
+    # backslashes are looked at from the first of a row, or many would take for ever
+    r"""(?<=\\)(?<!\\\\)\\*(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(["'/])|[nrtbf])"""
     r"|(?<=%)([0-9a-fA-F]{2}(?:%[0-9a-fA-F]{2})*)"
     r"|(?<=&)(\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|\w{1,32});?)"
 )

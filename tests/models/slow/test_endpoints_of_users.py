@@ -910,8 +910,9 @@ def test_a_key_with_more_around_it_is_not_sent(loopback_server, key):
     assert not server.requests
 
 
-def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(loopback_server):
-    fault = refusal(400, "Guardrail intervened. " + "'a1' sk-" * 120_000)
+@pytest.mark.parametrize("repeated", ["'a1' sk-", "\\" * 8])
+def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(loopback_server, repeated):
+    fault = refusal(400, "Guardrail intervened. " + repeated * 120_000)
     server = loopback_server(lambda _: GOOD, faults=lambda _: fault)
     began_at = time.process_time()
     (outcome,) = judged(server).results[0].results.values()
