@@ -9,6 +9,7 @@ would go to one of them.
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
+from socket import inet_aton
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -100,14 +101,21 @@ def public_address(text: str) -> str:
 
 
 def is_on_this_machine(address: str) -> bool:
-    """Whether the host of an address is a loopback name or number; not if unreadable."""
+    """Whether an address is one of this machine's own; not if unreadable.
+
+    That is a loopback name or number, in every form in which clients read a number, such
+    as ``127.1``, and one that stands for all of the machine, such as ``0.0.0.0``.
+    """
     try:
         host = read_address(address).host.rstrip(".").lower()
-        if host == "localhost" or host.endswith(".localhost"):
-            return True
-        return ip_address(host).is_loopback
-    except (SettingError, ValueError):
+        number = ip_address(host) if ":" in host else ip_address(inet_aton(host))
+    except SettingError:
         return False
+    except (ValueError, OSError):  # a name
+        name = host.removesuffix(".localdomain")
+        return name == "localhost" or name.endswith(".localhost")
+    number = getattr(number, "ipv4_mapped", None) or number
+    return number.is_loopback or number.is_unspecified
 
 
 def proxy_for(address: str, *, spares_this_machine: bool = True) -> str | None:

@@ -433,6 +433,26 @@ def test_a_proxy_that_wants_a_password_ends_the_run(loopback_server):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("hosts", "is_own"),
+    [
+        ("localhost a.localhost. LOCALHOST.localdomain", True),
+        ("0.0.0.0 0 127.9.8.7 127.1 0x7f.1 2130706433", True),
+        ("[::] [::1] [::ffff:127.0.0.1]", True),
+        ("10.0.0.1 128.1 1 [2001:db8::1] [::ffff:10.0.0.1]", False),
+        ("localhost.example my-localhost 127.1.a", False),
+    ],
+)
+def test_only_an_address_of_this_machine_goes_through_no_proxy(
+    without_proxies, hosts, is_own
+):
+    proxy = "http://proxy.example:3128"
+    without_proxies.setenv("HTTP_PROXY", proxy)
+    for host in hosts.split():
+        used = proxy_for(f"http://{host}:8000/v1")
+        assert used == (None if is_own else proxy), host
+
+
 @pytest.mark.parametrize("listed", ["judge.example", "judge.example:8000", "*"])
 def test_what_no_proxy_lists_goes_through_none(without_proxies, listed):
     without_proxies.setenv("ALL_PROXY", "http://proxy.example:3128")
