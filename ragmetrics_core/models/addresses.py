@@ -202,9 +202,9 @@ def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endp
                 KEY_VARIABLE,
                 ADDRESS_VARIABLE,
             )
-        return Endpoint(api_base, api_key_env)
-    address = os.environ.get(ADDRESS_VARIABLE)
-    refuse_empty(address, ADDRESS_VARIABLE)
+        return Endpoint(api_base.strip(), api_key_env)
+    refuse_empty(os.environ.get(ADDRESS_VARIABLE), ADDRESS_VARIABLE)
+    address = _address_in(ADDRESS_VARIABLE)
     if address and api_key_env:
         raise SettingError(_advice_on_key_and_address(ADDRESS_VARIABLE))
     if address:
@@ -236,11 +236,8 @@ def provider_endpoint(
     """
     if api_base is not None:
         is_own = provider.owns(api_base)
-        return Endpoint(api_base, provider.key_variable if is_own else None)
-    variables_set = [
-        name for name in provider.address_variables if os.environ.get(name)
-    ]
-    address_variable = variables_set[0] if variables_set else None
+        return Endpoint(api_base.strip(), provider.key_variable if is_own else None)
+    address_variable = next(filter(_address_in, provider.address_variables), None)
     if address_variable is None:
         if provider is AZURE:
             raise SettingError(
@@ -248,13 +245,13 @@ def provider_endpoint(
                 " AZURE_OPENAI_ENDPOINT, e.g. https://NAME.openai.azure.com"
             )
         return Endpoint(provider.address, provider.key_variable)
-    address = os.environ[address_variable]
+    address = _address_in(address_variable)
     if provider.owns(address):
         return Endpoint(address, provider.key_variable)
     if has_key:  # the key given may not be meant for the address in the variable
         raise SettingError(_advice_on_key_and_address(address_variable))
     # our key is for the address that our variable names; without it for this one
-    is_ours = os.environ.get(ADDRESS_VARIABLE, address) == address
+    is_ours = (_address_in(ADDRESS_VARIABLE) or address) == address
     has_our_key = bool(os.environ.get(KEY_VARIABLE))
     return Endpoint(address, KEY_VARIABLE if is_ours and has_our_key else None)
 
@@ -342,6 +339,11 @@ def _advice_on_key_and_address(variable: str) -> str:
         f" place, --api-base and --api-key-env, or {ADDRESS_VARIABLE} and"
         f" {KEY_VARIABLE}, or api_base= and api_key= in Python"
     )
+
+
+def _address_in(variable: str) -> str:
+    """Return the address that an environment variable names; "" if it is not set."""
+    return os.environ.get(variable, "").strip()
 
 
 def _host(address: str) -> tuple[str, str, int] | None:

@@ -52,7 +52,10 @@ def endpoint_address(text: str) -> Address:
     """
     address = read_address(text)
     if "@" in text or "?" in text or "#" in text:
-        raise _refusal("holds a user, a password or a query: give the key by api_key=")
+        raise _refusal(
+            "holds a user, a password or a query: give the key by --api-key-env"
+            " (in Python api_key_env= or api_key=)"
+        )
     return address
 
 

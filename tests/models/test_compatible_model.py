@@ -301,6 +301,34 @@ def test_an_address_with_a_sign_that_clients_read_differently_is_refused(path):
         OpenAICompatibleModel(f"http://127.0.0.1:9{path}", "x")
 
 
+def test_an_address_that_holds_a_key_is_refused_with_the_option_for_keys():
+    address = "http://me:pw@127.0.0.1:9/v1"
+    with pytest.raises(SettingError, match=r"give the key by --api-key-env .*api_key="):
+        resolve_judge("openai-compatible/x", api_base=address)
+
+
+@pytest.mark.parametrize("variable", ["api_base=", "OPENAI_BASE_URL"])
+def test_blanks_around_an_address_are_no_part_of_it(variable, monkeypatch):
+    for name in ("RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_BASE", " ")  # as if it was not set
+    assert named_openai().address == "https://api.openai.com/v1"
+    address = " http://127.0.0.1:9/v1/ \n"
+    api_base: str | None = None
+    if variable == "api_base=":
+        api_base = address
+    else:
+        monkeypatch.setenv(variable, address)
+    assert named_openai(api_base).address == "http://127.0.0.1:9/v1"
+
+
+def named_openai(api_base: str | None = None) -> OpenAICompatibleModel:
+    judge = resolve_judge("gpt-4o-mini", api_base=api_base)
+    assert isinstance(judge, LLMJudge)
+    assert isinstance(judge.model, OpenAICompatibleModel)
+    return judge.model
+
+
 def test_it_is_chosen_by_its_name(monkeypatch):
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
     judge = resolve_judge(

@@ -497,5 +497,5 @@ def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown():
 def test_an_address_that_holds_more_than_a_path_is_refused(more):
     address = "http://127.0.0.1:9/v1"
     address = address.replace("//", more) if "//" in more else address + more
-    with pytest.raises(errors.SettingError, match="give the key by api_key="):
+    with pytest.raises(errors.SettingError, match="give the key by --api-key-env"):
         OpenAICompatibleModel(address, "test")
