@@ -430,15 +430,16 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     # says, by naming its column, that each cell is one. A row of results tells of its own.
     notes = sample.capture or CaptureNotes()
     doubts = dict(notes.doubts)
-    # So it is with a text that is itself a written list.
+    # So it is with texts that are written lists themselves; one of several may begin so.
     for field, code in UNDIVIDED_CODES.items():
         found_value = found_by_field.get(field, _NO_VALUE)
         is_one_text = field in values and isinstance(data_in(found_value.value), str)
         texts = [context.text for context in getattr(sample, field) or ()]
-        has_list = notes.grade is None and any(map(cells.is_written_list, texts))
+        are_lists = bool(texts) and all(map(cells.is_written_list, texts))
+        are_lists = are_lists and notes.grade is None
         if columns.get(field) is not None:
             doubts.pop(code, None)
-        elif is_one_text or has_list or code in doubts:
+        elif is_one_text or are_lists or code in doubts:
             option = f"--{field.replace('_', '-')}-column"
             doubts[code] = (
                 f"{field} in one text: write a list (if it is one: {option}"

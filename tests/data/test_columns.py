@@ -487,6 +487,17 @@ def test_the_first_screen_says_whole_that_contexts_are_one_text_and_what_to_do(
     assert said in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_passage_that_begins_as_a_list_is_a_passage_among_others():
+    link = '["Make an app" toolchain](https://a.example/) is offered in Orle, too.'
+    row = {"question": "Where?", "answer": "It is offered in Orle, too."}
+    scores = []
+    for first in (link, {"id": "d1", "text": link}):
+        contexts = [first, "Wine is red."]
+        report = evaluate([{**row, "contexts": contexts}], ["utilization"])
+        scores += report.scores("context_utilization")
+    assert scores == [1.0, 1.0]
+
+
 def test_rows_of_results_are_undivided_until_their_column_is_named(tmp_path):
     cell = "[1] Rain fell. [2] Anna lit the lamp."
     row = {"question": "Who?", "context": cell, "answer": "Anna lit the lamp [2]."}
