@@ -124,6 +124,10 @@ def signature_part(name: str, value: str) -> str:
     return value if name == "version" else f"{name}:{value}"
 
 
+# Several times the longest reply that was asked for.
+_MOST_CHARACTERS_OF_RAW = 100_000
+
+
 class ErrorInfo(Frozen):
     """An error as data."""
 
@@ -143,10 +147,14 @@ class ErrorInfo(Frozen):
 
     @classmethod
     def of(cls, error: RagMetricsError) -> Self:
-        """Take an exception's class name, message and raw reply."""
-        return cls(
-            type=type(error).__name__, message=str(error), raw=getattr(error, "raw", "")
-        )
+        """Take an exception's class name, message and raw reply, a long one cut."""
+        raw = getattr(error, "raw", "")
+        if len(raw) > _MOST_CHARACTERS_OF_RAW:
+            raw = (
+                f"{raw[:_MOST_CHARACTERS_OF_RAW]}… (the first"
+                f" {_MOST_CHARACTERS_OF_RAW:,} of {len(raw):,} characters)"
+            )
+        return cls(type=type(error).__name__, message=str(error), raw=raw)
 
 
 class _Result(Frozen):

@@ -552,6 +552,9 @@ def test_a_reply_longer_than_any_form_is_refused_and_not_sent_back_whole():
     assert "does not keep to max_tokens" in result.reason
     asked_again = model.requests[-1].messages
     assert sum(len(message.content) for message in asked_again) < 30_000
+    assert result.error is not None
+    assert result.error.raw.endswith("… (the first 100,000 of 1,000,043 characters)")
+    assert len(result.error.raw) < 101_000
 
 
 def test_the_form_of_a_reply_is_no_verdict():
