@@ -322,9 +322,20 @@ class OpenAICompatibleModel(ChatModel):
             return await compute_beside_loop(
                 partial(self._parsed, content), size=len(content)
             )
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as raised:
             problem = "that is no JSON: check the address, up to and with /v1"
-            if content.lstrip().startswith(b"data:"):
+            is_page = content.lstrip().startswith(b"<")
+            if not content.strip():
+                problem = (
+                    "that is empty, as one that was cut off: run again later or check"
+                    " the endpoint"
+                )
+            elif isinstance(raised, UnicodeDecodeError) and not is_page:
+                problem = (
+                    "that is no text, as one that is broken or was compressed twice:"
+                    " check the endpoint"
+                )
+            elif content.lstrip().startswith(b"data:"):
                 problem = (
                     "that is streamed, which was not asked for: turn that off there"
                 )
@@ -416,12 +427,15 @@ class OpenAICompatibleModel(ChatModel):
             is_of_reply = isinstance(raised, aiohttp.ClientResponseError)
             if is_of_reply and not fault.is_refused_by_proxy:
                 # Its status is aiohttp's own.
+                problem = "that breaks the rules of HTTP"
+                if fault.has_large_headers:
+                    problem = "with headers that are too long or too many"
                 error = errors.TransientJudgeError(
-                    f"{self.name} sent a reply that breaks the rules of HTTP: check the"
-                    " endpoint",
+                    f"{self.name} sent a reply {problem}: check the endpoint",
                     is_unreadable=True,
                 )
-            has_begun = isinstance(raised, aiohttp.ClientPayloadError)
+            is_payload = isinstance(raised, aiohttp.ClientPayloadError)
+            has_begun = is_payload or fault.has_large_headers
             is_without_tls = url.startswith("http:") and not has_begun
             if isinstance(error, errors.TransientJudgeError) and error.is_unreadable:
                 begins = ", and whether its address begins with https://"

@@ -248,6 +248,11 @@ class Fault:
         return self.is_unsent or self.is_timeout or is_broken
 
     @property
+    def has_large_headers(self) -> bool:
+        """Whether the client read no reply, as its headers are too long or too many."""
+        return "LineTooLong" in self.class_names or "Too many headers" in self.text
+
+    @property
     def is_rejection(self) -> bool:
         """Whether the request itself was rejected, so that it would be again."""
         status = self.status or 0

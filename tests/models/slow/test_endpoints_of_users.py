@@ -1,6 +1,7 @@
 """Endpoints as people run them: refusals in their own words, login pages, proxies, no system role."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -236,22 +237,38 @@ def test_the_endpoints_sentence_is_told_in_whatever_form_it_comes(
     assert 'it says: "model not loaded"' in said
 
 
+def packed(content: bytes) -> Fault:
+    """A reply whose body the client unpacks once."""
+    headers = {
+        "Content-Type": "application/json; charset=latin-1",
+        "Content-Encoding": "gzip",
+    }
+    return Fault(200, headers, body=content.decode("latin-1"))
+
+
 @pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(200, body="<!doctype html><title>Sign in</title>"),
-        Fault(200, body='{"choices": null}'),
-        Fault(reset=True),
-        Fault(200, {"X-Long": "x" * 9000}, body="{}"),
-    ],
-    ids=["login", "null", "broken", "header"],
+    ("fault", "sentence"),
+    {
+        "login": (Fault(200, body="<title>Sign in</title>"), "check the address"),
+        "null": (Fault(200, body='{"choices": null}'), "check"),
+        "broken": (Fault(reset=True), "the connection broke"),
+        "header": (Fault(200, {"X": "x" * 9000}, body="{}"), "headers .* too long"),
+        "headers": (
+            Fault(200, {f"X-{n}": "x" for n in range(300)}, body="{}"),
+            "headers .* too many: check the endpoint$",
+        ),
+        "empty": (Fault(200, body=" "), "is empty, as one that was cut off"),
+        "cut": (Fault(200, body='{"choices": '), "is not whole"),
+        "compressed twice": (packed(gzip.compress(gzip.compress(b"{}"))), "no text"),
+        "compressed and cut": (packed(gzip.compress(b"{}")[:10]), "is empty"),
+    }.values(),
 )
 def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
-    loopback_server, fault, monkeypatch
+    loopback_server, fault, sentence, monkeypatch
 ):
     monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
     server = loopback_server(faults=lambda _: fault)
-    with pytest.raises(JudgeUnavailable, match=r"check|again"):
+    with pytest.raises(JudgeUnavailable, match=sentence):
         judged(server, 20)
     assert len(server.requests) < 20
 
