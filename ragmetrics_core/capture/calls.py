@@ -12,12 +12,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from typing import Any, Literal
 
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     ANSWER_NAMES,
@@ -170,20 +168,16 @@ class Reply:
         """All texts in it that may be a query: the whole, its lines, its structure's texts."""
         queries: set[str] = set()
         for text in self.texts:
-            queries.add(bare_query(text))
-            queries.update(bare_query(line) for line in text.splitlines())
+            queries.add(_bare_query(text))
+            queries.update(_bare_query(line) for line in text.splitlines())
         return frozenset(queries - {""})
 
     def writes_query(self, query: str) -> bool:
-        """Whether a query was written here, be it a part of a longer text."""
-        return bare_query(query) in self.queries or shows(self.texts, query)
-
-    def says(self, words: str) -> bool:
-        """Whether some words stand here, be it by chance."""
-        return shows(self.texts, words, is_short_anywhere=True)
+        """Whether a query was written here, alone or among others."""
+        return _bare_query(query) in self.queries
 
 
-def bare_query(line: str) -> str:
+def _bare_query(line: str) -> str:
     """Return a line without the number of a list, quotes and marks."""
     return as_one_line(_NUMBER.sub("", line)).strip("\"'`* ")
 
@@ -282,7 +276,7 @@ class Calls:
         for node in self.nodes:
             if node.query:
                 for text in (node.query, *find_instances(parse_json(node.query), str)):
-                    query = bare_query(text)
+                    query = _bare_query(text)
                     last_search[query] = max(node.began, last_search.get(query, 0.0))
         return frozenset(
             call
@@ -294,28 +288,20 @@ class Calls:
         )
 
     @cached_property
-    def _first_asked(self) -> Mapping[str, float]:
-        """When each query was asked first."""
-        moments: dict[str, float] = {}
+    def _queries_of_models(self) -> frozenset[str]:
+        """What models of the run wrote, and what their providers searched for."""
+        queries: set[str] = set()
+        for call in self.models:
+            if call in self.query_writers:  # it replied before the search
+                queries |= self.replies[call].queries
         for node in self.nodes:
-            if node.query:
-                moments.setdefault(bare_query(node.query), node.began)
-        return moments
-
-    @cached_property
-    def _queries_of_providers(self) -> frozenset[str]:
-        """What the providers of models searched for."""
-        nodes = [node for node in self.nodes if node.by_provider and node.query]
-        return frozenset(bare_query(node.query or "") for node in nodes)
+            if node.by_provider and node.query:
+                queries.add(_bare_query(node.query))
+        return frozenset(queries)
 
     def is_written_query(self, query: str) -> bool:
-        """Whether a model of the run wrote a query, before it was asked first."""
-        line = bare_query(query)
-        moment = self._first_asked.get(line, inf)
-        return line in self._queries_of_providers or any(
-            call.began <= moment and self.replies[call].writes_query(query)
-            for call in self.models
-        )
+        """Whether a model of the run wrote a query."""
+        return _bare_query(query) in self._queries_of_models
 
     @cached_property
     def reply_forms(self) -> Mapping[Node, int]:
@@ -346,17 +332,7 @@ class Calls:
         best = max(self.reply_forms.values(), default=NO_ANSWER)
         if best == NO_ANSWER:
             return []
-        likely = [call for call, form in self.reply_forms.items() if form == best]
-        if len(likely) == 1:
-            return likely
-        return [call for call in likely if not self.asks_later(call)] or likely
-
-    def asks_later(self, call: Node) -> bool:
-        """Whether a search after a model's reply was asked a part of it."""
-        queries = [
-            query for query, moment in self._first_asked.items() if moment >= call.began
-        ]
-        return any(map(self.replies[call].writes_query, queries))
+        return [call for call, form in self.reply_forms.items() if form == best]
 
     @cached_property
     def names_of_tools(self) -> frozenset[str]:

@@ -301,52 +301,22 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     field = _field_shown_last(calls)
     if field is not None:
         return field, _GUESSED
-    writers = [
+    # the models that chose to search, else those that may have answered
+    asked_first = [
         call
         for call in calls.models
-        if any(calls.replies[call].writes_query(query) for query in queries)
+        if call.reply is not None and call.reply.tool_calls
+        if call in calls.query_writers
     ]
-    callers = [call for call in writers if call.reply and call.reply.tool_calls]
-    writers = [call for call in writers if call not in callers]
-    for call in writers:
-        words = last_words_of_user(call.prompt)
-        if words is not None and _is_gone_on_with(calls, call, words, queries):
-            return words, ()
-    # the models that chose to search, else those that may have answered
-    asked_first = [*callers, *calls.likely_answers[::-1]]
+    asked_first += calls.likely_answers[::-1]
     asked_first += [call for call in calls.prompted if call is calls.tree.root]
-    shown_first = [message.text for call in writers[:1] for message in call.prompt]
     for call in asked_first:
         words = last_words_of_user(call.prompt)
         if words is not None and not _holds_documents(calls, words):
             is_sure = bool(queries) or call is calls.tree.root
             is_sure = is_sure and len(words) <= _LONGEST_QUERY
-            is_known = not writers or shows(shown_first, words)
-            return words, () if is_sure and is_known else _GUESSED
+            return words, () if is_sure else _GUESSED
     return (queries[0] if queries else None), _GUESSED
-
-
-def _is_gone_on_with(
-    calls: Calls, asked: Node, words: str, queries: Sequence[str]
-) -> bool:
-    """Whether later calls are shown the one line that a call was asked, and no query.
-
-    The line stands by itself, or behind other words: what grows from call to call begins
-    with the first prompt, and that may hold more than the user's words. A query that is
-    shown may be what the user asked next.
-    """
-    line = words.strip()
-    later = [
-        message.text.strip()
-        for call in calls.prompted
-        for message in call.prompt
-        if call.began > asked.began and message.role == "user"
-    ]
-    behind = [text for text in later if not text.startswith(line)]
-    is_said_again = line in later or shows(behind, line)
-    is_query_shown = any(shows(later, query) for query in queries)
-    is_short = len(line) <= _LONGEST_QUERY and "\n" not in line
-    return is_short and is_said_again and not is_query_shown
 
 
 def _field_shown_last(calls: Calls) -> str | None:

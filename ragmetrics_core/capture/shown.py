@@ -218,21 +218,13 @@ def spans_shown(
     return spans
 
 
-def shows(
-    message_texts: Iterable[str], text: str, *, is_short_anywhere: bool = False
-) -> bool:
-    """Whether any of some messages shows a text whole; short texts must be entries.
-
-    Args:
-        message_texts: The messages.
-        text: The text.
-        is_short_anywhere: Whether a short text may stand anywhere, as whole words.
-    """
+def shows(message_texts: Iterable[str], text: str) -> bool:
+    """Whether any of some messages shows a text whole; short texts must be entries."""
     letters = letters_of(text)
     for message_text in message_texts:
         message = _message(0, message_text)
         for start, end in message.places_of(letters) if letters else ():
-            if len(letters) >= SHORTEST or is_short_anywhere:
+            if len(letters) >= SHORTEST:
                 return True
             if is_entry(message.form.source, *message.form.place_in_source(start, end)):
                 return True

@@ -21,18 +21,17 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from ragmetrics_core.capture.calls import Reply, bare_query
+from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_talk
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.shown import edges_of, shows, shows_some
+from ragmetrics_core.capture.shown import edges_of
 from ragmetrics_core.capture.step_documents import complete_tools
-from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
-from ragmetrics_core.data import Sample, SettingError, Turn
+from ragmetrics_core.data import Sample, SettingError
 from ragmetrics_core.data.sample_parts import before_this_turn
 
 _MOST_WAITING = 1000
@@ -50,10 +49,10 @@ _OF_ANOTHER_TASK = Doubt(
 _SEVERAL_QUESTIONS = Doubt(
     "which_turn", "its runs were asked different questions" + _ONE_BLOCK
 )
-_CHOSEN = Doubt(
+_ONE_OF_SEVERAL = Doubt(
     "which_turn",
-    "a run was asked a part of what a model wrote, and may have been asked by the user"
-    + _ONE_BLOCK,
+    "a run was asked one of several lines that a model wrote, and may have been asked by"
+    " the user" + _ONE_BLOCK,
 )
 _SEVERAL_ANSWERS = Doubt(
     "which_turn", "several of them answered, and one answer counts" + _ONE_BLOCK
@@ -99,8 +98,6 @@ def join_trees(
     """
     if len(trees) == 1:
         return trees[0]
-    if name == FLOW:
-        trees = _without_prompts(trees)
     roots = [tree.root for tree in trees]
     last_ends = [root.ended for root in roots if root.ended is not None]
     answering_runs = [tree for tree in trees if tree.answers] or trees
@@ -123,7 +120,7 @@ def join_trees(
         answering_run,
         root=Node("step", name, roots[0].began, max(last_ends, default=None), roots),
         question=asking_run.question if asking_runs else None,
-        history=_before_own_steps(asking_run.history or answering_run.history, roots),
+        history=asking_run.history or answering_run.history,
         error=answering_run.error or answering_run.root.error,
         gives_only_documents=all(tree.only_searches for tree in trees),
         is_by_hand=all(tree.is_by_hand for tree in trees),
@@ -135,22 +132,6 @@ def join_trees(
         lookup_inputs=_joined(tree.lookup_inputs for tree in reversed(trees)),
         lookup_outputs=_joined(tree.lookup_outputs for tree in reversed(trees)),
     )
-
-
-def _before_own_steps(
-    history: Sequence[Turn], roots: Iterable[Node]
-) -> tuple[Turn, ...]:
-    """Return the turns before the first that a model of these runs replied to."""
-    replies = [node.reply for root in roots for node in root.walk()]
-    own = {as_one_line(reply.text) for reply in replies if reply is not None}
-    earlier: list[Turn] = []
-    for turn in history:
-        if turn.role == "assistant" and as_one_line(turn.content) in own:
-            while earlier and earlier[-1].role == "user":
-                earlier.pop()
-            break
-        earlier.append(turn)
-    return tuple(earlier)
 
 
 def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
@@ -193,36 +174,6 @@ def _has_searched(tree: Tree) -> bool:
     return any(node.kind == "retriever" or node.documents is not None for node in nodes)
 
 
-def _without_prompts(trees: Sequence[Tree]) -> list[Tree]:
-    """Return runs so that what was handed on to a later model is no answer."""
-    with_models = [place for place, tree in enumerate(trees) if _model_calls(tree)]
-    n_before_last = max(with_models, default=0)
-    return [
-        replace(tree, answers=(), gives_only_documents=True)
-        if place < n_before_last and _hands_on(tree)
-        else tree
-        for place, tree in enumerate(trees)
-    ]
-
-
-def _hands_on(tree: Tree) -> bool:
-    """Whether a run returned what it found, be it a prompt that shows it, and no model ran.
-
-    What it found is the answer, if no model is shown that.
-    """
-    if tree.only_searches:
-        return True
-    if not _has_searched(tree) or _model_calls(tree):
-        return False
-    forms = _forms_found(tree)
-    return not any(
-        answer.is_extracted
-        or answer.documents
-        or not any(shows_some(letters_of(answer.text), form) for form in forms)
-        for answer in tree.answers
-    )
-
-
 def _model_calls(tree: Tree) -> list[Node]:
     """Return the calls of models in a run, in the order in which they began."""
     return [node for node in tree.root.walk() if node.kind == "model"]
@@ -258,22 +209,16 @@ class _OpenTurn:
         return bool(self.forms)
 
     def asked_for(self, tree: Tree) -> bool:
-        """Whether its last model run wrote what a run was asked, or another the first time."""
-        texts = _texts_asked(tree)
-        if self.reply and any(map(self.replies[-1].writes_query, texts)):
-            return True
+        """Return whether one of its model runs wrote what a run was asked, the first time."""
         written = [
             text
-            for text in texts
+            for text in _texts_asked(tree)
             if any(reply.writes_query(text) for reply in self.replies)
         ]
+        if not written:
+            return False
         asked_before = {text for run in self.runs for text in _texts_asked(run)}
         return not asked_before.issuperset(written)
-
-    def may_have_asked_for(self, tree: Tree) -> bool:
-        """Whether its last model run wrote what a run was asked, if only as a word or two."""
-        texts = _texts_asked(tree) if self.reply else []
-        return any(self.replies[-1].says(text) for text in texts)
 
     def is_read_by(self, tree: Tree, elsewhere: Iterable[str] = ()) -> bool:
         """Return whether a run was given or shown a text that it found, or works on its answer.
@@ -295,15 +240,17 @@ class _OpenTurn:
             if self.reply:
                 return False
             found_elsewhere.update(_forms_found(tree))
+        answer = self.reply if len(self.reply) >= SHORTEST else ""
+
         shown: list[str] = []
         for call in _model_calls(tree):
             for message in call.prompt:
                 letters = letters_of(message.text)
                 if message.role != "assistant":
                     shown.append(letters)
-                elif letters and letters == self.reply:
+                elif answer and letters == answer:
                     return False  # a later turn of the conversation
-        edges = {edge for text in (*self.forms, self.reply) for edge in edges_of(text)}
+        edges = {edge for text in (*self.forms, answer) for edge in edges_of(text)}
         ground = self._without_others("\n".join(shown), edges, found_elsewhere)
         return any(edge in ground for edge in edges)
 
@@ -421,7 +368,7 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     for place, run in enumerate(runs):
         has_searched = has_searched or run.only_searches
         reply = _last_reply(run)
-        is_asked_later = bool(_asked_of(reply, runs[place + 1 :]))
+        is_asked_later = _n_asked_of(reply, runs[place + 1 :]) > 0
         if run.answers:
             answering = [each for each in answering if each.answers]
         is_likely = has_searched or bool(run.answers)
@@ -439,31 +386,12 @@ def _names_of_calls(runs: Iterable[Tree]) -> set[str]:
     return {call.name for run in runs for call in run.root.children}
 
 
-def _asked_of(reply: Reply, later_runs: Iterable[Tree]) -> set[str]:
-    """The texts that a reply wrote and later runs were asked."""
+def _n_asked_of(reply: Reply, later_runs: Iterable[Tree]) -> int:
+    """How many texts that a reply wrote later runs were asked."""
     asked: set[str] = set()
     for run in later_runs:
         asked.update(filter(reply.writes_query, _texts_asked(run)))
-    return asked
-
-
-def _may_be_chosen(reply: Reply, later_runs: Sequence[Tree]) -> bool:
-    """Whether the user may have chosen what later runs were asked from a reply.
-
-    It is a part of the reply, and a later prompt says it once more.
-    """
-    asked = _asked_of(reply, later_runs)
-    n_lines = len(reply.text.strip().splitlines())
-    if reply.queries.issuperset(map(bare_query, asked)) and len(asked) >= n_lines:
-        return False
-    said_later = [
-        message.text.replace(reply.text.strip(), "")
-        for run in later_runs
-        for call in _model_calls(run)
-        for message in call.prompt
-        if message.role != "assistant"
-    ]
-    return any(shows(said_later, text) for text in asked)
+    return len(asked)
 
 
 def _doubtful(tree: Tree, doubt: Doubt) -> Tree:
@@ -657,16 +585,12 @@ class Turns(Generic[Run]):
         is_asked_for = turn is not None
         if turn is None:
             turn = self._turn_read_by(tree)
-        if _hands_on(tree):
+        if tree.only_searches:
             if turn is not None:
                 turn.add_search(tree)
                 return []
-            of_task = self._turns_of(tree.task_or_thread)
-            for each in of_task:
-                if each.may_have_asked_for(tree):
-                    each.runs[-1] = _doubtful(each.runs[-1], _CHOSEN)
-                    tree = _doubtful(tree, _CHOSEN)
             # what the task answered before a new search is over
+            of_task = self._turns_of(tree.task_or_thread)
             samples = self._close([each for each in of_task if each.reply])
             turn = _OpenTurn()
             turn.add_search(tree)
@@ -746,8 +670,11 @@ class Turns(Generic[Run]):
         for turn in turns:
             tree = join_trees(turn.runs, FLOW)
             for place, run in enumerate(turn.runs):
-                if _may_be_chosen(_last_reply(run), turn.runs[place + 1 :]):
-                    tree = _doubtful(tree, _CHOSEN)
+                # of several questions that a model wrote one may be the user's own
+                reply = _last_reply(run)
+                n_asked = _n_asked_of(reply, turn.runs[place + 1 :])
+                if 0 < n_asked < len(reply.text.strip().splitlines()):
+                    tree = _doubtful(tree, _ONE_OF_SEVERAL)
             if _several_answered(turn.runs):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:

@@ -37,7 +37,6 @@ from haystack_integrations.components.evaluators.ragmetrics import (
     watch,
 )
 from haystack_rows import connected
-from loops_by_hand import PAGE, REPLIES, check_loop, loop
 
 from ragmetrics_core import Sample
 
@@ -791,77 +790,3 @@ def test_a_model_that_was_offered_a_named_search_gives_a_sample(name: str) -> No
     with capture(context_tools={"another"}) as captured:
         OFFERING[name]()
     assert captured.samples == ()
-
-
-@pytest.mark.parametrize("is_asynchronous", [False, True])
-@pytest.mark.parametrize("is_chat", [False, True])
-def test_a_prompt_that_a_pipeline_builds_waits_for_the_generator_that_is_shown_it(
-    is_chat: bool, is_asynchronous: bool
-) -> None:
-    words = EACH + "Asked: {{ query }}"
-    builder = (
-        ChatPromptBuilder([ChatMessage.from_user(words)], required_variables="*")
-        if is_chat
-        else PromptBuilder(words, required_variables="*")
-    )
-    pipeline = connected(
-        ("embedder.embedding", "retriever.query_embedding"),
-        ("retriever.documents", "prompt.documents"),
-        embedder=Embeds(),
-        retriever=InMemoryEmbeddingRetriever(STORE, top_k=1),
-        prompt=builder,
-    )
-    inputs = {"embedder": {"text": QUESTION}, "prompt": {"query": QUESTION}}
-    model = MockChatGenerator(ANSWER)
-
-    async def answer() -> None:
-        run = pipeline.run_async(inputs) if is_asynchronous else None
-        output = pipeline.run(inputs) if run is None else await run
-        prompt = output["prompt"]["prompt"]
-        messages = prompt if is_chat else [ChatMessage.from_user(prompt)]
-        if is_asynchronous:
-            await model.run_async(messages=messages)
-        else:
-            model.run(messages=messages)
-
-    with capture() as captured:
-        asyncio.run(answer())
-    check(only(captured.samples))
-
-
-# Loops
-
-
-@pytest.mark.parametrize("way", ["run", "streamed", "run_async"])
-@pytest.mark.parametrize("form", REPLIES)
-def test_what_a_model_of_a_loop_searches_for_is_not_asked_by_the_user(
-    form: str, way: str
-) -> None:
-    model = MockChatGenerator(REPLIES[form])
-    told: dict[str, Any] = {}
-    if way == "streamed":
-        told = {"streaming_callback": lambda chunk: None}
-    documents = InMemoryDocumentStore()
-    documents.write_documents([Document(content=PAGE, embedding=vector(PAGE))])
-    pipeline = connected(
-        ("embedder.embedding", "retriever.query_embedding"),
-        embedder=Embeds(),
-        retriever=InMemoryEmbeddingRetriever(documents),
-    )
-
-    async def ask(said: list[tuple[str, str]]) -> str:
-        kinds = {"user": ChatMessage.from_user, "assistant": ChatMessage.from_assistant}
-        messages = [kinds[role](text) for role, text in said]
-        if way == "run_async":
-            output = await model.run_async(messages=messages)
-        else:
-            output = model.run(messages=messages, **told)
-        return str(output["replies"][0].text)
-
-    def search(query: str) -> str:
-        found = pipeline.run({"embedder": {"text": query}})["retriever"]["documents"]
-        return str(found[0].content)
-
-    with capture() as captured:
-        asyncio.run(loop(form, ask, search))
-    check_loop(form, captured.samples)

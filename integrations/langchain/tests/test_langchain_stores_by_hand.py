@@ -10,14 +10,12 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.example_selectors import SemanticSimilarityExampleSelector
-from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
 from langchain_ragmetrics import add_documents, capture, observe
 from langchain_ragmetrics.values import Snapshots
 from langgraph.graph import START, StateGraph
-from loops_by_hand import PAGE, REPLIES, check_loop, loop
 
 ROME = "Rome is the capital of Italy, and lies on the river Tiber."
 LYON = "Lyon lies where the Saône meets the Rhône."
@@ -253,56 +251,3 @@ def test_a_search_that_the_application_tells_to_have_found_nothing_is_a_search()
     (sample,) = captured.samples
     assert sample.retrieved == ()
     assert sample.contexts == ()
-
-
-JOINED: Any = RunnableLambda(lambda found: "\n".join(one.page_content for one in found))
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        lambda found: found | PromptTemplate.from_template("Use {notes}"),
-        lambda found: (
-            {"notes": found, "asked": RunnablePassthrough()}
-            | ChatPromptTemplate.from_template("Use {notes}\n{asked}")
-        ),
-        lambda found: found,
-    ],
-)
-def test_what_a_chain_hands_to_a_model_by_hand_is_no_answer(
-    prompt: Callable[[Any], Any],
-) -> None:
-    found = Shelf(books=[document(PARIS, "p")]) | JOINED
-    with capture() as captured:
-        made = prompt(found).invoke(QUESTION)
-        text = made if isinstance(made, str) else made.to_string()
-        Speaker(lines=[ANSWER]).invoke(f"{text}\n{QUESTION}")
-    (sample,) = captured.samples
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.known_contexts] == [PARIS]
-    assert sample.capture.grade == "exact"
-
-
-@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
-@pytest.mark.parametrize("form", REPLIES)
-def test_what_a_model_of_a_loop_searches_for_is_not_asked_by_the_user(
-    form: str, way: str
-) -> None:
-    model = Speaker(lines=REPLIES[form])
-    retriever = Shelf(books=[document(PAGE, "p")])
-
-    async def ask(said: list[tuple[str, str]]) -> str:
-        if way == "stream":
-            return "".join(str(chunk.text) for chunk in model.stream(said))
-        if way == "invoke":
-            return str(model.invoke(said).text)
-        return str((await model.ainvoke(said)).text)
-
-    async def search(query: str) -> str:
-        if way == "ainvoke":
-            return str((await retriever.ainvoke(query))[0].page_content)
-        return str(retriever.invoke(query)[0].page_content)
-
-    with capture() as captured:
-        asyncio.run(loop(form, ask, search))
-    check_loop(form, captured.samples)

@@ -14,7 +14,6 @@ import pytest
 from llama_index.core import SQLDatabase, SummaryIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.indices.struct_store import SQLTableRetrieverQueryEngine
-from llama_index.core.llms import ChatMessage
 from llama_index.core.objects import (
     ObjectIndex,
     SQLTableNodeMapping,
@@ -29,7 +28,6 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
-from loops_by_hand import ANSWER, ASKS, PAGE, REPLIES, check_loop, loop
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine
 from sqlalchemy.pool import StaticPool
 
@@ -326,33 +324,6 @@ def test_nodes_that_a_workflow_was_given_or_kept_are_not_what_it_retrieved(
     assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.ledger is not None
     assert all(call.kind != "retrieval" for call in sample.ledger.calls)
-
-
-@pytest.mark.parametrize("way", ["chat", "stream_chat", "achat"])
-@pytest.mark.parametrize("form", REPLIES)
-def test_what_a_model_of_a_loop_searches_for_is_not_asked_by_the_user(
-    kit: ModuleType, form: str, way: str
-) -> None:
-    replies = {"Thanks!": "You're welcome!", PAGE: ANSWER, "fat": ASKS, "Hi": "Hello!"}
-    llm = kit.ScriptedLLM(script=replies)
-    found_by = kit.FixedRetriever([kit.node("p", PAGE)])
-
-    async def ask(said: list[tuple[str, str]]) -> str:
-        messages = [ChatMessage(role=role, content=text) for role, text in said]
-        if way == "achat":
-            return str((await llm.achat(messages)).message.content)
-        if way == "stream_chat":
-            return str([*llm.stream_chat(messages)][-1].message.content)
-        return str(llm.chat(messages).message.content)
-
-    async def search(query: str) -> str:
-        if way == "achat":
-            return str((await found_by.aretrieve(query))[0].get_content())
-        return str(found_by.retrieve(query)[0].get_content())
-
-    with capture() as captured:
-        asyncio.run(loop(form, ask, search))
-    check_loop(form, captured.samples)
 
 
 def test_a_search_by_hand_is_no_part_of_an_engine_that_finds_parts_of_its_texts(
