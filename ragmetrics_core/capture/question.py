@@ -342,7 +342,13 @@ def _holds_documents(calls: Calls, message: str) -> bool:
 
 
 def _prompts_of_likely_answers(calls: Calls) -> list[str]:
-    return [message.text for call in calls.likely_answers for message in call.prompt]
+    """What these were shown, but for what a model said: a query that it wrote, too."""
+    return [
+        message.text
+        for call in calls.likely_answers
+        for message in call.prompt
+        if message.role != "assistant"
+    ]
 
 
 def _doubts_of_repeated(calls: Calls, question: str) -> tuple[Doubt, ...]:

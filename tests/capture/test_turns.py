@@ -211,6 +211,27 @@ def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone():
     assert "no model that was seen was shown what it found" in words
 
 
+def test_a_query_that_only_a_model_is_seen_to_say_is_no_sure_question():
+    """Its reply holds other words, too, so that nothing else tells that it wrote the query."""
+    query = "opening year of the Velm bridge"
+    for last_words, question, doubts in (
+        (f"Observation: {PAGE}", query, ["question_guessed"]),
+        (f"Observation: {PAGE}\n{query}", query, []),  # the user takes up its words
+    ):
+        answering = model("", ANSWER, 2.0)
+        answering.root.prompt = (
+            Message("user", QUESTION),
+            Message("assistant", f"Tool input: {query}"),
+            Message("user", last_words),
+        )
+        turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+        assert turns.add(search(query, 1.0)) == []
+        (sample,) = [*turns.add(answering), *turns.finish()]
+        assert sample.question == question
+        told = [code for code in sample.capture.doubts if code != "history_unread"]
+        assert told == doubts
+
+
 @pytest.mark.parametrize("shown", [PAGE, "The mayor likes bridges."])
 def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     """Its conversation has a name, nothing is searched for in it, and its prompt shows it."""
