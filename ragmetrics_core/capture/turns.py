@@ -248,7 +248,7 @@ class _OpenTurn:
                 letters = letters_of(message.text)
                 if message.role != "assistant":
                     shown.append(letters)
-                elif answer and letters == answer:
+                elif letters and letters == self.reply:
                     return False  # a later turn of the conversation
         edges = {edge for text in (*self.forms, answer) for edge in edges_of(text)}
         ground = self._without_others("\n".join(shown), edges, found_elsewhere)

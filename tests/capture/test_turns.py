@@ -389,3 +389,117 @@ def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence():
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     (sample,) = turns.add(run) + turns.finish()
     assert [item.text for call in sample.ledger.calls for item in call.items] == [text]
+
+
+def shown_messages(prompt: list[Message], reply: str, began: float) -> Tree:
+    tree = model("", reply, began)
+    tree.root.prompt = tuple(prompt)
+    return tree
+
+
+def samples_made(runs: list[Tree]):
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    return [sample for run in runs for sample in turns.add(run)] + turns.finish()
+
+
+def answered(question: str, answer: str, began: float) -> list[Tree]:
+    asks = f"{PAGE}\nQuestion: {question}"
+    return [search(question, began), model(asks, answer, began + 1)]
+
+
+PHRASE = "mayor of the town of Velm"
+SUGGESTED = "Who painted the green rails?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "question"),
+    [
+        (f"By the {PHRASE}.", PHRASE),
+        (f"In 1874. You may also ask: {SUGGESTED}", SUGGESTED),
+        (f"You asked: {QUESTION} In 1874.", QUESTION),
+        ("Velm", "Velm?"),
+        ("It is Velm.", "Velm?"),
+        ("In 1874; its rails are old.", "and the rails?"),
+    ],
+)
+def test_who_asks_next_for_words_of_an_answer_begins_a_turn(answer, question):
+    first, second = samples_made(
+        [*answered(QUESTION, answer, 0.0), *answered(question, "Jo.", 3.0)]
+    )
+    assert (first.question, first.answer) == (QUESTION, answer)
+    assert (second.question, second.answer) == (question, "Jo.")
+    for sample, asked_for in ((first, QUESTION), (second, question)):
+        assert [call.query for call in sample.ledger.calls] == [asked_for]
+        assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("answer", ["1874.", "By the mayor."])
+def test_a_follow_up_on_a_short_answer_that_a_model_words_anew_begins_a_turn(answer):
+    asked_anew, follow_up = "Who paid for the Velm bridge?", "and who paid?"
+    talk = f"user: {QUESTION}\nassistant: {answer}\nFollow-up: {follow_up}"
+    said = [Message("user", QUESTION), Message("assistant", answer)]
+    said += [Message("system", PAGE), Message("user", follow_up)]
+    first, second = samples_made(
+        [
+            *answered(QUESTION, answer, 0.0),
+            model(talk, asked_anew, 3.0),
+            search(asked_anew, 4.0),
+            shown_messages(said, "The town.", 5.0),
+        ]
+    )
+    assert (first.question, first.answer) == (QUESTION, answer)
+    assert (second.question, second.answer) == (follow_up, "The town.")
+    assert [turn.content for turn in second.history] == [QUESTION, answer]
+
+
+def test_a_search_alone_for_words_of_an_answer_joins_no_turn():
+    first, second = samples_made(
+        [*answered(QUESTION, f"By the {PHRASE}.", 0.0), search(PHRASE, 3.0)]
+    )
+    assert [call.query for call in first.ledger.calls] == [QUESTION]
+    assert (second.question, second.answer) == (PHRASE, None)
+
+
+@pytest.mark.parametrize(
+    ("asked_before", "reply", "question"),
+    [
+        (QUESTION, f"On topic: {QUESTION}", QUESTION),  # a guard
+        ("How old is it?", f"Do you mean the {PHRASE} or the rails?", PHRASE),
+    ],
+)
+def test_who_asks_what_a_model_has_just_said_is_asked_for_it(
+    asked_before, reply, question
+):
+    (sample,) = samples_made(
+        [model(asked_before, reply, 0.0), *answered(question, "Jo.", 1.0)]
+    )
+    assert (sample.question, sample.answer) == (question, "Jo.")
+    assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("last", ["message", "prompt"])
+def test_what_models_that_write_queries_are_told_each_time_is_no_question(last):
+    told = "Write the next search query."
+    asks = [Message("system", f"The user asks: {QUESTION}"), Message("user", told)]
+    runs = []
+    for began, query in ((0.0, "oldest bridge"), (2.0, "opening of the Velm bridge")):
+        runs += [shown_messages(asks, query, began), search(query, began + 1)]
+    ends = {
+        "message": [Message("system", PAGE), Message("user", QUESTION)],
+        "prompt": [Message("user", f"{PAGE}\nAnswer this: {QUESTION}")],
+    }
+    (sample,) = samples_made([*runs, shown_messages(ends[last], ANSWER, 4.0)])
+    assert sample.answer == ANSWER
+    is_hedged = "question_guessed" in sample.capture.doubts
+    assert sample.question == QUESTION or is_hedged
+
+
+def test_an_answer_of_what_was_found_waits_for_no_model():
+    inner = search(QUESTION, 0.0).root
+    root = Node("agent", "chain", 0.0, 1.0, [inner])
+    chain = Tree(root, question=QUESTION, answers=(Answer(PAGE),), output=PAGE)
+    later = answered("How old is it?", "Old.", 3.0)
+    first, second = samples_made([chain, *later])
+    assert (first.question, first.answer) == (QUESTION, PAGE)
+    assert (second.question, second.answer) == ("How old is it?", "Old.")
+    assert first.capture.grade == second.capture.grade == "exact"
