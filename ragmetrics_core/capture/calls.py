@@ -24,7 +24,6 @@ from ragmetrics_core.capture.structures import (
     compact,
     find_instances,
     has_no_answer,
-    long_lines,
     parse_json,
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
@@ -88,7 +87,7 @@ _NUMBER = re.compile(
 )
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
-_LONGEST_SENTENCE = 200  # letters
+_LONGEST_SENTENCE = 120  # letters
 CUT = "…"  # stands in a tool's text in the place of what a model wrote
 
 
@@ -378,10 +377,8 @@ class Calls:
         A longer one may come from elsewhere: what finds nothing in a store may ask a
         table, too.
         """
-        text = tool.text or ""
-        is_short = len(letters_of(text)) <= _LONGEST_SENTENCE
-        is_sentence = is_short and len(long_lines(text)) <= 1
-        return is_sentence and self.searched_in_vain(tool)
+        is_in_vain = self.searched_in_vain(tool)
+        return is_in_vain and len(letters_of(tool.text)) <= _LONGEST_SENTENCE
 
     @property
     def named_to_search(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ragmetrics_core.capture.structures import parse_json
+from ragmetrics_core.capture.structures import long_lines, parse_json
 from ragmetrics_core.capture.tree import Document
 
 _TEXT_FIELDS = (
@@ -66,9 +66,10 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
 
 
 def _holds_parts(text: str) -> bool:
-    """Whether a text holds blocks, or lines that begin with one label or are numbered."""
+    """Whether a text holds blocks, long lines, or lines with one label or numbered."""
     labels = [re.sub(r"\d+", "1", label) for label in _LABEL.findall(text)]
-    return bool(_PARTED.search(text)) or len(set(labels)) < len(labels)
+    is_list = len(set(labels)) < len(labels)
+    return is_list or bool(_PARTED.search(text)) or len(long_lines(text)) > 1
 
 
 def _holds_list(fields: Mapping[str, Any]) -> bool:

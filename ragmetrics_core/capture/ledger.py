@@ -239,17 +239,17 @@ def _result_of_tool(
 def presents_documents(
     text: str, query: str | None, lists: Sequence[Sequence[Document]]
 ) -> bool:
-    """Whether a tool's text shows documents, and no more; ``tells_more`` has the arguments."""
+    """Whether a tool's text shows documents, and no more; ``_tells_more`` has the arguments."""
     letters = letters_of(text)
     documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]
     beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
     if all(lists) and not any(each in letters for each in beginnings):
         return False
-    return not tells_more(text, query, documents)
+    return not _tells_more(text, query, documents)
 
 
-def tells_more(text: str, query: str | None, documents: Sequence[Document]) -> bool:
+def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> bool:
     """Whether a tool's text tells more than documents.
 
     A long line that shows nothing of them came from elsewhere.

@@ -13,7 +13,6 @@ The page was found.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import inf
@@ -33,6 +32,7 @@ from ragmetrics_core.capture.forms import (
     SHORTEST,
     form_of,
     is_entry,
+    is_labelled,
     letters_of,
 )
 from ragmetrics_core.capture.shown import KnownTexts, shows
@@ -73,8 +73,6 @@ class _Reading:
         self._said = KnownTexts()
         self._passed = KnownTexts()
         self._engines: list[Node] = []  # inside the run, that have answered
-        # who replied a word or two, by their letters
-        self._short_replies: dict[str, list[Node]] = defaultdict(list)
         self._lists: list[DocumentList] = []
         self._undivided: list[str] = []
         self._cut: dict[str, None] = {}
@@ -170,11 +168,6 @@ class _Reading:
             self._engines.append(node)
         else:
             self._pass_calls([node.reply, *node.other_replies])
-            reply = self._calls.replies[node]
-            letters = letters_of(reply.answer)
-            is_said = not reply.is_verdict and node not in self._calls.query_writers
-            if is_said and 0 < len(letters) < SHORTEST:
-                self._short_replies[letters].append(node)
         for text in self._texts_of_writers[node]:
             self._said.add(text)
 
@@ -234,8 +227,6 @@ class _Reading:
             _, _, engine = min(frames, key=itemgetter(0, 1))
             self._handed_on.append((engine, document.text))
             return True
-        if not is_search and self._is_short_reply(document.text, call):
-            return True
         is_of_tool = call in self._calls.named_tools
         if is_of_tool and document.text == call.text and self._is_argument(call):
             return True
@@ -268,21 +259,6 @@ class _Reading:
             if is_beside_query or is_entry_of_text:
                 shortest = min(shortest, len("".join(around)))
         return shortest
-
-    def _is_short_reply(self, text: str, call: Node) -> bool:
-        """Whether a model replied a text of a word or two, which may stand behind a label.
-
-        A reranker may have a model cut out what it returns.
-        """
-        letters = letters_of(text)
-        for length in range(min(len(letters), SHORTEST)):
-            for model in self._short_replies.get(letters[length:], ()):
-                is_cut_out = (
-                    call.kind == "reranker" and call in self._calls.paths[model]
-                )
-                if not is_cut_out and _is_labelled(text, letters[length:]):
-                    return True
-        return False
 
     def _marks(self, text: str, call: Node, is_search: bool) -> bytearray:
         """Mark the letters of a text that a call took or returned, by who wrote them.
@@ -356,7 +332,7 @@ class _Reading:
         for argument in map(letters_of, _texts_of_query(tool.query)):
             label = letters_of(text).removesuffix(argument)
             is_number = re.search(r"\d", label) is not None
-            if _is_labelled(text, argument) and not is_number:
+            if is_labelled(text, argument) and not is_number:
                 return not self._found.places_in(text)
         return False
 
@@ -383,16 +359,6 @@ class _Reading:
 def _texts_of_query(query: str | None) -> list[str]:
     """Return what a call was asked, and each text in it if it is JSON."""
     return [query or "", *find_instances(parse_json(query or ""), str)]
-
-
-def _is_labelled(text: str, piece: str) -> bool:
-    """Whether a text is a piece of some letters, alone or behind a label: "Noted: Porto"."""
-    form = form_of(text)
-    label = form.letters.removesuffix(piece)
-    if not piece or label == form.letters:
-        return False
-    place = form.place_in_source(len(label), len(form.letters))
-    return not label or (len(label) < SHORTEST and is_entry(text, *place))
 
 
 def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) -> bool:

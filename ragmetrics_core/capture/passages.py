@@ -23,8 +23,9 @@ from ragmetrics_core.capture.calls import (
     Origins,
     end_of,
 )
+from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.forms import SHORTEST, is_labelled, letters_of
 from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
@@ -44,6 +45,10 @@ _CHANGED = (
 _HANDED = (
     "the call {} was handed documents that repeat lines of what was found, and may have"
     " been made of that, or found elsewhere"
+)
+_REPLIED = (
+    "the step {} held a document that says what a model replied in a word or two, and may"
+    " have been made of that, or found"
 )
 # what numbers a piece, by its place in the list: "Source 1:", "[2]", "3."
 _LABEL = re.compile(r"\W{0,4}(?:[^\W\d]+\W{0,2})?(\d{1,3})[\])>.:]+\s")
@@ -86,9 +91,12 @@ class Passages:
         self.of_earlier_turns: set[DocumentKey] = set()
         self.brought: list[Brought] = []
         self.lists = _with_lists_of_tools(calls, origins)
-        # a tool that searched in vain may say no more than that
+        # a tool that searched in vain may say no more than that, or what it found elsewhere
         in_vain = [
-            tool.name for tool in calls.named_tools if calls.searched_in_vain(tool)
+            node.name
+            for node in calls.nodes
+            if node.name in calls.named_to_search and calls.searched_in_vain(node)
+            if letters_of(node.text) and divided(node.text or "") != ()
         ]
         self.doubts = [
             Doubt("undivided", _UNDIVIDED.format(name))
@@ -107,6 +115,14 @@ class Passages:
             letters_of(item.text)
             for earlier in calls.tree.earlier_calls
             for item in earlier.items
+        }
+        replies = {
+            call: letters_of(calls.replies[call].answer) for call in calls.models
+        }
+        self._short_replies = {
+            call: letters
+            for call, letters in replies.items()
+            if len(letters) < SHORTEST
         }
         for each in self.lists:
             self._read_list(each)
@@ -144,6 +160,8 @@ class Passages:
         """Note what a call brought, and the passages that it took or handed on."""
         call, documents = each.call, each.documents
         known_texts = self._identity_by_letters
+        if self._may_be_replied(each):
+            self.doubts.append(Doubt("by_data_flow", _REPLIED.format(call.name)))
         path = self._calls.paths[call]
         if each.is_returned and self._is_search(call):
             self._bring(call, documents, "retrieval")
@@ -163,6 +181,26 @@ class Passages:
                     self.doubts.append(Doubt("by_data_flow", _HANDED.format(call.name)))
         for document in documents:
             self._note(document, call)
+
+    def _may_be_replied(self, each: DocumentList) -> bool:
+        """Whether a document of a step is new, and says what a model replied in a word or two.
+
+        A reranker may have a model cut out what it returns.
+        """
+        call = each.call
+        if each.is_returned and call.kind in ("retriever", "tool"):
+            return False
+        short_replies = [
+            letters
+            for model, letters in self._short_replies.items()
+            if end_of(model) <= each.moment
+            if call.kind != "reranker" or call not in self._calls.paths[model]
+        ]
+        return any(
+            is_labelled(document.text, letters) and not self._is_there(document)
+            for document in each.documents
+            for letters in short_replies
+        )
 
     def _is_search(self, call: Node) -> bool:
         """Whether a call found all that it returned: a retriever, or a tool by itself.

@@ -455,30 +455,33 @@ def _doubts_of_inputs(
 
 
 def _is_shown(calls: Calls, lines: str) -> bool:
-    """Whether a model was shown one of some lines, as no tool returned it, or none is recorded."""
+    """Whether a model was shown one of some lines, as no tool returned it, or none is recorded.
+
+    Of a text that begins with a label, unlike one with a header, also the words behind it.
+    """
     prompts = [
         message.text
         for call in calls.nodes
         for message in call.prompt
         if message.role != "tool"
     ]
-    return not prompts or any(shows(prompts, line) for line in lines.splitlines())
+    if not prompts or any(shows(prompts, line) for line in lines.splitlines()):
+        return True
+    if not _LABEL.match(lines.strip()):
+        return False
+    said = [re.split("[:\uff1a]", line, maxsplit=1)[-1] for line in lines.splitlines()]
+    said = [words for words in said if " " in words.strip()]
+    known = letters_of("\n".join(prompts))
+    return any(letters_of(words) in known for words in said if letters_of(words))
 
 
 def _holds_earlier_words(value: object, question: str | None) -> bool:
-    """Whether a value holds words that are not the question; one word, such as an id, says nothing.
-
-    The texts of a mapping that is no message are named, such as files, and no talk.
-    """
+    """Whether a value holds words that are not the question; one word, such as an id, says nothing."""
     if isinstance(value, str):
         line = as_one_line(value)
         return " " in line and line != as_one_line(question)
     if isinstance(value, Mapping):
-        others = [each for each in value.values() if not isinstance(each, str)]
-        is_message = bool(read_history([value]))
-        return is_message or any(
-            _holds_earlier_words(each, question) for each in others
-        )
+        return any(_holds_earlier_words(each, question) for each in value.values())
     if isinstance(value, (list, tuple)):
         return any(_holds_earlier_words(each, question) for each in value)
     return False

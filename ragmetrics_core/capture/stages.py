@@ -11,6 +11,7 @@ Tree ─▶ AskedTurn ─▶ Origins ─▶ FoundAnswer ─▶ FoundEvidence ─
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ragmetrics_core.capture.answer import answers
@@ -20,7 +21,7 @@ from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
 from ragmetrics_core.capture.evidence import evidence
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.ledger import ledger, presents_documents, tells_more
+from ragmetrics_core.capture.ledger import ledger, presents_documents
 from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
@@ -29,6 +30,7 @@ from ragmetrics_core.capture.tree import Document, Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, PromptMessage, Sample
 
 _NO_OVERRIDES = Overrides()
+_DIGITS = re.compile(r"\d+")
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence"
@@ -193,7 +195,7 @@ def _doubts(
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
     is_unrecorded = any(doubt.code == "not_recorded" for doubt in doubts_of_calls)
-    tool_doubt = _doubt_of_tools(turn.calls, found_evidence, table)
+    tool_doubt = _doubt_of_tools(turn, found_answer, found_evidence, table)
     if tool_doubt is not None:
         yield tool_doubt
     if turn.error or not tree.is_complete:
@@ -242,32 +244,37 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
 
 
 def _doubt_of_tools(
-    calls: Calls, found_evidence: FoundEvidence, table: Ledger
+    turn: AskedTurn,
+    found_answer: FoundAnswer,
+    found_evidence: FoundEvidence,
+    table: Ledger,
 ) -> Doubt | None:
     """Return a doubt where the user has to say which tools search.
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, which tells more than what was found, and none of a word
-    or two: "4.4 pounds" is a value. "Saved 2 pages" of a tool that found these tells none.
+    or two: "4.4 pounds" is a value. What a tool that searched in vain says of that counts
+    where the answer was made of it.
     """
-    with_documents = {
-        node.name
-        for node in calls.nodes
-        if node.kind == "tool" and any(inner.documents for inner in node.walk())
-    }
+    calls = turn.calls
+    if calls.context_tools is not None:
+        return None
+    names: dict[str, None] = {}
+    for node in calls.nodes:
+        if calls.says_it_found_nothing(node) and _takes(
+            found_answer.text or "", node.text or "", turn.question or ""
+        ):
+            names[node.name] = None
     tools = [
         call
         for call in table.calls
         if call.kind == "tool" and call.turn == table.turn and call.items
     ]
-    if calls.context_tools is not None or not tools:
-        return None
     contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
     )
     searches = [each for each in found_evidence.brought if each.kind == "retrieval"]
     documents = [document for each in searches for document in each.documents]
-    names: dict[str, None] = {}
     for call in tools:
         text = call.items[0].text
         passages = divided(text) or (Document(text),)
@@ -275,12 +282,8 @@ def _doubt_of_tools(
         shows_documents = bool(documents) and presents_documents(
             text, call.query, [documents]
         )
-        tells_of_them = call.name in with_documents and not tells_more(
-            text, call.query, documents
-        )
         is_value = len(letters_of(text)) < SHORTEST
-        tells_nothing = is_value or is_said or shows_documents or tells_of_them
-        is_left_out = tells_nothing or not call.shown
+        is_left_out = is_value or is_said or shows_documents or not call.shown
         if found_evidence.contexts is not None and is_left_out:
             continue
         names[call.name or "?"] = None
@@ -289,3 +292,14 @@ def _doubt_of_tools(
     setting = ", ".join(f'"{name}"' for name in names)
     words = _TOOL_TEXT.format(", ".join(names), setting)
     return Doubt("undivided", words, has_unread_texts=True)
+
+
+def _takes(answer: str, text: str, question: str) -> bool:
+    """Whether an answer repeats a number or some words of a text that the question lacks."""
+    numbers = [set(_DIGITS.findall(each)) for each in (answer, text)]
+    if set.intersection(*numbers).difference(_DIGITS.findall(question)):
+        return True
+    letters, known, asked = map(letters_of, (answer, text, question))
+    last = max(0, len(letters) - SHORTEST)
+    runs = (letters[at : at + SHORTEST] for at in range(last + 1))
+    return any(run and run in known and run not in asked for run in runs)

@@ -255,7 +255,9 @@ TALK_OF_TWO = f"Anna: Open?\nThe bot: {FERRY}"
             False,
             False,
         ),
-        ({"memory_contents": {"/AGENTS.md": "Write plainly."}}, True, False),
+        # it may be what was said, whatever its names
+        ({"memory_contents": {"/AGENTS.md": "Write plainly."}}, True, True),
+        ({"memory": {"turn 1": "User asked who kept it", "turn 2": "Jan"}}, True, True),
         # it may be talk, whatever the names of those who speak
         ({"notes": TALK_OF_TWO}, True, True),
         ({"notes": "User: Open?\nBot: It is."}, False, True),
@@ -273,6 +275,23 @@ def test_what_no_model_is_shown_and_names_no_speakers_is_no_talk(
         found(*documents(BRIDGE)),
         reads(prompt),
         lookup_inputs=({"question": QUESTION, **given},),
+    )
+    assert ("history_unread" in codes(only(run))) == is_talk
+
+
+@pytest.mark.parametrize(
+    ("notes", "shown", "is_talk"),
+    [
+        (TALK_OF_TWO, f"Open? / {FERRY}", True),
+        ("Ich: Wer war es?\nDu: Jan Harms.", "Wer war es? / Jan Harms.", True),
+        (f"---\n{FRONT_MATTER}\n---\nRead.", "- docs (Use it)", False),
+    ],
+)
+def test_a_talk_may_be_shown_without_its_labels(notes, shown, is_talk):
+    run = says(
+        found(*documents(BRIDGE)),
+        reads(f"{shown}\n{asked(BRIDGE)}"),
+        lookup_inputs=({"question": QUESTION, "notes": notes},),
     )
     assert ("history_unread" in codes(only(run))) == is_talk
 
@@ -409,6 +428,10 @@ def agent_with_tool(text: str) -> Tree:
 INNER = json.dumps([{"text": BRIDGE}, {"text": MILL}])
 RECORD = json.dumps({"bridge": {"name": "Velm", "opened": 1874}})
 # the text of a tool that searches, and its passages; None where it is one
+LONG_LINES = (
+    "The old lighthouse of the island was built in 1856 by the harbour office.",
+    "The lamp of it burns rapeseed oil, and is lit at dusk on each day of a year.",
+)
 DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "a list of texts": (json.dumps([BRIDGE, FERRY]), [BRIDGE, FERRY]),
     "a list of mappings": (json.dumps([{"content": BRIDGE, "url": "a"}]), [BRIDGE]),
@@ -426,6 +449,7 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "an empty list": ("[]", []),
     "lines": (f"exit_code: 0\nstdout:\n{BRIDGE}", [f"exit_code: 0\nstdout:\n{BRIDGE}"]),
     "a table": (f"|a|\n|---|\n|{BRIDGE}|", [f"|a|\n|---|\n|{BRIDGE}|"]),
+    "long lines": ("\n".join(LONG_LINES), None),
     "blocks": (f"{BRIDGE}\n\n{FERRY}", None),
     "blocks between rules": (f"{BRIDGE}\n---\n{FERRY}", None),
     "numbered lines": (f"1. {BRIDGE}\n2. {FERRY}", None),

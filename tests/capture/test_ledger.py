@@ -562,7 +562,30 @@ def test_an_empty_search_is_one_call_whatever_its_tool_says(way, context_tools):
     assert (sample.contexts, sample.retrieved) == ((), ())
     lines = [line_of(each) for each in sample.ledger.calls]
     assert lines == ["retrieval search(north) ; shown ; step 1"]
-    assert sample.capture.doubts == {}
+    is_said_to_be_a_context = bool(context_tools) and way != "a field"
+    assert list(sample.capture.doubts) == ["undivided"] * is_said_to_be_a_context
+
+
+@pytest.mark.parametrize("context_tools", NAMED_OR_NOT)
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The lighthouse was built in 1856.", "It was built in 1856."),
+        ("Order 4711 shipped on 3 May via Bremen.", "On 3 May."),
+        ("City: Berlin", "Berlin"),
+        ("The keeper of it was Jan Harms.", "The keeper of it was a man."),
+    ],
+)
+def test_what_a_tool_says_instead_of_what_it_found_is_never_lost_as_sure(
+    text, answer, context_tools
+):
+    calls = asks(), search(text), reads(results(text), answer)
+    run = tree(*calls, answers=(Answer(answer),))
+    (sample,) = samples_of(run, Overrides(context_tools=context_tools))
+    lines = [line_of(each) for each in sample.ledger.calls]
+    assert lines == ["retrieval search(north) ; shown ; step 1"]
+    is_hedged = context_tools != frozenset()
+    assert list(sample.capture.doubts) == ["undivided"] * is_hedged
 
 
 @pytest.mark.parametrize("context_tools", NAMED_OR_NOT)

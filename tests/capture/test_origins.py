@@ -178,15 +178,16 @@ def test_law_what_an_engine_answered_is_no_evidence_however_short(asks, replies,
 
 @pytest.mark.parametrize("frame", ["{}", "Summary 1: {}"])
 @pytest.mark.parametrize("is_taken", [True, False])
-def test_a_document_made_of_a_reply_of_a_word_is_no_evidence(is_taken, frame):
+def test_a_document_that_says_a_reply_of_a_word_is_hedged(is_taken, frame):
+    """It may be found, too."""
     text = frame.format("Porto.")
     taken = {"input_documents": (Document(text, "x"),)} if is_taken else {}
     made = step(*[Document(text, "x")] * (not is_taken), **taken)
     calls = [found(P), reads(PORTO, "Porto."), made]
     run = says(*calls, reads(f"{text}\n{PORTO}\n{QUESTION}"))
     (sample,) = samples_of(run)
-    assert [context.text for context in sample.known_contexts] == [PORTO]
-    assert [each.kind for each in sample.ledger.calls] == ["retrieval"]
+    assert text in [context.text for context in sample.known_contexts]
+    assert "by_data_flow" in sample.capture.doubts
 
 
 @pytest.mark.parametrize("verdict", ["Yes.", "relevant"])

@@ -696,6 +696,7 @@ ROWS: dict[str, Row] = {
         ),
         [f"{PORTO}\n{FARO}"],
         None,
+        "undivided",
         hedged="retrieved",
         where=Overrides(context_tools={"search"}),
     ),
@@ -999,12 +1000,13 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text):
 
 
 @pytest.mark.parametrize("names", [None, {"search"}, frozenset()])
-def test_a_tool_behind_whose_text_documents_stand_needs_no_name(names):
-    """Nor one that only tells what was found."""
-    saved, page = (
-        "Saved 2 pages: /found/1.md, /found/2.md",
-        f"# Source: p\n\n1\t{PORTO}",
-    )
+@pytest.mark.parametrize(
+    "saved",
+    ["Saved 2 pages: /found/1.md, /found/2.md", "Stock in Porto: 4 lamps, 2 reserved"],
+)
+def test_a_text_of_its_own_of_a_tool_that_found_documents_is_hedged(names, saved):
+    """One that only tells what was found is not, nor where the user says which search."""
+    page = f"# Source: p\n\n1\t{PORTO}"
     run = says(
         reads(QUESTION, CALL),
         tool(saved, found(P, F), name="search", query="north"),
@@ -1013,7 +1015,10 @@ def test_a_tool_behind_whose_text_documents_stand_needs_no_name(names):
     )
     (sample,) = samples_of(run, Overrides(context_tools=names))
     assert [context.text for context in sample.known_contexts] == [PORTO]
-    assert sample.capture.grade == "exact"
+    hedged = {"undivided": '"search"'} if names is None else {}
+    assert sample.capture.doubts.keys() == hedged.keys()
+    for code, name in hedged.items():
+        assert f"{{{name}}}" in sample.capture.doubts[code]
 
 
 def test_a_search_that_failed_beside_one_that_found_nothing_may_have_found_some():

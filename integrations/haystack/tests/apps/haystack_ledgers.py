@@ -374,7 +374,12 @@ def a_component_that_says_in_a_sentence_that_it_found_nothing() -> None:
     )
 
 
-@row(*NOTHING_THEN_GATE, contexts=("gate",), context_tools={"archive"})
+@row(
+    *NOTHING_THEN_GATE,
+    contexts=("gate",),
+    doubts=("undivided",),
+    context_tools={"archive"},
+)
 def a_named_component_that_says_in_a_sentence_that_it_found_nothing() -> None:
     a_component_that_says_in_a_sentence_that_it_found_nothing()
 
@@ -387,7 +392,12 @@ def a_pipeline_that_says_in_a_sentence_that_it_found_nothing() -> None:
     asks_twice(PipelineTool(pipeline=made, **settings))
 
 
-@row(*NOTHING_THEN_GATE, contexts=("gate",), context_tools={"archive"})
+@row(
+    *NOTHING_THEN_GATE,
+    contexts=("gate",),
+    doubts=("undivided",),
+    context_tools={"archive"},
+)
 def a_function_that_says_in_a_sentence_that_it_found_nothing() -> None:
     archived = Archived()
 
