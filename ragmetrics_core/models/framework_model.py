@@ -10,11 +10,12 @@ kept for the process only, and whoever wants more gives ``cache_key=``.
 import asyncio
 import copy
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ragmetrics_core.data.errors import RequestRejected
+from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import is_installed, key_of
 from ragmetrics_core.models.chat import (
@@ -23,6 +24,7 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
 )
+from ragmetrics_core.models.endpoint_sentences import leave_secret_out, without_secret
 from ragmetrics_core.models.judge_work import judge_context
 from ragmetrics_core.models.openai_form import chat_reply, request_body
 from ragmetrics_core.models.threads import call_in_thread
@@ -89,7 +91,24 @@ class FrameworkModel(ChatModel):
         Raises ``JudgeError`` by what the object's exception says of the endpoint, else
         by its class.
         """
-        return await call_authors_code(self.name, self._ask_framework, request)
+        secrets = self._secrets()
+        try:
+            reply = await call_authors_code(self.name, self._ask_framework, request)
+        except JudgeError as error:
+            for secret in secrets:
+                leave_secret_out(error, secret)
+            raise
+        choices = reply.choices
+        for secret in secrets:
+            choices = tuple(
+                replace(choice, text=without_secret(choice.text, secret))
+                for choice in choices
+            )
+        return replace(reply, choices=choices)
+
+    def _secrets(self) -> Sequence[str]:
+        """Return the keys that the object holds: an endpoint may repeat them."""
+        return ()
 
     async def _ask_framework(self, request: ChatRequest) -> ChatReply:
         """Send a request to the framework's object, where no tracing sees it.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from haystack import tracing
+from haystack import component, tracing
 from haystack.components.generators.chat import (
     FallbackChatGenerator,
     MockChatGenerator,
@@ -17,6 +17,7 @@ from haystack.dataclasses import ChatMessage, StreamingChunk
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
+from keyed_endpoint import KEY, check_key_is_left_out, said
 from loopback import Fault, LoopbackServer
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -248,3 +249,23 @@ def test_names() -> None:
     assert "secret" not in repr(
         HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret")))
     )
+
+
+@component
+class Keyed:
+    """A generator that holds its key."""
+
+    def __init__(self, *, is_refused: bool) -> None:
+        self.api_key = Secret.from_token(KEY)
+        self.is_refused = is_refused
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        return {"replies": [ChatMessage.from_assistant(said(self.is_refused))]}
+
+
+def test_a_key_that_the_endpoint_repeats_is_left_out() -> None:
+    answering, refusing = (
+        HaystackModel(Keyed(is_refused=is_refused)) for is_refused in (False, True)
+    )
+    check_key_is_left_out(answering, refusing)

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
+from keyed_endpoint import KEY, check_key_is_left_out, said
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
@@ -27,7 +28,7 @@ from langchain_fakes import Speaker
 from langchain_ragmetrics import LangChainModel
 from langchain_ragmetrics.capturing import as_judge
 from langsmith.run_helpers import get_tracing_context
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.data import errors
@@ -456,3 +457,31 @@ def test_a_reply_from_a_cache_has_no_tokens() -> None:
     cached = AIMessage.model_construct(content=YES, usage_metadata=usage)
     reply = complete(RunnableLambda(lambda said: cached))
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (0, 0)
+
+
+class Keyed(BaseChatModel):
+    """A model that holds its key, as LangChain's partners do."""
+
+    api_key: SecretStr = SecretStr(KEY)
+    is_refused: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "keyed"
+
+    def _generate(self, messages: Any, *args: Any, **settings: Any) -> ChatResult:
+        message = AIMessage(said(self.is_refused))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+@pytest.mark.parametrize("shape", ["model", "bound", "chain"])
+def test_a_key_that_the_endpoint_repeats_is_left_out(shape: str) -> None:
+    def model(*, is_refused: bool) -> LangChainModel:
+        held: Any = Keyed(is_refused=is_refused)
+        if shape == "bound":
+            held = held.bind(stop=["x"])
+        if shape == "chain":
+            held = RunnableLambda(lambda messages: messages) | held
+        return LangChainModel(held)
+
+    check_key_is_left_out(model(is_refused=False), model(is_refused=True))

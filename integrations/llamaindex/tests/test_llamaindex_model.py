@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from framework_model_contract import FrameworkModelContract
+from keyed_endpoint import KEY, check_key_is_left_out, said
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -352,3 +353,18 @@ def test_a_judge_over_json(kit: ModuleType) -> None:
     assert result.metric_result is not None
     assert "n" in result.metric_result.usage.fallbacks
     assert result.metric_result.usage.calls == 3
+
+
+def test_a_key_that_the_endpoint_repeats_is_left_out() -> None:
+    def model(*, is_refused: bool) -> LlamaIndexModel:
+        keyed = Keyed(call=lambda: said(is_refused), api_key=KEY)
+        able = Capabilities(False, False, False, False)
+        return LlamaIndexModel(keyed, capabilities=able)
+
+    check_key_is_left_out(model(is_refused=False), model(is_refused=True))
+
+
+class Keyed(Calling):
+    """An LLM that holds its key."""
+
+    api_key: str

@@ -17,11 +17,12 @@ from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
     RunnableConfig,
+    RunnableSequence,
 )
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langsmith import tracing_context
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core.capture import (
@@ -128,6 +129,18 @@ class LangChainModel(FrameworkModel):
         if "'not_implemented'" in repr(form):
             raise ValueError("a part has no serialised form")
         return form
+
+    def _secrets(self) -> list[str]:
+        parts: list[Any] = [self._model]
+        for part in parts:  # the list grows
+            if isinstance(part, RunnableSequence):
+                parts += part.steps
+            elif isinstance(part, RunnableBindingBase):
+                parts.append(part.bound)
+        values = [value for part in parts for value in vars(part).values()]
+        return [
+            value.get_secret_value() for value in values if isinstance(value, SecretStr)
+        ]
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:

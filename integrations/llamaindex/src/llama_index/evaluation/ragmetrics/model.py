@@ -133,6 +133,10 @@ class LlamaIndexModel(FrameworkModel):
         addresses -= {"", str(form.get("api_base")).rstrip("/")}
         return [form, functions, sorted(addresses)]
 
+    def _secrets(self) -> list[str]:
+        key = getattr(self.llm, "api_key", None)
+        return [key] if isinstance(key, str) else []
+
     def _quiet(self) -> AbstractContextManager[object]:
         return _HIDDEN_CALLS.hide()
 

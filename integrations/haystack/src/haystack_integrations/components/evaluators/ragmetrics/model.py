@@ -15,6 +15,7 @@ from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.tracing.tracer import NullTracer, ProxyTracer
+from haystack.utils import Secret
 
 from ragmetrics_core.capture import (
     Capabilities,
@@ -114,6 +115,14 @@ class HaystackModel(FrameworkModel):
         for module in types:
             self._refuse_own_code(module)
         return form
+
+    def _secrets(self) -> list[str]:
+        parts: list[Any] = [self.chat_generator]
+        for part in parts:  # the list grows
+            parts += getattr(part, "chat_generators", ())  # of a fallback
+        held = [value for part in parts for value in vars(part).values()]
+        keys = [each.resolve_value() for each in held if isinstance(each, Secret)]
+        return [key for key in keys if key]
 
     def _quiet(self) -> AbstractContextManager[object]:
         return _HIDDEN_CALLS.hide()
