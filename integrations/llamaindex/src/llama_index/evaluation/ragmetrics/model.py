@@ -27,7 +27,6 @@ from ragmetrics_core.capture import (
     FrameworkModel,
     JudgeLike,
     ReplacedMethods,
-    follow_path,
 )
 
 T = TypeVar("T")
@@ -344,8 +343,13 @@ def _n_tokens(facts: object, *names: str) -> int | None:
 
 def _first_of_kind(kind: type[T], data: object, *paths: str) -> T | None:
     """What the first path leads to that leads to something of this kind."""
-    values = (follow_path(data, path.split("."))[1] for path in paths)
-    return next((value for value in values if isinstance(value, kind)), None)
+    for path in paths:
+        value = data
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, kind):
+            return value
+    return None
 
 
 def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> list[dict[str, Any]]:
