@@ -308,15 +308,17 @@ def _reply(
     if isinstance(raw, BaseModel):
         raw = raw.model_dump()
     # each provider has its own names: OpenAI, Anthropic and Ollama are looked through
-    facts = {"raw": raw, "more": response.additional_kwargs}
+    choices = raw.get("choices") if isinstance(raw, Mapping) else None
+    first_choice = choices[0] if isinstance(choices, list) and choices else None
+    facts = {"raw": raw, "choice": first_choice, "more": response.additional_kwargs}
     finish_reason = _first_of_kind(
         str,
         facts,
-        "raw.choices.0.finish_reason",
+        "choice.finish_reason",
         "raw.stop_reason",
         "raw.done_reason",
     )
-    refusal = _first_of_kind(str, facts, "raw.choices.0.message.refusal")
+    refusal = _first_of_kind(str, facts, "choice.message.refusal")
     choice = {
         "message": {"content": text, "refusal": refusal},
         "finish_reason": finish_reason,
@@ -346,7 +348,7 @@ def _first_of_kind(kind: type[T], data: object, *paths: str) -> T | None:
     for path in paths:
         value = data
         for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+            value = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(value, kind):
             return value
     return None
