@@ -339,10 +339,12 @@ def test_the_usage_counts_every_request_that_left(
     # on a busy machine a deadline may come before the first request
     if limits is None or limits.deadline is None:
         assert len(endpoint.requests) > 2
-    assert report.usage.calls == model.calls
-    if gives_up:  # a request that is given up may not have arrived yet
+    if gives_up:  # of the calls in flight some may not have begun, or not arrived yet
+        n_in_flight = 4
+        assert model.calls <= report.usage.calls <= model.calls + n_in_flight
         assert len(endpoint.requests) <= model.calls
     else:
+        assert report.usage.calls == model.calls
         assert len(endpoint.requests) == model.calls
 
 
