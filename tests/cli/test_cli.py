@@ -318,49 +318,6 @@ def test_an_empty_setting_of_the_project_is_refused(rows, capsys, setting):
     assert "is empty: give a value, or leave it out" in said
 
 
-MISTYPED = {
-    "evalute a.jsonl": "there is no 'evalute' (did you mean 'evaluate'?)",
-    "dataset discret docs": "there is no 'discret' (did you mean 'discrete'?)",
-    "card --dat x": "there is no option --dat (did you mean '--data'?)",
-    "evaluate a.jsonl --lim 3": "there is no option --lim (did you mean '--limit'?)",
-    "card --data x --limit many": "needs a whole number of at least 1; got 'many'",
-    "card --data x --limit 0": "--limit: needs a whole number of at least 1; got '0'",
-    "evaluate a.jsonl --concurrency -1": "number of at least 1; got '-1'",
-    "evaluate a.jsonl --max-cost cheap": "--max-cost: needs a number; got 'cheap'",
-    "evaluate a.jsonl --min-scored 95": "needs a number from 0 to 1; got '95'",
-    "evaluate a.jsonl --store x --no-store": "not allowed with argument --store",
-    "store prun": "there is no 'prun' (did you mean 'prune'?)",
-}
-
-
-@pytest.mark.parametrize("typed", MISTYPED)
-def test_what_is_mistyped_names_what_would_be_right(typed, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run(typed)
-    assert ended.value.code == 2
-    assert MISTYPED[typed] in capsys.readouterr().err
-
-
-NEAREST = {
-    "faithfulness": "context_adherence",
-    "FaithfulnessMetric": "context_adherence",
-    "Groundedness": "context_adherence",
-    "answer_correctness": "context_recall",
-    "context-precision": "context_utilization",
-    "ContextualPrecisionMetric": "context_utilization",
-    "contextual_recall": "retrieval_accuracy",
-    "context_adherance": "context_adherence",
-    "toxicity": None,
-}
-
-
-@pytest.mark.parametrize("name", NEAREST)
-def test_a_name_of_another_library_gets_the_nearest_of_ours(name, rows, capsys):
-    said = fails(capsys, f"evaluate {rows(GOOD)} --metrics {name}")
-    hint = f" (did you mean {NEAREST[name]!r}?)" if NEAREST[name] else ""
-    assert f"{name!r}{hint}; there are: " in said
-
-
 # Files and rows
 
 
@@ -541,21 +498,6 @@ def test_columns_that_nobody_read_are_named(rows, capsys):
     assert f"rows.jsonl: {unread}" in capsys.readouterr().out
     assert run("evaluate out.jsonl") == 0
     assert "not recognised" not in capsys.readouterr().out
-
-
-def test_cells_that_say_nothing_are_missing(rows):
-    rows()
-    gaps = ["nan", "NaN", "NULL", "null", " <NA> ", r"\N", "#N/A"]
-    # None may be an answer, but is no context
-    cells = ["q,c,None,", "q,None,N/A,x", "q,c,,", *(f"q,{gap},{gap}," for gap in gaps)]
-    for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
-        text = "\n".join(["question,contexts,answer,lang", *cells])
-        Path(name).write_text(text.replace(",", comma))
-        assert run(f"evaluate {name} --metrics adherence --out out.jsonl") == 0
-        results = Report.from_jsonl("out.jsonl").results
-        read = [row.sample for row in results if row.sample]
-        assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 8]
-        assert [len(sample.known_contexts) for sample in read] == [1, 0, 1, *[0] * 7]
 
 
 SAME_ID = (

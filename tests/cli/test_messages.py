@@ -61,6 +61,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 EVALUATE = "evaluate rows.jsonl "
 MISTAKES: list[tuple[str, list[str]]] = [
     # names
+    ("dataset discret docs", ["no 'discret'", "did you mean 'discrete'?"]),
+    ("store prun", ["no 'prun'", "did you mean 'prune'?"]),
+    ("card --dat x", ["no option --dat", "did you mean '--data'?"]),
+    (EVALUATE + "--lim 3", ["no option --lim", "did you mean '--limit'?"]),
     ("evalute rows.jsonl", ["no 'evalute'", "did you mean 'evaluate'?"]),
     ("dataset scroe", ["no 'scroe'", "did you mean 'score'?"]),
     (EVALUATE + "--jugde lexical", ["no option --jugde", "did you mean '--judge'?"]),
@@ -113,6 +117,12 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (EVALUATE + "--max-cost 0", ["--max-cost: ", "greater than 0, got 0"]),
     (EVALUATE + "--max-calls 0", ["--max-calls: ", "greater than 0, got 0"]),
     (EVALUATE + "--deadline -1", ["--deadline: ", "greater than 0, got -1"]),
+    ("card --data x --limit many", ["whole number of at least 1; got 'many'"]),
+    ("card --data x --limit 0", ["--limit: needs a whole number", "got '0'"]),
+    (EVALUATE + "--concurrency -1", ["number of at least 1; got '-1'"]),
+    (EVALUATE + "--max-cost cheap", ["--max-cost: needs a number; got 'cheap'"]),
+    (EVALUATE + "--min-scored 95", ["needs a number from 0 to 1; got '95'"]),
+    (EVALUATE + "--store x --no-store", ["not allowed with argument --store"]),
     # addresses and keys
     (
         EVALUATE + "--judge openai-compatible/m --api-base http://127.0.0.1:PORT",
@@ -192,11 +202,9 @@ def _scored(sample: Any) -> object:
 
 
 IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
-    ("metric", lambda: _evaluated(metrics="adherance"), ["'context_adherence'?"]),
     ("setting", lambda: ContextAdherence(pols=3), ["did you mean 'polls'?"]),  # type: ignore[call-arg]  # the mistake
     ("argument", lambda: _evaluated(metric="adherence"), ["did you mean 'metrics'?"]),
     ("near a column", lambda: _evaluated(anwser_column="a"), ["'answer_column'?"]),
-    ("column", lambda: _evaluated(question_column="q"), ["'q'", "the row has:"]),
     (
         "file",
         lambda: evaluate("rows.jsonl"),
@@ -217,7 +225,6 @@ IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
     ("a text", lambda: _scored("text"), ["a Sample", "score(question="]),
     ("a row", lambda: _scored(ROW), ["a Sample", "evaluate()"]),
     ("no key", lambda: _evaluated(judge="gpt-4o-mini"), ["set OPENAI_API_KEY"]),
-    ("slice", lambda: _evaluated().summary(slices=["lnag"]), ["did you mean 'lang'?"]),  # type: ignore[attr-defined]  # a report
 ]
 
 

@@ -137,6 +137,34 @@ def test_a_metric_goes_by_its_full_short_and_class_name(name):
     assert full_name(f" {name.strip()}:own ") == f"{name.strip()}:own"
 
 
+NEAREST = {
+    "faithfulness": "context_adherence",
+    "FaithfulnessMetric": "context_adherence",
+    "Groundedness": "context_adherence",
+    "answer_correctness": "context_recall",
+    "context-precision": "context_utilization",
+    "ContextualPrecisionMetric": "context_utilization",
+    "contextual_recall": "retrieval_accuracy",
+    "context_adherance": "context_adherence",
+    "answer_relevancy": "answer_relevance",
+    "AnswerRelevancyMetric": "answer_relevance",
+    "relevance": "answer_relevance",
+    "retrieval_sufficiency": "context_sufficiency",
+    "citation_recall": "citation_quality",
+    "citations": "citation_quality",
+    "autoais": "citation_quality",
+    "quality": "citation_quality",
+}
+
+
+@pytest.mark.parametrize("name", NEAREST)
+def test_a_name_of_another_library_gets_the_nearest_of_ours(name):
+    with pytest.raises(SettingError) as refused:
+        full_name(name)
+    said = f"{name!r} (did you mean {NEAREST[name]!r}?); there are: "
+    assert said in str(refused.value)
+
+
 words = st.text(alphabet="abAB_- ", min_size=1, max_size=6)
 
 

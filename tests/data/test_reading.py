@@ -647,24 +647,6 @@ def test_what_is_no_workbook_and_what_it_needs_are_named(written, monkeypatch):
         read(path)
 
 
-SEVERAL: dict[str, Any] = {
-    "train": pd.DataFrame({"question": ["a"]}),
-    "test": pd.DataFrame({"question": ["b"]}),
-}
-
-
-def test_several_tables_and_single_rows_are_no_table():
-    with pytest.raises(SettingError, match="choose one of its tables: train, test"):
-        evaluate(SEVERAL, judge="lexical")
-    for row in (
-        {"question": "Who?", "contexts": ["a", "b"]},
-        {"contexts": ["a", "b"], "reference": ["a", "b"]},
-        {},
-    ):
-        with pytest.raises(SettingError, match="samples must be several"):
-            evaluate(row, judge="lexical")
-
-
 @pytest.mark.parametrize("nothing", [[], iter(()), pd.DataFrame({"question": []})])
 def test_that_there_is_no_row_is_said(nothing, caplog):
     assert len(evaluate(nothing, ["adherence"], judge="lexical").results) == 0

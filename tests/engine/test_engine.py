@@ -83,20 +83,6 @@ def test_every_length_is_complete(count):
     ]
 
 
-def test_sync_async_and_streaming_agree():
-    metrics = ["context_utilization", "context_adherence"]
-    sync = evaluate(ROWS[:70], metrics, judge=LexicalJudge())
-    streamed = list(iter_results(ROWS[:70], metrics, judge=LexicalJudge()))
-    other = asyncio.run(aevaluate(ROWS[:70], metrics, judge=LexicalJudge()))
-    assert list(sync.results) == streamed == list(other.results)
-
-
-def test_equal_runs_are_equal_whatever_the_timing():
-    one = evaluate(ROWS, "adherence", judge=SlowJudge(1), concurrency=3)
-    two = evaluate(ROWS, "adherence", judge=SlowJudge(2), concurrency=30)
-    assert one.results == two.results
-
-
 def test_streaming_reads_only_a_bounded_number_ahead():
     taken = 0
 

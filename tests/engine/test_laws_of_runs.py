@@ -18,7 +18,9 @@ from ragmetrics_core import (
     LLMJudge,
     Report,
     Sample,
+    aevaluate,
     evaluate,
+    iter_results,
 )
 from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.data.columns import USUAL_NAMES
@@ -121,6 +123,13 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kin
     assert outcomes(report.results) == expected
     assert [row.sample for row in report.results] == samples_of(kinds)
     assert [row.index for row in report.results] == list(range(len(kinds)))
+    for other in (
+        asyncio.run(
+            aevaluate(samples_of(kinds), METRICS, judge=LLMJudge(Scripted()))
+        ).results,
+        iter_results(iter(samples_of(kinds)), METRICS, judge=LLMJudge(Scripted())),
+    ):
+        assert [row.results for row in other] == [row.results for row in report.results]
 
     watching = BackgroundEvaluator(
         lambda sample: [sample], METRICS, LLMJudge(Scripted()), settings=WatchSettings()

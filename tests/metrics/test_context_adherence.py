@@ -1,8 +1,5 @@
 """Context Adherence: share of polls, explanations, abstention, missing polls, early stopping, causes."""
 
-from itertools import product
-from math import comb
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +8,7 @@ from judge_replies import poll, polls
 from ragmetrics_core import ContextAdherence, LexicalJudge, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.data.scalars import is_yes, stopped_estimate, wilson
+from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.polls import Adherent, adherence_reply
@@ -34,17 +31,6 @@ def score(reply, *, cause=None, question="q?", **settings):
     )
 
 
-def test_share_of_yes():
-    result, judge = score(polled("yes", "no", "yes", "yes", "yes"))
-    assert result.value == 0.8
-    assert (judge.asked[0].polls, judge.asked[0].temperature) == (5, 1.0)
-    # Wilson interval for 4 of 5, from statsmodels 0.14 proportion_confint(4, 5,
-    # method="wilson").
-    assert result.evidence.repeatability == pytest.approx(
-        (0.3755346, 0.9637758), abs=1e-6
-    )
-
-
 def test_explanation_from_the_majority_and_strongest_dissent():
     result, _ = score(polled("yes", "no", "no", "yes", "no"), cause=False)
     assert result.value == 0.4
@@ -54,14 +40,6 @@ def test_explanation_from_the_majority_and_strongest_dissent():
     assert result.evidence.unsupported == ("claim 1", "claim 2", "claim 4")
 
 
-def test_tie_surfaces_the_no_side_and_says_so():
-    result, _ = score(polled("yes", "no", "no", "yes"), polls=4)
-    assert result.value == 0.5
-    assert result.reason.startswith(
-        "The polls are tied; the side against the answer says: no"
-    )
-
-
 def test_strongest_dissent_names_most_unsupported_claims():
     answers = (poll("yes", "fine"),) * 3 + (
         poll("no", "one", ("a",)),
@@ -69,19 +47,6 @@ def test_strongest_dissent_names_most_unsupported_claims():
     )
     result, _ = score(polls(answers))
     assert result.evidence.dissent == "two"
-
-
-def test_abstaining_answers_are_undefined_and_counted():
-    result, _ = score(polled("abstains", "abstains", "abstains", "yes", "no"))
-    assert (result.status, result.code, result.evidence.abstained) == (
-        "undefined",
-        "no_claim",
-        3,
-    )
-    few, _ = score(polled("abstains", "yes", "yes", "no", "yes"))
-    assert few.value == 0.75
-    only, _ = score(polled("abstains"), polls=1)
-    assert only.code == "no_claim"
 
 
 def test_lost_polls_leave_a_score_with_bounds_if_they_cannot_turn_the_verdict():
@@ -131,16 +96,6 @@ def test_one_half_is_no_majority(verdicts, missing, status):
         polled(*verdicts, failures=(RateLimited("slow"),) * missing), polls=asked
     )
     assert result.status == status
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_repeatability_needs_more_than_one_poll_with_a_claim(count):
-    result, _ = score(polled(*["yes"] * count), polls=count)
-    assert result.evidence.repeatability == (
-        None if count == 1 else pytest.approx(wilson(count, count))
-    )
-    silent, _ = score(polled(*["abstains"] * count), polls=count)
-    assert silent.evidence.repeatability is None
 
 
 @pytest.mark.parametrize(
@@ -208,77 +163,6 @@ def test_the_embedded_judge_names_the_judge_to_use_for_the_cause():
     assert result.evidence.sentences[0].coverage < 0.5
 
 
-def sequence_judge(verdicts):
-    """A judge whose polls give a fixed sequence of verdicts."""
-
-    def reply(question):
-        part = verdicts[
-            (question.first_poll or 0) : (question.first_poll or 0) + question.polls
-        ]
-        return polls(tuple(poll(verdict, verdict) for verdict in part))
-
-    return ScriptedJudge({Adherent: reply})
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "asked", "value"),
-    [
-        (["yes"] * 5, 3, 1.0),
-        (["no"] * 5, 3, 0.0),
-        (["yes", "no", "yes", "yes", "no"], 4, 2 / 3),
-        (["yes", "no", "yes", "no", "yes"], 5, 2 / 4),
-        (["no", "yes", "no", "yes", "no"], 5, 2 / 4),
-    ],
-)
-def test_early_stop_never_overshoots_and_estimates_without_bias(verdicts, asked, value):
-    judge = sequence_judge(verdicts)
-    metric = ContextAdherence(early_stop=True, cause=False)
-    result = metric.score(contexts=["c"], answer="a", judge=judge)
-    assert result.value == pytest.approx(value)
-    assert result.evidence.asked == asked
-    assert result.evidence.early_stopped
-    indices = [
-        poll
-        for q in judge.asked
-        for poll in range(q.first_poll, q.first_poll + q.polls)
-    ]
-    assert indices == list(range(asked))
-
-
-@pytest.mark.parametrize("polls_", range(3, 16, 2))
-@pytest.mark.parametrize("p", [0.05, 0.2, 0.5, 0.8, 0.97])
-def test_estimate_is_unbiased_by_enumeration(polls_, p):
-    """Expectation over every path to a decided majority, each with its probability."""
-    needed, expected = polls_ // 2 + 1, 0.0
-    for others in range(needed):
-        k = needed + others
-        paths = comb(k - 1, others)
-        yes_path = [True] * needed + [False] * others
-        no_path = [False] * needed + [True] * others
-        expected += (
-            paths * p**needed * (1 - p) ** others * stopped_estimate(yes_path, polls_)
-        )
-        expected += (
-            paths * (1 - p) ** needed * p**others * stopped_estimate(no_path, polls_)
-        )
-    assert expected == pytest.approx(p, abs=1e-12)
-
-
-def test_early_stop_uses_all_polls_where_one_request_gives_several():
-    def reply(question):
-        return polls((poll("yes"),) * question.polls, together=question.polls > 1)
-
-    judge = ScriptedJudge({Adherent: reply})
-    result = ContextAdherence(early_stop=True).score(
-        contexts=["c"], answer="a", judge=judge
-    )
-    assert (result.value, result.evidence.asked, result.evidence.early_stopped) == (
-        1.0,
-        5,
-        False,
-    )
-
-
 def test_a_failed_later_round_counts_as_lost_polls():
     def reply(question):
         if question.first_poll:
@@ -305,23 +189,6 @@ def test_every_sequence_ends_scored_or_abstained(verdicts):
         assert (result.status, result.code) == ("undefined", "no_claim")
     else:
         assert result.value == pytest.approx(yes / (yes + no))
-
-
-def test_order_of_polls_does_not_matter():
-    values = {
-        score(polled(*order), cause=False)[0].value
-        for order in set(product(["yes", "no"], repeat=3))
-        if order.count("yes") == 2
-    }
-    assert values == {2 / 3}
-
-
-def test_bounds_leave_out_polls_that_abstain():
-    reply = polled("yes", "yes", "yes", "abstains", failures=(RateLimited("slow"),))
-    result, _ = score(reply)
-    # Three of the four that could have said yes or no did say yes; the missing one
-    # could too.
-    assert (result.value, result.bounds) == (1.0, (3 / 4, 1.0))
 
 
 _POLL = st.sampled_from(["yes", "no", "abstains", None])

@@ -1,13 +1,9 @@
 """Laws of the metrics and of what runs write: permutation, monotonicity, range; one result however a run is divided."""
 
-import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +11,7 @@ from judge_replies import rating
 from lanes import examples
 
 from ragmetrics_core import (
+    Context,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
@@ -23,9 +20,6 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
-    aevaluate,
-    evaluate,
-    iter_results,
 )
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -43,7 +37,6 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.scale.scorer import Scorer
 
 FEW_EXAMPLES = settings(max_examples=examples(15), deadline=None)
 WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)
@@ -214,51 +207,6 @@ def test_a_usual_reply_that_a_model_writes_is_read_as_itself(metric, sample):
                 )
 
 
-# Runs.
-
-
-def _outcomes(results: Sequence[SampleResult]) -> list[Any]:
-    return [(row.index, row.results, row.problem) for row in results]
-
-
-@settings(max_examples=examples(4), deadline=None)
-@given(st.lists(SAMPLES, min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 3))
-def test_a_run_is_the_same_in_one_piece_in_a_stream_and_divided_over_machines(
-    samples, concurrency, division
-):
-    whole = evaluate(samples, METRICS, judge=replies())
-    again = evaluate(samples, METRICS, judge=replies(), concurrency=concurrency)
-    awaited = asyncio.run(aevaluate(samples, METRICS, judge=replies()))
-    streamed = list(
-        iter_results(iter(samples), METRICS, judge=replies(), concurrency=concurrency)
-    )
-    for other in (again.results, awaited.results, streamed):
-        assert _outcomes(other) == _outcomes(whole.results)
-    rows = [
-        json.loads(sample.model_dump_json(include=set(_COLUMNS))) for sample in samples
-    ]
-    scorer = Scorer(METRICS, replies())
-    tables = [
-        scorer(pa.Table.from_pylist(rows[at : at + division], _SCHEMA))
-        for at in range(0, len(rows), division)
-    ]
-    scored = pa.concat_tables(tables).to_pylist()
-    for metric in METRICS:
-        values = [row[metric.name] and row[metric.name]["value"] for row in scored]
-        assert values == [row.results[metric.name].value for row in whole.results]
-
-
-_TEXTS = pa.list_(pa.struct([("text", pa.string())]))
-_COLUMNS = {
-    "question": pa.string(),
-    "contexts": _TEXTS,
-    "answer": pa.string(),
-    "reference": pa.list_(pa.string()),
-    "facts": _TEXTS,
-}
-_SCHEMA = pa.schema(list(_COLUMNS.items()))
-
-
 # Results files.
 
 
@@ -274,10 +222,15 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
+WEIRD = st.sampled_from(
+    ["\u2028", "\x85\x0c", "\x00", '"\\n\n\r\n', "👩‍👩‍👧", "\ud800", "א‮b", "{", ""]
+)
+TEXT = st.text() | WEIRD | st.tuples(st.text(), WEIRD).map("".join)
+CONTEXTS = st.lists(st.builds(Context, text=TEXT, id=st.none() | st.text()), max_size=2)
 ERRORS = st.builds(ErrorInfo, type=st.just("UnusableReply"), message=st.text())
 CODES = st.sampled_from(["missing", "declined", "other"])
 RESULTS = st.one_of(
-    st.builds(Scored, metric=st.just("m"), reason=st.text(), value=st.floats(0, 1)),
+    st.builds(Scored, metric=st.just("m"), reason=TEXT, value=st.floats(0, 1)),
     st.builds(Undefined, metric=st.just("m"), reason=st.text(), code=CODES),
     st.builds(Failed, metric=st.just("m"), reason=st.text(), error=ERRORS),
 )
@@ -289,10 +242,12 @@ def reports(draw: st.DrawFn) -> Report:
     rows = []
     for index in range(draw(st.integers(0, 4))):
         sample = Sample(
-            question=draw(st.none() | st.text()),
-            answer=draw(st.none() | st.text()),
-            contexts=draw(st.lists(st.text(), max_size=2)),
-            id=draw(st.none() | st.text(min_size=1)),
+            question=draw(st.none() | TEXT),
+            answer=draw(st.none() | TEXT),
+            contexts=draw(CONTEXTS),
+            retrieved=draw(st.none() | CONTEXTS),
+            reference=draw(st.lists(TEXT, max_size=2)),
+            id=draw(st.none() | st.text()),
             metadata=draw(st.dictionaries(st.text(max_size=5), JSON, max_size=3)),
         )
         results = draw(st.dictionaries(st.just("m"), RESULTS))

@@ -99,13 +99,6 @@ def adhered(sample: Sample, said: Any, **settings: Any) -> tuple[Any, ScriptedJu
 # -----------------------------------------------------------------------
 
 
-def test_worked_number_1_one_call():
-    sample = turn(call("a✓", "b", "c✓"))
-    value, table = utilized(sample)
-    assert (value, table.wasted) == (pytest.approx(0.8333, abs=1e-4), 0)
-    assert adhered(sample, ["yes", "yes", "no", "yes", "yes"])[0].value == 0.8
-
-
 FIRST = turn(call("one", "two"))
 SAID = [{"role": "user", "content": "q1?"}, {"role": "assistant", "content": "a1"}]
 SECOND = turn(call("one", "two", shown=[]), number=2, history=SAID)
@@ -124,21 +117,6 @@ SAYS = (
     labels(*["earlier"] * 5),
     labels(*["evidence own"] * 4, "evidence earlier"),
 )
-
-
-def test_worked_number_5_three_turns():
-    values = [
-        adhered(sample, said)[0]
-        for sample, said in zip((FIRST, SECOND, THIRD), SAYS, strict=True)
-    ]
-    assert [result.value for result in values] == [1.0, 1.0, 0.2]
-    first, second, third = (result.evidence.ledger for result in values)
-    assert first is None
-    assert (second.shares["earlier"], second.kept) == (1.0, (0, 2))
-    assert third.shares == pytest.approx(
-        {"evidence": 0.5, "earlier": 0.1, "user": 0, "own": 0.4, "none": 0}
-    )
-    assert values[2].evidence.unsupported == ("claim 1",)
 
 
 def test_the_conversation_of_worked_number_5_in_a_report():
@@ -280,19 +258,6 @@ def test_polls_bounds_and_early_stopping_stay_as_they_are():
     # unbiased for that rule: y / (k − 1)
     assert ([it.polls for it in judge.asked], result.value) == ([3, 1], 1 / 3)
     assert len(result.evidence.ledger.claims) == 4
-
-
-def test_most_polls_without_a_claim_to_judge_abstain():
-    result, _ = adhered(SECOND, labels("user", "user", "", "earlier", "own"))
-    assert (result.status, result.code) == ("undefined", "no_claim")
-    assert (
-        result.reason
-        == "3 of 5 polls found that the answer makes no claim beyond the user's own"
-        " words"
-    )
-    assert len(result.evidence.ledger.claims) == 5
-    result, _ = adhered(SECOND, labels(*[""] * 5))
-    assert result.reason == "5 of 5 polls found that the answer makes no claim"
 
 
 def test_the_cause_is_looked_for_in_evidence_of_all_turns():

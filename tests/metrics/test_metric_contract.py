@@ -20,7 +20,6 @@ from ragmetrics_core import (
     ContextRecall,
     ContextUtilization,
     LexicalJudge,
-    Metric,
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
@@ -370,15 +369,6 @@ def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
 def test_a_setting_may_be_called_name():
     (metric,) = metrics_with_settings(["adherence"], ["adherence.name=grounded"])
     assert metric.name == "grounded"
-
-
-def test_names():
-    assert isinstance(metric_named("ContextRecall"), ContextRecall)
-    assert metric_named("adherence", {"polls": 3}).polls == 3
-    assert metric_named("adherence", {"name": "grounded"}).name == "grounded"
-    with pytest.raises(SettingError, match="context_utilization, context_adherence"):
-        metric_named("faithfulness")
-    assert issubclass(ContextRecall, Metric)
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -301,12 +301,6 @@ def test_an_address_with_a_sign_that_clients_read_differently_is_refused(path):
         OpenAICompatibleModel(f"http://127.0.0.1:9{path}", "x")
 
 
-def test_an_address_that_holds_a_key_is_refused_with_the_option_for_keys():
-    address = "http://me:pw@127.0.0.1:9/v1"
-    with pytest.raises(SettingError, match=r"give the key by --api-key-env .*api_key="):
-        resolve_judge("openai-compatible/x", api_base=address)
-
-
 @pytest.mark.parametrize("variable", ["api_base=", "OPENAI_BASE_URL"])
 def test_blanks_around_an_address_are_no_part_of_it(variable, monkeypatch):
     for name in ("RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY", "OPENAI_BASE_URL"):

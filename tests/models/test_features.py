@@ -5,11 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from loopback import Fault
 
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data.errors import (
-    AuthenticationFailed,
     ContextWindowExceeded,
     JudgeError,
     RequestRejected,
@@ -432,14 +430,3 @@ def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
 )
 def test_words_of_real_endpoints_name_a_feature(words, topic):
     assert topics_of(words) == (topic,)
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_wrong_key_ends_the_run_before_the_second_call(status, loopback_server):
-    server = loopback_server(
-        faults=lambda _: Fault(status, code="invalid_api_key"), logprobs="reject"
-    )
-    model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
-    with pytest.raises(AuthenticationFailed):
-        evaluate(ROWS, METRICS, judge=LLMJudge(model))
-    assert len(server.requests) == 1

@@ -4,16 +4,13 @@ import csv
 import json
 import subprocess
 import sys
-import tempfile
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from lanes import examples
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
@@ -318,42 +315,6 @@ JSON = st.recursive(
     ),
     max_leaves=5,
 )
-WEIRD = st.sampled_from(
-    ["\u2028", "\x85\x0c", "\x00", '"\\n\n\r\n', "👩‍👩‍👧", "\ud800", "א‮b", "{", ""]
-)
-TEXT = st.text() | WEIRD | st.tuples(st.text(), WEIRD).map("".join)
-CONTEXT = st.builds(
-    Context,
-    text=TEXT,
-    id=st.none() | st.text(),
-    metadata=st.dictionaries(st.text(), JSON, max_size=2),
-)
-SAMPLES = st.builds(
-    Sample,
-    question=st.none() | TEXT,
-    contexts=st.lists(CONTEXT, max_size=3),
-    retrieved=st.none() | st.lists(CONTEXT, max_size=1),
-    answer=st.none() | TEXT,
-    reference=st.lists(TEXT, max_size=2),
-    id=st.none() | st.text(),
-    metadata=st.dictionaries(st.text(), JSON, max_size=3),
-)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.tuples(SAMPLES, st.floats(0, 1), st.text()), max_size=3))
-def test_round_trip_of_any_sample(items):
-    report = Report(
-        SampleResult(
-            index=index,
-            sample=sample,
-            results={"m": Scored(metric="m", reason=reason, value=value)},
-        )
-        for index, (sample, value, reason) in enumerate(items)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        report.to_jsonl(Path(folder) / "r.jsonl")
-        assert Report.from_jsonl(Path(folder) / "r.jsonl") == report
 
 
 class Colour(str, Enum):  # noqa: UP042 - the older kind of enumeration is what is tested

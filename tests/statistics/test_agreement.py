@@ -11,54 +11,15 @@ from scipy.stats import spearmanr
 from ragmetrics_core.statistics.rater_agreement import (
     MEASURES,
     Labelled,
-    accuracy,
-    auroc,
-    balanced_accuracy,
     bootstrap,
-    brier,
     calibration_error,
     correlation,
-    f1,
     human_kappa,
-    kappa,
     line,
-    matthews,
     measure_all,
     slope_and_intercept,
     spearman,
 )
-
-PAIRS = st.lists(
-    st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20
-)
-
-
-def test_verdicts():
-    pairs = [(True, True), (True, True), (True, False), (False, True), (False, False)]
-    assert accuracy(pairs) == pytest.approx(0.6)
-    assert f1(pairs) == pytest.approx(2 / 3)  # precision and recall are both 2 / 3
-    assert f1([(False, False)]) is None
-    assert accuracy([]) is None
-    assert auroc([(0.9, True), (0.5, False), (0.5, True)]) == pytest.approx(0.75)
-
-
-def test_ranks():
-    # Pearson's r of the ranks (1, 2.5, 2.5, 4) and (1, 3, 2, 4), as
-    # scipy.stats.spearmanr gives it.
-    assert spearman([(1, 10), (2, 30), (2, 20), (3, 40)]) == pytest.approx(
-        0.9486832980505138
-    )
-    assert spearman([(1, 1), (1, 2)]) is None
-    assert spearman([]) is None
-
-
-@given(PAIRS)
-def test_ranks_know_no_scale(pairs):
-    value = spearman(pairs)
-    assert value == spearman([(left**3, 2 * right + 1) for left, right in pairs])
-    assert value is None or -1.000001 <= value <= 1.000001
-    flipped = spearman([(-left, right) for left, right in pairs])
-    assert flipped == (None if value is None else pytest.approx(-value))
 
 
 def test_calibration_is_the_line_of_labels_on_scores():
@@ -67,84 +28,6 @@ def test_calibration_is_the_line_of_labels_on_scores():
     assert line([(0.5, 0.0), (0.5, 1.0)]) is None
     assert line([]) is None
     assert correlation([(0.5, 0.0), (0.5, 1.0)]) is None
-
-
-def test_kappa():
-    # Cohen's 20/5/10/15 table: observed .7, by chance .5.
-    table = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
-    assert kappa(table) == pytest.approx(0.4)
-    assert kappa([("y", "y")] * 3) is None
-    assert kappa([("y", "n"), ("n", "y")]) == pytest.approx(-1)
-    assert kappa([]) is None
-
-
-@pytest.mark.parametrize(
-    ("seed", "prevalence", "expected"),
-    # roc_auc_score, balanced_accuracy_score, cohen_kappa_score, matthews_corrcoef,
-    # brier_score_loss, f1_score,
-    [
-        # accuracy_score of scikit-learn 1.9.1
-        (
-            1,
-            0.3,
-            (
-                0.412280701754,
-                0.377192982456,
-                -0.175548589342,
-                -0.209963259644,
-                0.3392,
-                0.210526315789,
-                0.4,
-            ),
-        ),
-        (
-            2,
-            0.5,
-            (
-                0.347222222222,
-                0.371527777778,
-                -0.210826210826,
-                -0.274685165299,
-                0.4416,
-                0.37037037037,
-                0.32,
-            ),
-        ),
-        (
-            3,
-            0.9,
-            (
-                0.489130434783,
-                0.554347826087,
-                0.038461538462,
-                0.060192926543,
-                0.3876,
-                0.736842105263,
-                0.6,
-            ),
-        ),
-    ],
-)
-def test_measures_against_scikit_learn(seed, prevalence, expected):
-    draw = random.Random(seed)
-    pairs = [
-        (draw.choice([0, 0.2, 0.5, 0.5, 0.8, 1.0]), draw.random() < prevalence)
-        for _ in range(25)
-    ]
-    judged = [(score >= 0.5, label) for score, label in pairs]
-    found = (
-        auroc(pairs),
-        *(of(judged) for of in (balanced_accuracy, kappa, matthews)),
-        brier(pairs),
-        f1(judged),
-    )
-    assert (*found, accuracy(judged)) == pytest.approx(expected, abs=1e-11)
-
-
-def test_one_class_alone_is_undefined():
-    assert auroc([(0.2, True), (0.8, True)]) is None
-    assert balanced_accuracy([(True, False)]) is None
-    assert matthews([(True, True), (True, False)]) is None
 
 
 @given(

@@ -263,7 +263,7 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values):
 
 @FEW_EXAMPLES
 @given(SCORE_PAIRS)
-def test_auroc_is_the_share_of_pairs_in_order(pairs):
+def test_auroc_is_the_share_of_pairs_in_order_and_brier_the_mean_square(pairs):
     positive, negative = (
         [score for score, label in pairs if label is wanted] for wanted in (True, False)
     )
@@ -274,6 +274,8 @@ def test_auroc_is_the_share_of_pairs_in_order(pairs):
     ]
     expected = None if not above else pytest.approx(sum(above) / len(above))
     assert rater_agreement.auroc(pairs) == expected
+    squares = [(score - label) ** 2 for score, label in pairs]
+    assert rater_agreement.brier(pairs) == pytest.approx(sum(squares) / len(squares))
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:
