@@ -378,6 +378,11 @@ UNDIVIDED_CODES = {
 }
 """By field the code of the doubt whether a row's one text of it is several."""
 _WEB_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
+# Words that each hold a sign which words of a language lack: "doc_12", "b/7.txt; 4711".
+_IDS = re.compile(
+    r"\s*+(?:(?=[a-zA-Z-]*+[\d_./:#@\\])[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
+    re.ASCII,
+)
 _NEEDED = {
     **dict.fromkeys(
         ("contexts", "retrieved", "expected_contexts"),
@@ -549,13 +554,14 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
 def _refuse_ids_and_addresses(
     sample: Sample, found_by_field: _Found, columns: Mapping[str, Any]
 ) -> None:
-    """Refuse texts that are ids of the row's passages, or web addresses.
+    """Refuse texts that are ids of the row's passages, look like ids, or are addresses.
 
     As texts they would score 0. Who names their column says that they are the texts. A
-    captured sample is what its run was.
+    captured sample is what its run was. A short reference, such as "1903", is no id.
 
     Raises:
-        AmbiguousColumns: If a text of a field is such an id, or all are addresses.
+        AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
+            look like ids or are web addresses.
     """
     if sample.capture is not None and sample.capture.grade is not None:
         return
@@ -570,7 +576,10 @@ def _refuse_ids_and_addresses(
         if not texts or columns.get(field) is not None or field not in found_by_field:
             continue
         are_addresses = all(map(_WEB_ADDRESS.fullmatch, texts))
-        has_ids = field != "reference" and not ids.isdisjoint(texts)
+        has_ids = field != "reference" and (
+            not ids.isdisjoint(texts)
+            or (not are_addresses and all(map(_IDS.fullmatch, texts)))
+        )
         if are_addresses or has_ids:
             what = "web addresses in place of texts"
             if has_ids:

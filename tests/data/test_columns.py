@@ -266,6 +266,16 @@ def test_data_sets_without_an_answer_say_which_option_names_it(tmp_path, capsys)
 FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."}]
 
 
+IDS = (
+    ["doc_12", "doc_13"],
+    ["5f0c1a52-8d9a-4a3e-9a53-0b7c2f1e6d11"],
+    ["docs/paris.md", "C:\\texts\\rome.txt"],
+    ["4711", "4712"],
+    "doc_12; doc_13",
+    "4711",
+)
+
+
 @pytest.mark.parametrize(
     ("field", "column", "cell", "beside"),
     [
@@ -275,6 +285,9 @@ FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."
         ("retrieved", "retrieved", "['d1', 'd2']", {"relevant_ids": ["d2"]}),
         ("contexts", "docs", ["https://a.example/b", "http://c.example"], {}),
         ("expected_contexts", "expected_contexts", ["https://a.example/b"], {}),
+        *(("contexts", "contexts", ids, {}) for ids in IDS),
+        ("retrieved", "retrieved", ["doc_12", "13"], {"contexts": ["Anna lit it."]}),
+        ("expected_contexts", "gold_contexts", ["doc_12"], {"contexts": ["Anna."]}),
         ("reference", "references", ["https://a.example/b"], {}),
         ("reference", "reference", " https://a.example/b ", {}),
     ],
@@ -300,6 +313,10 @@ def test_ids_and_web_addresses_are_no_texts_until_their_column_is_named(
     [
         {"contexts": [{"id": "Paris", "text": "Paris"}], "gold_contexts": ["Paris"]},
         {"contexts": ["See https://a.example", "https://a.example"]},
+        {"contexts": ["Paris"], "reference": "1903"},
+        {"contexts": ["In 1903.", "4711"]},
+        {"contexts": ["1903年にパリで", "Übermaß_3"]},
+        {"contexts": ["well-known", "Paris, Rome; Bern."]},
         {"contexts": ["Anna."], "expected_ids": ["d1"], "reference": "d1"},
     ],
 )
