@@ -25,6 +25,12 @@ from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_m
 _SECONDS_OF_CALL = 60.0
 _COMPATIBLE_PREFIX = "openai-compatible/"
 _PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
+# By a framework's package the class, in its adapter, that makes its model a chat model.
+_CLASSES_FOR_MODELS = {
+    "langchain_core": "langchain_ragmetrics.LangChainModel",
+    "llama_index": "llama_index.evaluation.ragmetrics.model.LlamaIndexModel",
+    "haystack": "haystack_integrations.components.evaluators.ragmetrics.HaystackModel",
+}
 # module:name of an object, e.g. my_app.judges:strict
 _MODULE_AND_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -34,6 +40,27 @@ def judge_on_model(model: ChatModel) -> Judge:
     if isinstance(model, DecisionModel):
         return DecisionJudge(model)
     return LLMJudge(model)
+
+
+def no_judge_in_words(found: object) -> str:
+    """Say what was found where a judge or a chat model was needed, and what to give.
+
+    Example: "a ChatOpenAI of langchain_core; give LangChainModel(…) around it, …".
+    """
+    kind = type(found)
+    bases = (
+        *kind.__mro__,
+        type(kind),
+    )  # a component of Haystack has only its metaclass
+    packages = {base.__module__.partition(".")[0] for base in bases}
+    for package, class_of_adapter in _CLASSES_FOR_MODELS.items():
+        if package in packages:
+            module, _, name = class_of_adapter.rpartition(".")
+            return (
+                f"a {kind.__name__} of {package}; give {name}(…) around it, from {module},"
+                " or another Judge or ChatModel"
+            )
+    return f"a {kind.__name__}; give an object of Judge or ChatModel"
 
 
 def make_model_judge(
@@ -143,10 +170,7 @@ def _import_judge(place: str, *, is_endpoint_given: bool) -> Judge:
     if is_endpoint_given:
         problem = "takes no other endpoint or key"
     elif not isinstance(imported, (Judge, ChatModel)):
-        problem = f"is a {type(imported).__name__}"
+        problem = f"is {no_judge_in_words(imported)}"
     if problem:
-        raise SettingError(
-            f"{place} {problem}; name an object of Judge or ChatModel: a framework's"
-            " model is one in its adapter's class, as LangChainModel(model)"
-        )
+        raise SettingError(f"{place} {problem}")
     return imported if isinstance(imported, Judge) else judge_on_model(imported)

@@ -98,9 +98,11 @@ def resolve_judge(
             endpoint_of_arguments(api_base, api_key_env)._replace(timeout=timeout),
             is_endpoint_given=bool(api_base or api_key_env or timeout),
         )
+    from ragmetrics_core.engine.model_judges import no_judge_in_words
+
     raise SettingError(
-        f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on"
-        " ChatModel, a model's name such as 'openai/gpt-4o-mini', or 'lexical'"
+        f"judge is {no_judge_in_words(chosen)}, a model's name such as"
+        " 'openai/gpt-4o-mini', or 'lexical'"
     )
 
 

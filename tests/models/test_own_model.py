@@ -348,7 +348,7 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
     ("place", "said"),
     [
         ("{}:Gateway", "Gateway is a class: give one of its objects"),
-        ("{}:nothing", "nothing is a NoneType; name an object of Judge or ChatModel"),
+        ("{}:nothing", "nothing is a NoneType; give an object of Judge or ChatModel"),
         ("{}:number", "number is a int"),
         ("{}:text", "text is a str"),
         ("{}:missing", "has no 'missing'"),

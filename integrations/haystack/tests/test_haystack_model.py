@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ragmetrics_core import ContextAdherence, LLMJudge, Sample
+from ragmetrics_core import ContextAdherence, LLMJudge, Sample, evaluate
 from ragmetrics_core.data import errors
 from ragmetrics_core.models.chat import Capabilities, ChatRequest, Message
 
@@ -63,6 +63,14 @@ def openai_model(
 
 def complete(model: HaystackModel, request: ChatRequest = REQUEST) -> Any:
     return asyncio.run(model.complete(request))
+
+
+def test_the_core_says_what_makes_a_judge_of_a_model() -> None:
+    with pytest.raises(
+        errors.SettingError,
+        match=r"haystack; give HaystackModel\(…\).*haystack_integrations",
+    ):
+        evaluate([{"question": "Q?", "answer": "A."}], judge=MockChatGenerator("A."))  # type: ignore[arg-type]  # it is no judge
 
 
 def test_settings_replies_and_usage(openai_model: Callable[..., Any]) -> None:

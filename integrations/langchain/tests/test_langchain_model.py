@@ -116,6 +116,14 @@ def complete(model: Any, **request: Any) -> ChatReply:
     return asyncio.run(model.complete(ChatRequest(ASK, **request)))
 
 
+def test_the_core_says_what_makes_a_judge_of_a_model() -> None:
+    with pytest.raises(
+        errors.SettingError,
+        match=r"langchain_core; give LangChainModel\(…\).*langchain_ragmetrics",
+    ):
+        evaluate([{"question": "Q?", "answer": "A."}], judge=Provider())  # type: ignore[arg-type]  # it is no judge
+
+
 def test_messages_settings_and_usage() -> None:
     provider = Provider()
     reply = complete(provider, temperature=1.0, max_tokens=99, top_logprobs=5)

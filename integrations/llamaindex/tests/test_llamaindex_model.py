@@ -31,11 +31,13 @@ from llama_index.evaluation.ragmetrics.model import (
 )
 from pydantic import Field
 
+from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeError,
     NoReplyInTime,
     RateLimited,
+    SettingError,
     TransientJudgeError,
 )
 from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest, Message
@@ -120,6 +122,14 @@ def test_capabilities(kit: ModuleType) -> None:
     assert capabilities_of(kit.ToolLLM()).json_schema is True
     stated = Capabilities(temperature=False)
     assert LlamaIndexModel(Full(), capabilities=stated).capabilities() == stated
+
+
+def test_the_core_says_what_makes_a_judge_of_a_model() -> None:
+    with pytest.raises(
+        SettingError,
+        match=r"llama_index; give LlamaIndexModel\(…\).*llama_index.evaluation",
+    ):
+        evaluate([{"question": "Q?", "answer": "A."}], judge=Full())  # type: ignore[arg-type]  # it is no judge
 
 
 def test_names(kit: ModuleType) -> None:
