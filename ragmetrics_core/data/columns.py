@@ -568,6 +568,13 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         is_known = is_citations(citations) or numbering_in(citations) is not None
         return FoundValue(citations, column) if is_known else None
 
+    if field == "error":  # a measure, such as a loss of 0.12, is none; a code is whole
+        try:
+            may_be_error = float(plain_data(value)).is_integer()
+        except (TypeError, ValueError, OverflowError):
+            may_be_error = True
+        return FoundValue(value, column) if may_be_error else None
+
     if field in _KEY_IN_OWN_RESULTS:
         own_data = data_in(value)
         is_own = (

@@ -227,8 +227,8 @@ class Metric(SilentData, Settings, ABC):
         """
         if sample.error is not None:
             return self.undefined(
-                "the application's run ended with an error, so there is nothing to"
-                " score",
+                "the row's 'error' says that the application's run failed, so there is"
+                " nothing to score",
                 "other",
             )
         judges_answer = any("answer" in group for group in self.needs)

@@ -804,6 +804,13 @@ def test_an_error_column_that_tells_of_no_error(cell):
     assert Sample.from_row({"answer": A, "error": cell}).error is None
 
 
+@pytest.mark.parametrize("cell", [0.12, "0.12", " 1e-3 ", np.float64(1.5), -0.5])
+def test_a_measure_in_a_column_error_is_none_of_the_run(cell):
+    sample = Sample.from_row({"answer": A, "error": cell})
+    assert (sample.error, sample.metadata) == (None, {"error": cell})
+    assert Sample.from_row({"answer": A, "e": cell}, error="e").error == str(cell)
+
+
 @pytest.mark.parametrize(
     "cell", ["500", "0x1F", '{"message": "boom"}', "None: no such index"]
 )

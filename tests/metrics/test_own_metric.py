@@ -326,7 +326,7 @@ def test_a_plan_that_a_plain_function_hides_is_named_and_one_that_is_wrapped_is_
 def test_a_run_that_ended_with_an_error_has_nothing_to_score():
     result = lengthy.score(Sample(answer="a" * 9, error="TimeoutError"))
     assert (result.status, result.code) == ("undefined", "other")
-    assert "ended with an error" in result.reason
+    assert "the row's 'error' says" in result.reason
 
 
 def test_what_a_function_raises_fails_naming_the_metric():
