@@ -49,6 +49,10 @@ _LONGEST_WAIT = 60.0
 _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
+# An endpoint that in a run never answered is none after so many times of a call, and at
+# least so many seconds.
+_MOST_TIMES_OF_SILENCE = 10
+_LEAST_SILENCE = 60.0
 # A word, signs behind one, or five letters of a script without spaces: at least a token.
 _WORD_OR_SIGNS = re.compile(
     r"[\u3040-\u9fff\uac00-\ud7af]{1,5}|[^\W\u3040-\u9fff\uac00-\ud7af]+"
@@ -144,7 +148,7 @@ class Attempts:
         Returns the reply. If no further attempt is due, or the endpoint refuses
         everything, the reply has no choices and holds the error. Example: a 503, a
         pause of a second, then a reply: the reply. An endpoint that never answered, and
-        cannot be reached, is in an outage then.
+        cannot be reached or stays silent for long, is in an outage then.
 
         Args:
             request: The request.
@@ -176,6 +180,14 @@ class Attempts:
                     seconds_tried=time.monotonic() - sent_at[0],
                     most_attempts=self.most_attempts,
                 )
+                time_of_a_call = self.model.timeout or self.timeout or math.inf
+                is_silent = isinstance(
+                    error, errors.NoReplyInTime
+                ) and self.budget.seconds_silent > max(
+                    _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
+                )
+                if is_silent and self.endpoint.n_answers == 0:
+                    wait = None
                 self.budget.fault = "" if wait is None else str(error)
                 if wait is None:
                     last_error = error
@@ -190,7 +202,7 @@ class Attempts:
             isinstance(last_error, errors.TransientJudgeError)
             and not last_error.is_sent
         )
-        if is_unreachable and self.endpoint.n_answers == 0:
+        if (is_unreachable or is_silent) and self.endpoint.n_answers == 0:
             unavailable = errors.JudgeUnavailable(str(last_error))
             self.endpoint.begin_outage(unavailable)
             last_error = unavailable

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import selectors
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
+    JudgeUnavailable,
     LimitReached,
     RateLimited,
     TransientJudgeError,
@@ -254,6 +256,51 @@ def test_an_endpoint_that_breaks_off_each_reply_is_silent_and_its_replies_are_pa
     for _ in range(2):
         asyncio.run(run.ask(ChatRequest((Message("user", "?"),)), str))
     assert (budget.seconds_silent, budget.spent) == (80.0, 0.02)
+
+
+class Late(Priced):
+    """A model that moves a clock while it stays silent, and answers from some time on."""
+
+    def __init__(self, clock: Clock, timeout: float, answers_from: float) -> None:
+        super().__init__()
+        self._clock, self._timeout, self._from = clock, timeout, answers_from
+
+    @property
+    def timeout(self) -> float:
+        return self._timeout
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        if self._clock.now >= self._from:
+            return await super().complete(request)
+        self._clock.now += 20.0
+        raise late_error("m", 20.0)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "answers_from", "expected", "ends_by"),
+    [
+        (2.0, math.inf, [JudgeUnavailable] * 3, 84.0),  # of three rows as of one
+        (60.0, math.inf, [JudgeUnavailable] * 3, 680.0),
+        (60.0, 500.0, [str] * 3, 580.0),  # a cold server
+    ],
+)
+def test_an_endpoint_that_never_answers_ends_the_run(
+    timeout, answers_from, expected, ends_by
+):
+    clock = Clock()
+    run = Session(Late(clock, timeout, answers_from), attempts=99).during(
+        store=None, concurrency=1, budget=Budget(clock=clock, sleep=clock.wait)
+    )
+
+    async def work() -> list[type]:
+        requests = [ChatRequest((Message("user", row),)) for row in "abc"]
+        answers = [
+            await run.ask(request, lambda choice: choice.text) for request in requests
+        ]
+        return [type(answer.outcomes[0]) for answer in answers]
+
+    assert asyncio.run(work()) == expected
+    assert clock.now <= ends_by
 
 
 def test_a_run_that_may_not_call_any_more_waits_no_longer():
