@@ -23,6 +23,7 @@ _KNOWN_COLUMNS = {
 # A line above the header that is blank, or says such as "# exported in May": it holds
 # no sign that may stand between two cells.
 _COMMENT = re.compile(r"#[^,;\t|]*|\s*")
+_ABOVE_HEADER = re.compile(r"#|\s+\Z")
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Some programs write a second one, behind that which names the encoding.
 _BYTE_ORDER_MARK = "\ufeff"
@@ -55,21 +56,27 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
-        line_number = 1
-        top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
-        while top_line and _COMMENT.fullmatch(top_line):
-            line_number += 1
-            top_line = file.readline()
+        top_lines = [file.readline().lstrip(_BYTE_ORDER_MARK)]
+        while _ABOVE_HEADER.match(top_lines[-1]):
+            top_lines.append(file.readline())
         # A top line such as "sep=;", which Excel writes above the header, names what
         # stands between two cells.
-        separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
+        separator_line = _SEPARATOR_LINE.fullmatch(top_lines[-1].strip())
         if separator_line is not None:
             separator = separator_line[1]
-            records = _records(file, separator, path, line_number + 1)
+            records = _records(file, separator, path, len(top_lines) + 1)
         else:
-            separator = _likely_separator(path, top_line)
-            lines = chain([top_line], file)
-            records = _records(lines, separator, path, line_number)
+            # A comment may have commas, and a header may begin with "#". Of the lines that
+            # may be the header, that counts which has most known columns, else the first.
+            headers = [line for line in top_lines if not _COMMENT.fullmatch(line)]
+            header_line = max(
+                headers or [""],
+                key=lambda line: _columns_in(line, _likely_separator(path, line))[0],
+            )
+            separator = _likely_separator(path, header_line)
+            n_above = top_lines.index(header_line)
+            lines = chain(top_lines[n_above:], file)
+            records = _records(lines, separator, path, n_above + 1)
         header = next(records, None)
         if header is None:
             return
@@ -147,14 +154,14 @@ def _likely_separator(path: Path, header: str) -> str:
     """
     if path.suffix.casefold() == ".tsv":
         return "\t"
+    return max(",;\t|", key=lambda separator: _columns_in(header, separator))
 
-    def count_columns(separator: str) -> tuple[int, int]:
-        """Return how many known columns it makes, and how many columns at all."""
-        names = next(csv.reader([header], delimiter=separator), [])
-        n_known = sum(plain_name(name) in _KNOWN_COLUMNS for name in names)
-        return n_known, len(names)
 
-    return max(",;\t|", key=count_columns)
+def _columns_in(header: str, separator: str) -> tuple[int, int]:
+    """Return how many known columns a separator makes, and how many columns at all."""
+    names = next(csv.reader([header], delimiter=separator), [])
+    n_known = sum(plain_name(name) in _KNOWN_COLUMNS for name in names)
+    return n_known, len(names)
 
 
 def _check_header(header: Record, separator: str, path: Path) -> None:

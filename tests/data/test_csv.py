@@ -288,3 +288,20 @@ def test_comments_above_the_header_are_passed_over(mark, above, table):
     number = f"{above}{table}".count("\n") + 1
     with pytest.raises(InputError, match=f", line {number}: not CSV"):
         rows_of(f'{mark}{above}{table}3;"4" 5\n')
+
+
+@pytest.mark.parametrize(
+    "above",
+    ["# exported, by tool\n# v2\n", "# v2\n# a; b, c\n\n", "# 1, 2, 3\n# 4\n# 5|6\n"],
+)
+@pytest.mark.parametrize(
+    "table", ["question,answer\nWho?,Anna.\n", "#;Question;answer\n1;Who?;Anna.\n"]
+)
+def test_a_comment_with_commas_is_none_of_a_table_with_known_columns(above, table):
+    assert len(rows_of(table)) == 1
+    assert rows_of(above + table) == rows_of(table)
+
+
+def test_rows_that_begin_as_a_comment_does_are_rows():
+    rows = rows_of("#,question\n#1,Who?\n#2,Why?\n")
+    assert rows == [{"#": "#1", "question": "Who?"}, {"#": "#2", "question": "Why?"}]
