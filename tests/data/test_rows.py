@@ -919,8 +919,10 @@ def test_any_row_is_a_sample_or_a_row_error(row):
     assert repr(row) == before
 
 
+# what tables write where a text is missing
+NO_TEXT = {"nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
 SEEN = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(
-    lambda text: not is_blank(text)
+    lambda text: not is_blank(text) and text.strip() not in NO_TEXT
 )
 FIELDS = st.sampled_from(["question", "answer", "reference", "contexts"])
 # what tables write where a list is missing
