@@ -5,6 +5,7 @@ loaded: so a help is fast.
 """
 
 import argparse
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -226,7 +227,10 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "input": Path,
     "output": _reader(_path, lambda _: True, "a file, such as /dev/stdout"),
     "store": _reader(_path, lambda _: True, "a file"),
-    "number": _reader(float, lambda _: True, "a number"),
+    "number": _reader(float, math.isfinite, "a number"),
+    "seconds": _reader(
+        float, lambda seconds: 0 < seconds < math.inf, "a number above 0"
+    ),
     "integer": _reader(int, lambda _: True, "a whole number"),
     "whole": _reader(int, lambda number: number >= 1, "a whole number of at least 1"),
     "share": _reader(float, lambda share: 0 <= share <= 1, "a number from 0 to 1"),
@@ -267,6 +271,8 @@ class CommandParser(argparse.ArgumentParser):
                 f"argument {argument}: there is no {choice!r}"
                 f"{did_you_mean(choice, choices)}; there are: {', '.join(choices)}"
             )
+        if message.endswith("expected one argument"):
+            message += "; one that begins with a dash is written as in --set=-1"
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
 

@@ -128,7 +128,8 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
             ) from error
     if not samples:
         raise InputError(
-            f"{path} holds no labelled rows; docs/card.md says which forms are read"
+            f"{path} holds no labelled rows: a row needs labels, as"
+            ' {"adherent": 1}, or facts; labels by id go with --results (docs/card.md)'
         )
 
     # A group comes from one data set, and people were asked the same about it.

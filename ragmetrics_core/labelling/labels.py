@@ -6,6 +6,7 @@ Rows are drawn, their labels are read and matched with the scores of the run.
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from typing import Any
 from ragmetrics_core.data import (
     SampleResult,
     find_metric,
-    json_lines,
     number_as_text,
-    open_text,
 )
-from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.cells import data_in
+from ragmetrics_core.data.errors import InputError, NotJson, RowError, SettingError
+from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.scalars import is_yes, plain_data
+from ragmetrics_core.engine.row_files import read_rows
 from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import digest_of_texts
@@ -60,18 +62,17 @@ class Label:
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Read labels, one JSON object per line, as a page gives them or a person wrote them.
+    """Read the labels of a table, such as the lines that a page gives.
 
-    Example of a line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is
+    Example of a row: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is
     optional. A label is 0/1, true/false, a number from 0 to 1 but not 0.5, or a list of
     these, one per annotator. A tie of annotators is a no.
 
     Raises:
         InputError: If the file cannot be read or has no label. ``RowError`` names a
-            broken line.
+            broken row.
     """
-    with open_text(path) as file:
-        labels = [_label(row, place) for place, row in json_lines(path, file)]
+    labels = [_label(row, place) for place, row in read_rows(path)]
     if not labels:
         raise InputError(f"{path} has no labels")
     repeated_ids = [
@@ -126,7 +127,10 @@ def _label(row: Any, place: str) -> Label:
 
 
 def _as_list(value: Any) -> Sequence[Any]:
-    votes = plain_data(value)
+    votes = data_in(value)
+    if isinstance(votes, str):  # a cell of CSV, such as "1" or "True"
+        with suppress(NotJson):
+            votes = json_value(votes.casefold())
     if isinstance(votes, (list, tuple)):
         return votes
     return [votes]

@@ -112,8 +112,9 @@ class ParkingStore(SqliteStore):
         ]
         if not models or len(batch_models) < len(models):
             raise SettingError(
-                "only models of OpenAI's, and openai-compatible/MODEL with api_base=,"
-                " take batches: name such a judge, or leave out batch="
+                "only models of OpenAI's, and openai-compatible/MODEL with api_base="
+                " (--api-base), take batches: name one by judge= (--judge), or leave out"
+                " batch= (--batch)"
             )
         super().__init__(store.path, fresh=store.fresh)
         # tokens (random names) of the batches that hold requests of this pass

@@ -121,6 +121,11 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("card --data x --limit 0", ["--limit: needs a whole number", "got '0'"]),
     (EVALUATE + "--concurrency -1", ["number of at least 1; got '-1'"]),
     (EVALUATE + "--max-cost cheap", ["--max-cost: needs a number; got 'cheap'"]),
+    (EVALUATE + "--max-cost nan", ["--max-cost: needs a number; got 'nan'"]),
+    (EVALUATE + "--deadline inf", ["--deadline: needs a number; got 'inf'"]),
+    (EVALUATE + "--timeout 0", ["--timeout: needs a number above 0; got '0'"]),
+    (EVALUATE + "--timeout -5", ["--timeout: needs a number above 0; got '-5'"]),
+    ("store prune --older-than -3d", ["--older-than: expected", "begins with a dash"]),
     (EVALUATE + "--min-scored 95", ["needs a number from 0 to 1; got '95'"]),
     (EVALUATE + "--store x --no-store", ["not allowed with argument --store"]),
     # addresses and keys

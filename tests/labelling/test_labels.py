@@ -121,7 +121,7 @@ NO_LABEL = "line 1: 'label' must be a number from 0 to 1"
 HALF = r"line 1: 'label' is 0\.5, which says neither"
 BROKEN = {
     "": "has no labels",
-    "{": "line 1: not JSON",
+    "no JSON": "line 1: not JSON",
     '{"label": 1}': NO_ID,
     '{"id": [1], "label": 1}': NO_ID,
     '{"id": true, "label": 1}': NO_ID,
@@ -143,8 +143,18 @@ def test_broken_labels(tmp_path, text):
     with pytest.raises((InputError, RowError), match=BROKEN[text]) as caught:
         read_labels(path)
     assert "Zanzibar" not in str(caught.value)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no such file"):
         read_labels(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("cells", "votes"),
+    [("1", (True,)), ("False", (False,)), ('"[1, 0]"', (True, False))],
+)
+def test_labels_of_a_spreadsheet(tmp_path, cells, votes):
+    path = tmp_path / "labels.csv"
+    path.write_text(f"id,label,source\ns0,{cells},faq\n", "utf-8")
+    assert read_labels(path) == [Label("s0", votes, "faq")]
 
 
 @pytest.mark.parametrize("scores", [[0.9, 0.1], [0.9, None]])

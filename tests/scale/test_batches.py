@@ -677,7 +677,9 @@ def test_only_our_own_client_and_a_file_take_batches(store):
         OpenAICompatibleModel("http://127.0.0.1:9/v1", "m"),
     )
     for judge in ("lexical", scripted):
-        with pytest.raises(SettingError, match="take batches"):
+        with pytest.raises(
+            SettingError, match=r"take batches: .* \(--judge\).* \(--batch"
+        ):
             evaluate(ROWS, judge=judge, store=store, batch=True)
     with pytest.raises(SettingError, match="file of replies"):
         evaluate(ROWS, judge=LLMJudge(one), store=None, batch=True)
