@@ -569,7 +569,7 @@ def many_searches(count: int, shape: Any) -> Tree:
 def test_twice_as_many_retrievals_take_twice_the_operations(shape):
     samples_of(many_searches(3, shape))  # imports and compiled patterns do not count
     first, second, third = (
-        operations(many_searches(count, shape)) for count in (30, 60, 120)
+        operations(many_searches(count, shape)) for count in (20, 40, 80)
     )
     assert third - second <= 2.6 * (second - first)
 
@@ -596,7 +596,7 @@ def many_cut(count: int) -> Tree:
 
 def test_twice_as_many_cut_documents_take_twice_the_operations():
     samples_of(many_cut(3))  # imports and compiled patterns do not count
-    first, second, third = (operations(many_cut(count)) for count in (30, 60, 120))
+    first, second, third = (operations(many_cut(count)) for count in (20, 40, 80))
     assert third - second <= 2.6 * (second - first)
 
 

@@ -956,10 +956,11 @@ def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it():
     assert numbered(sample) == ("a", 1, [1])
 
 
-def test_what_is_kept_of_a_long_conversation_is_bounded():
-    runs = (turn_of(f"Question {n}?", P, conversation_id="a") for n in range(300))
+def test_what_is_kept_of_a_long_conversation_is_bounded(monkeypatch):
+    monkeypatch.setattr("ragmetrics_core.capture.conversations._MOST_CALLS", 20)
+    runs = (turn_of(f"Question {n}?", P, conversation_id="a") for n in range(30))
     *_, last = played(*runs)
-    assert numbered(last) == ("a", 300, [*range(100, 301)])
+    assert numbered(last) == ("a", 30, [*range(10, 31)])
 
 
 TWO_CALLS = Ledger(calls=(EvidenceCall(kind="tool"), EvidenceCall(kind="tool")))

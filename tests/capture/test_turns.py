@@ -34,16 +34,16 @@ def test_a_search_waits_for_a_bounded_time(monkeypatch):
 
 def test_only_so_many_searches_wait(monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: 0.0)  # none has waited too long
-    monkeypatch.setattr("ragmetrics_core.capture.turns._MOST_WAITING", 100)
+    monkeypatch.setattr("ragmetrics_core.capture.turns._MOST_WAITING", 20)
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     samples = []
-    for number in range(200):
+    for number in range(40):
         samples += turns.add(search(f"What is page {number}?", float(number)))
     assert [sample.question for sample in samples[:2]] == [
         "What is page 0?",
         "What is page 1?",
     ]
-    assert len(samples) == 100
+    assert len(samples) == 20
 
 
 def model(prompt: str, reply: str, began: float) -> Tree:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from lanes import few_by_day
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.asking import Instructions, Part, Question
@@ -24,7 +25,11 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.context_utilization import ContextUtilization, Usefulness
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.testing.chat_model_contract import BY_STATUS, TEXT
+from ragmetrics_core.testing.chat_model_contract import (
+    BY_STATUS,
+    TEXT,
+    ChatModelContract,
+)
 
 REPLY = '{"useful": 1, "reason": "r"}'
 ATTEMPTS = 3
@@ -34,6 +39,20 @@ QUESTION = Question(
     instructions=Instructions('Reply {"useful": 0|1}.\n---\n{chunk}'),
     Reply=Usefulness,
 )
+
+
+class FrameworkClientContract(ChatModelContract):
+    """The contract of all chat models, of whose long tables a framework's client keeps a few rows by day."""
+
+    test_faults_are_typed_and_tell_nothing_private = few_by_day(
+        ChatModelContract.test_faults_are_typed_and_tell_nothing_private
+    )
+    test_a_refused_feature_is_left_out_whatever_the_status = few_by_day(
+        ChatModelContract.test_a_refused_feature_is_left_out_whatever_the_status
+    )
+    test_what_an_endpoint_cannot_do_is_replaced = few_by_day(
+        ChatModelContract.test_what_an_endpoint_cannot_do_is_replaced
+    )
 
 
 class StatusError(Exception):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from framework_model_contract import FrameworkClientContract
 from haystack import component
 from haystack.components.generators.chat import (
     FallbackChatGenerator,
@@ -19,10 +20,8 @@ from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 
-from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
-
-class TestOpenAIChatGenerator(ChatModelContract):
+class TestOpenAIChatGenerator(FrameworkClientContract):
     lacks = frozenset({"refusals", "bodies"})
     adds = frozenset({"n"})
 

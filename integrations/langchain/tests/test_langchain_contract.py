@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from langchain_ragmetrics.evaluator import as_evaluation_result
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GoldenTurn
+from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, GoldenTurn
 
 
 def application(turn: GoldenTurn, answer: Any = None) -> Any:
@@ -120,33 +122,27 @@ class TestContract(AdapterContract):
         return score, found.comment or ""
 
 
-class TestContractOfTheCallback(TestContract):
-    """The same with a handler that is passed to the chain."""
+CALLS: dict[str, Callable[[Any, str, Any], object]] = {
+    "invoke": lambda app, question, config: app.invoke(question, config),
+    "stream": lambda app, question, config: list(app.stream(question, config)),
+    "ainvoke": lambda app, question, config: asyncio.run(app.ainvoke(question, config)),
+}
 
-    def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
-        handler = RagMetricsCallback(metrics=[])
-        answer = application(turn).invoke(
-            turn.question, config={"callbacks": [handler]}
-        )
-        return list(handler.samples), answer
 
-    def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
+@pytest.mark.parametrize("answer", [None, RuntimeError("the model is down")], ids=str)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_handler_that_is_passed_to_the_chain_gives_the_samples_of_a_block(
+    call: str, answer: Any
+) -> None:
+    for turn in GOLDEN_TURNS:
         handler = RagMetricsCallback(metrics=[])
-        list(application(turn).stream(turn.question, config={"callbacks": [handler]}))
-        return list(handler.samples)
-
-    async def play_async(self, turn: GoldenTurn) -> list[Sample]:
-        handler = RagMetricsCallback(metrics=[])
-        await application(turn).ainvoke(turn.question, config={"callbacks": [handler]})
-        return list(handler.samples)
-
-    def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
-        handler = RagMetricsCallback(metrics=[])
-        with pytest.raises(RuntimeError):
-            application(turn, RuntimeError("down")).invoke(
-                turn.question, config={"callbacks": [handler]}
-            )
-        return list(handler.samples)
+        with suppress(RuntimeError):
+            app = application(turn, answer)
+            CALLS[call](app, turn.question, {"callbacks": [handler]})
+        with suppress(RuntimeError), capture() as captured:
+            CALLS[call](application(turn, answer), turn.question, None)
+        assert len(captured.samples) == 1
+        assert list(handler.samples) == list(captured.samples)
 
 
 def test_the_prompt_is_what_counts() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from lanes import crossed
 from langchain.agents import create_agent
 from langchain.agents.middleware import after_agent, after_model, before_model
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -428,8 +429,10 @@ def test_a_thread_with_more_words_of_the_user_than_were_asked_is_hedged() -> Non
     assert codes == [[], ["history_unread"], ["history_unread"]]
 
 
-@pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
-@pytest.mark.parametrize("way", [*READ, *HEDGED])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    crossed(["chat_history", "history", "memory", "conversation"], [*READ, *HEDGED]),
+)
 def test_a_history_is_right_or_hedged(name: str, way: str) -> None:
     turns, codes = history_of(asked_with(**{name: {**READ, **HEDGED}[way]}))
     assert codes or turns == [EARLIER, REPLY]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lanes import examples
+from lanes import crossed, examples
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
@@ -141,8 +141,7 @@ def questions_of(words: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["chain", "agent"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "kind"), crossed([*WAYS], ["chain", "agent"]))
 @law
 @given(words=WORDS)
 def test_how_an_application_is_called_changes_no_sample(
@@ -157,8 +156,10 @@ def test_how_an_application_is_called_changes_no_sample(
     assert by_question(captured.samples) == by_question(one_by_one.samples)
 
 
-@pytest.mark.parametrize("kind", ["chain", "agent"])
-@pytest.mark.parametrize("way", ["invoke", "stream", "wait_for", "astream"])
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    crossed(["invoke", "stream", "wait_for", "astream"], ["chain", "agent"]),
+)
 @law
 @given(words=WORDS)
 def test_capture_changes_neither_calls_nor_values(

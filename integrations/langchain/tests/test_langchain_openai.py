@@ -9,16 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from framework_model_contract import FrameworkClientContract
 from langchain_ragmetrics import LangChainModel
-
-from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
 openai = pytest.importorskip(
     "langchain_openai", reason="langchain-openai is not installed"
 )
 
 
-class TestChatOpenAI(ChatModelContract):
+class TestChatOpenAI(FrameworkClientContract):
     lacks = frozenset({"json_schema beside others", "bodies"})
 
     def model(self, base_url: str, key: str, timeout: float) -> LangChainModel:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import pytest
+from lanes import crossed
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
@@ -90,8 +91,9 @@ def by_run_in_a_step(made: Any) -> None:
     chain.invoke(QUESTION)
 
 
-@pytest.mark.parametrize("ask", [in_an_agent, by_a_step, by_run_in_a_step])
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize(
+    ("name", "ask"), crossed([*RESULTS], [in_an_agent, by_a_step, by_run_in_a_step])
+)
 def test_the_result_of_a_named_tool_is_divided_by_its_own_structure(
     name: str, ask: Any
 ) -> None:

@@ -87,10 +87,10 @@ def whole(sample: Sample) -> bool:
     )
 
 
-QUESTIONS = [f"question {number}" for number in range(200)]
+QUESTIONS = [f"question {number}" for number in range(50)]
 
 
-def test_200_concurrent_queries(echo: RetrieverQueryEngine) -> None:
+def test_50_concurrent_queries(echo: RetrieverQueryEngine) -> None:
     async def run() -> None:
         await asyncio.gather(*(echo.aquery(question) for question in QUESTIONS))
 

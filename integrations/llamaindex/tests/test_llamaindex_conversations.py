@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from lanes import crossed
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
 from llama_index.core.chat_engine import (
@@ -207,11 +208,14 @@ def chat_engine(kit: ModuleType, mode: str, llm: Any, **options: Any) -> Any:
     return made_by.from_defaults(retriever=found, llm=llm, **options)
 
 
-@pytest.mark.parametrize("handed_in", [False, True])
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("is_chat_model", [True, False])
 @pytest.mark.parametrize(
-    "mode", ["context", "condense_question", "condense_plus_context"]
+    ("mode", "memory", "is_chat_model", "handed_in"),
+    crossed(
+        ["context", "condense_question", "condense_plus_context"],
+        [*MEMORIES],
+        [True, False],
+        [False, True],
+    ),
 )
 def test_every_chat_engine_tells_all_that_was_said_before(
     kit: ModuleType, mode: str, memory: str, *, is_chat_model: bool, handed_in: bool

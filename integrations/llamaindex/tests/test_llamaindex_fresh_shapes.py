@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from lanes import crossed
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import TextBlock
@@ -167,9 +168,10 @@ def talking(kit: ModuleType, **fields: Any) -> Workflow:
     return Talking(timeout=20)
 
 
-@pytest.mark.parametrize("typed", [True, False])
-@pytest.mark.parametrize("history", ["chat_history", "messages"])
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    ("key", "history", "typed"),
+    crossed(KEYS, ["chat_history", "messages"], [True, False]),
+)
 def test_the_field_beside_a_talk_is_the_question(
     kit: ModuleType, *, key: str, history: str, typed: bool
 ) -> None:

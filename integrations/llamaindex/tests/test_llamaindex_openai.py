@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from framework_model_contract import FrameworkClientContract
 from llama_index.evaluation.ragmetrics.model import LlamaIndexModel
-
-from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
 openai_like = pytest.importorskip(
     "llama_index.llms.openai_like", reason="llama-index-llms-openai-like is missing"
@@ -26,7 +25,7 @@ def settings() -> None:
     """Connections are allowed here, to the server on this machine."""
 
 
-class TestOpenAILike(ChatModelContract):
+class TestOpenAILike(FrameworkClientContract):
     """Its calls of functions carry the schema.
 
     The framework gives one reply per call.
@@ -51,6 +50,7 @@ class TestOpenAILike(ChatModelContract):
         return LlamaIndexModel(llm)
 
 
+@pytest.mark.nightly  # by day its text is that of the models in test_llamaindex_model
 class TestWithoutFunctionCalling(TestOpenAILike):
     lacks = frozenset({"n", "json_schema", "bodies"})
     function_calling = False

@@ -16,6 +16,7 @@ from haystack.dataclasses import Document as HaystackDocument
 from haystack_integrations.components.evaluators.ragmetrics import (
     capture as capture_haystack,
 )
+from lanes import crossed
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -158,8 +159,10 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    ("framework", "order"),
+    crossed([*FRAMEWORKS], list(itertools.permutations(range(3)))),
+)
 def test_blocks_of_one_conversation_may_be_read_in_any_order(framework, order):
     blocks = conversation_in_blocks(framework)
     for index in order:

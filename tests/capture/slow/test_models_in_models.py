@@ -16,6 +16,7 @@ from haystack.tools import create_tool_from_function
 from haystack_integrations.components.evaluators import (
     ragmetrics as haystack_ragmetrics,
 )
+from lanes import crossed
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -192,15 +193,16 @@ COMPLETIONS = ("complete", "acomplete", "stream_complete", "astream_complete")
 CHATS = ("chat", "achat", "stream_chat", "astream_chat")
 
 
-@pytest.mark.parametrize("method", COMPLETIONS)
-@pytest.mark.parametrize("model", [SeesPictures, SeesPicturesItself])
 @pytest.mark.parametrize(
-    "picture",
-    [
-        ImageNode(image=PIXEL),
-        ImageBlock(image=PIXEL.encode(), image_mimetype="image/png"),
-    ],
-    ids=["node", "block"],
+    ("picture", "model", "method"),
+    crossed(
+        [
+            ImageNode(image=PIXEL),
+            ImageBlock(image=PIXEL.encode(), image_mimetype="image/png"),
+        ],
+        [SeesPictures, SeesPicturesItself],
+        COMPLETIONS,
+    ),
 )
 def test_a_picture_beside_the_prompt_of_a_completion_was_not_recorded(
     picture, model, method
@@ -240,8 +242,7 @@ class Wraps(Says):
         return await Says().astream_chat(self._changed(messages))
 
 
-@pytest.mark.parametrize("method", ["chat", "achat", "stream_chat", "astream_chat"])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "method"), crossed([*CHANGES], CHATS))
 def test_what_a_model_of_llamaindex_hands_to_another_one_counts(change, method):
     changed, passages = CHANGES[change]
     sample = sample_of_engine(Wraps(change=changed), method)

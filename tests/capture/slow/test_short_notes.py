@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from lanes import crossed
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
@@ -66,9 +67,10 @@ def grade(sample: Sample) -> str | None:
     return sample.capture.grade
 
 
-@pytest.mark.parametrize("form", LABELS)
-@pytest.mark.parametrize("between", ["\n", "; ", " "])
-@pytest.mark.parametrize("notes", [LONG_NOTES, SHORT_NOTES, ONE_NOTE])
+@pytest.mark.parametrize(
+    ("notes", "between", "form"),
+    crossed([LONG_NOTES, SHORT_NOTES, ONE_NOTE], ["\n", "; ", " "], LABELS),
+)
 def test_passages_with_short_notes_are_contexts_or_in_doubt(notes, between, form):
     """The words of a note may stand there by chance: nothing is said to be lost."""
     sample, journey = asked(notes, form, between)

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import pytest
+from lanes import crossed
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
@@ -212,8 +213,7 @@ def _told(sample: Sample) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("shape", CHAINS)
+@pytest.mark.parametrize(("shape", "way"), crossed([*CHAINS], [*WAYS]))
 def test_every_way_to_run_a_chain_tells_the_same_journey(shape, way):
     make_chain, step = CHAINS[shape]
     invoked = _sample_of(make_chain(), lambda chain: chain.invoke(QUESTION))

@@ -10,6 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from lanes import crossed
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
@@ -424,9 +425,10 @@ def test_an_address_that_is_no_server_is_refused_in_words(
         assert "is OTEL_EXPORTER_OTLP_ENDPOINT right?" in said
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("there", ["/elsewhere", "another server"])
+@pytest.mark.parametrize(
+    ("target", "status", "there"),
+    crossed(TARGETS, [301, 302, 303, 307, 308], ["/elsewhere", "another server"]),
+)
 def test_a_redirect_is_no_success_and_is_not_followed(
     pushed, receiver, target, status, there
 ):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from lanes import examples
+from lanes import crossed, examples
 from llama_index.core import VectorStoreIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.llms import (
@@ -484,11 +484,14 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("memory", ["default", "Memory", "ChatMemoryBuffer"])
 @pytest.mark.parametrize(
-    "mode", ["context", "condense_plus_context", "best", "condense_question"]
+    ("memory", "mode", "streamed"),
+    crossed(
+        ["default", "Memory", "ChatMemoryBuffer"],
+        ["context", "condense_plus_context", "best", "condense_question"],
+        [False, True],
+    ),
 )
-@pytest.mark.parametrize("streamed", [False, True])
 def test_a_chat_engine_remembers_until_it_is_reset(
     memory: str, mode: str, streamed: bool, parts: ModuleType
 ) -> None:
