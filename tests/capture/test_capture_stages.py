@@ -442,10 +442,6 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     ),
     "blocks of content": (json.dumps([{"type": "text", "text": BRIDGE}]), [BRIDGE]),
     "JSON in a block": (json.dumps([{"type": "text", "text": INNER}]), [BRIDGE, MILL]),
-    "an MCP server's content": (
-        json.dumps({"content": [{"type": "text", "text": BRIDGE}], "isError": False}),
-        [BRIDGE],
-    ),
     "an empty list": ("[]", []),
     "lines": (f"exit_code: 0\nstdout:\n{BRIDGE}", [f"exit_code: 0\nstdout:\n{BRIDGE}"]),
     "a table": (f"|a|\n|---|\n|{BRIDGE}|", [f"|a|\n|---|\n|{BRIDGE}|"]),

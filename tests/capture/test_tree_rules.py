@@ -966,6 +966,14 @@ def test_no_sample(run):
     assert samples_of(run) == []
 
 
+@pytest.mark.parametrize("place", ["chunks", lambda run: None])
+def test_a_place_that_holds_none_names_nothing(place):
+    run = says(found(P), reads(asked(PORTO)), lookup_outputs=({"chunks": None},))
+    (sample,) = samples_of(run, Overrides(contexts_from=place))
+    assert [context.text for context in sample.known_contexts] == [PORTO]
+    assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "prompt")
+
+
 @pytest.mark.parametrize(
     "value", [[{"body": PORTO, "source": "a"}], {"body": PORTO, "source": "a"}]
 )

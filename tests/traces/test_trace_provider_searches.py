@@ -9,7 +9,6 @@ from spans_by_hand import ANSWER, GATE, MILL, PROMPT, QUESTION, Told, otlp, span
 from ragmetrics_core import Sample
 from ragmetrics_core.traces import samples_from_spans
 
-TOWER = "The tower was built in 1577."
 ADDRESS = "https://example.org/gate"
 CITED = {"type": "url_citation", "url": ADDRESS, "title": "Gate"}
 PLACED = {**CITED, "start_index": 0, "end_index": len(ANSWER)}

@@ -31,7 +31,6 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import Tool, Toolset
 from haystack.tracing.tracer import NullTracer
 from haystack_integrations.components.evaluators.ragmetrics import (
-    HaystackModel,
     RagMetricsEvaluator,
     capture,
     watch,
@@ -155,13 +154,6 @@ def test_the_name_in_the_pipeline_is_the_place() -> None:
     with capture(contexts_from="retriever.documents") as captured:
         step_by_step(pipeline, QUESTION)
     check(only(captured.samples))
-
-
-def test_watch_sees_the_same() -> None:
-    watcher = watch([], judge="lexical")
-    step_by_step(parts_of_a_pipeline(), QUESTION)
-    assert watcher.stop(10)
-    check(only(watcher.samples))
 
 
 def test_a_query_that_a_model_wrote_in_an_asynchronous_method() -> None:
@@ -614,16 +606,6 @@ def test_threads_of_a_served_application_under_watch() -> None:
     assert len(watcher.samples) == 4
     for sample in watcher.samples:
         check(sample)
-
-
-def test_a_judge_is_not_recorded() -> None:
-    verdict = '{"supported": 1, "claims": 1, "reason": "r", "unsupported": []}'
-    judge = HaystackModel(MockChatGenerator(verdict))
-    with capture() as captured:
-        step_by_step(parts_of_a_pipeline(), QUESTION)
-        recorded = captured.recorded
-        captured.evaluate(["context_adherence"], judge=judge, progress=False)
-    assert captured.recorded == recorded
 
 
 def test_a_super_component_and_an_agent_keep_their_own_places() -> None:

@@ -110,18 +110,6 @@ def nothing_left() -> Iterator[None]:
 # Concurrency
 
 
-def test_50_concurrent_runs_of_one_capture() -> None:
-    async def all_at_once() -> Captured[Run]:
-        app = rag()
-        with capture() as captured:
-            await asyncio.gather(*(app.run_async(inputs(f"q{n}")) for n in range(50)))
-        return captured
-
-    captured = asyncio.run(all_at_once())
-    assert not captured.problems
-    assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(50))
-
-
 def test_to_thread_is_in_the_capture() -> None:
     async def main() -> Captured[Run]:
         with capture() as captured:

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import gc
 import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -34,21 +33,6 @@ from ragmetrics_core.data.sample import Sample
 async def reply(question: str, found: Any) -> str:
     await asyncio.sleep(0)
     return f"Answer to {question}."
-
-
-def test_bare_threads_belong_to_a_watch() -> None:
-    def in_thread() -> None:
-        thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
-        thread.start()
-        thread.join()
-
-    with watch([]) as everything:
-        in_thread()
-        with capture() as own:
-            in_thread()
-    assert (len(everything.samples), len(own.samples)) == (2, 0)
-    assert "take the whole process by watch()" in repr(own.problems)
-    assert not everything.problems
 
 
 def tracked() -> int:

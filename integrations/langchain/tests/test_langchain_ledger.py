@@ -510,47 +510,6 @@ def a_tool_with_an_artifact_around_a_search_that_finds_nothing() -> None:
     ask(agent(wants(look("nothing")), wants(look()), tools=[look_through]))
 
 
-NONE_FOUND = (
-    "No documents matched. Try relaxing or removing the filters, or verify the filter"
-    " values with the metadata tools."
-)
-NOTHING_THEN_PARIS = [looked(query="nothing"), looked(PARIS, step=2)]
-
-
-def asks_twice(**settings: Any) -> None:
-    """Whether the tool returns an artifact or not."""
-    is_with_artifact = "response_format" in settings
-
-    @tool("look_up", **settings)
-    def look_through(query: str) -> Any:
-        """Looks a thing up."""
-        documents = SHELF.invoke(query)
-        text = joined(documents) or NONE_FOUND
-        return (text, documents) if is_with_artifact else text
-
-    ask(agent(wants(look("nothing")), wants(look()), tools=[look_through]))
-
-
-@shape(NOTHING_THEN_PARIS)
-def a_tool_that_says_in_a_sentence_that_it_found_nothing() -> None:
-    asks_twice()
-
-
-@shape(NOTHING_THEN_PARIS, context_tools={"look_up"})
-def a_named_tool_that_says_in_a_sentence_that_it_found_nothing() -> None:
-    asks_twice()
-
-
-@shape(NOTHING_THEN_PARIS, context_tools={"look_up"})
-def a_named_tool_with_an_artifact_that_says_that_it_found_nothing() -> None:
-    asks_twice(response_format="content_and_artifact")
-
-
-@shape(NOTHING_THEN_PARIS, context_tools=set())
-def a_tool_with_an_artifact_that_says_that_it_found_nothing() -> None:
-    asks_twice(response_format="content_and_artifact")
-
-
 # Conversations
 
 

@@ -318,18 +318,11 @@ class StatusError(Exception):
     ("raised", "expected"),
     [
         (StatusError(401), errors.AuthenticationFailed),
-        (StatusError(403), errors.AuthenticationFailed),
-        (StatusError(404), errors.JudgeUnavailable),
-        (StatusError(429), errors.RateLimited),
         (StatusError(429, "insufficient_quota"), errors.JudgeUnavailable),
         (
             StatusError(400, "maximum context length exceeded"),
             errors.ContextWindowExceeded,
         ),
-        (StatusError(400, "temperature is not supported"), errors.RequestRejected),
-        (StatusError(422), errors.RequestRejected),
-        (StatusError(500), errors.TransientJudgeError),
-        (StatusError(503), errors.TransientJudgeError),
         (TimeoutError(), errors.NoReplyInTime),
         (ConnectionResetError(), errors.TransientJudgeError),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from lanes import crossed
@@ -32,35 +32,18 @@ RECORDS = [
     {"content": ROOMS, "url": "https://lamp.example/2", "score": 0.4},
 ]
 BOTH = [FACT, ROOMS]
-RECORD = {"lamp": FACT, "rooms": 11}
 RESULTS: dict[str, tuple[Any, list[str] | None]] = {
     "blocks of an MCP server": (
         [{"type": "text", "text": text} for text in BOTH],
         BOTH,
     ),
-    "a result of an MCP server": (
-        {
-            "content": [{"type": "text", "text": text} for text in BOTH],
-            "isError": False,
-        },
-        BOTH,
-    ),
-    "blocks of records": (
-        [{"type": "text", "text": json.dumps(record)} for record in RECORDS],
-        BOTH,
-    ),
-    "texts": (BOTH, BOTH),
     "records": (RECORDS, BOTH),
     "records as JSON": (json.dumps(RECORDS), BOTH),
     "a mapping as Tavily's": (
         {"query": "lamp", "results": RECORDS, "response_time": 0.3},
         BOTH,
     ),
-    "a mapping of texts": ({"documents": BOTH}, BOTH),
-    "one record": ({"text": FACT, "id": "f"}, [FACT]),
-    "a text": (FACT, [FACT]),
     "lines": (f"1. {FACT}\n2. {ROOMS}", None),
-    "a record without a text": (RECORD, [json.dumps(RECORD)]),
     "lists in a mapping": ({"lamps": [FACT], "rooms": [11]}, None),
 }
 
@@ -203,43 +186,19 @@ def search_books() -> Any:
 
 
 @tool(response_format="content_and_artifact")
-def search_both() -> Any:
-    """Finds a document, and returns the text of another source with it."""
-    return f"{ROOMS}\n\nFrom the web: {FACT}", [Document(ROOMS, id="rooms")]
-
-
-@tool(response_format="content_and_artifact")
 def load_books() -> Any:
     """Finds a document, and returns only the text of another source."""
     return FACT, [Document(ROOMS, id="rooms")]
 
 
-@tool
-def search_lines() -> str:
-    """Finds two passages."""
-    return f"{FACT}\n{ROOMS}"
-
-
-@tool
-def save() -> str:
-    """Saves something, and tells what stood there before."""
-    return f"Saved. Before: {FACT}"
-
-
 HIDDEN: dict[str, tuple[list[Any], str | None, str]] = {
     # the tools called, the system message, the user's message
     "in the system message, beside a clock": ([clock], FACT, QUESTION),
-    "in the system message, beside a word": ([time], FACT, QUESTION),
     "in the user's message": ([clock], None, f"Context: {FACT}\n{QUESTION}"),
-    "a search that fails, beside a clock": ([broken_search, clock], None, QUESTION),
     "a search that fails, beside a word": ([broken_search, time], None, QUESTION),
     "a search without an argument": ([search_web], None, QUESTION),
-    "two passages as lines": ([search_lines], None, QUESTION),
     "a text beside a document": ([search_books, search_web], None, QUESTION),
-    "lines beside a document": ([search_books, search_lines], None, QUESTION),
-    "in what is saved, beside a document": ([search_books, save], None, QUESTION),
     "in place of a tool's own document": ([load_books], None, QUESTION),
-    "behind a tool's own document": ([search_both], None, QUESTION),
 }
 
 
@@ -256,14 +215,6 @@ def test_what_an_unseen_search_found_leaves_no_sample_sure(place: str) -> None:
     assert sample.capture is not None
     texts = [context.text for context in sample.contexts or ()]
     assert sample.capture.grade != "exact" or FACT in texts
-
-
-class State(TypedDict, total=False):
-    """Of a graph without messages; "report" is no usual name for an answer."""
-
-    question: str
-    notes: str
-    report: str
 
 
 @pytest.mark.parametrize("place", [None, "structured_response.joke"])

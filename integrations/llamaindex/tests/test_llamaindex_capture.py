@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import gc
 import threading
-from collections import Counter
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +33,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
-from llama_index.evaluation.ragmetrics.recording import copies, recorder
+from llama_index.evaluation.ragmetrics.recording import recorder
 from llama_index.evaluation.ragmetrics.recording.recorder import Spans
 from pydantic import BaseModel
 
@@ -74,52 +73,6 @@ def echo(kit: ModuleType) -> RetrieverQueryEngine:
         kit.FixedRetriever(nodes),
         response_synthesizer=get_response_synthesizer(llm=Echo(delay=0.001)),
     )
-
-
-def whole(sample: Sample) -> bool:
-    """True if question, contexts and answer belong together."""
-    return (
-        sample.answer == f"answer to {sample.question}"
-        and [context.id for context in sample.known_contexts]
-        == [f"{sample.question}/{place}" for place in range(3)]
-        and sample.retrieved == sample.contexts
-        and sample.error is None
-    )
-
-
-QUESTIONS = [f"question {number}" for number in range(50)]
-
-
-def test_50_concurrent_queries(echo: RetrieverQueryEngine) -> None:
-    async def run() -> None:
-        await asyncio.gather(*(echo.aquery(question) for question in QUESTIONS))
-
-    with capture() as captured:
-        asyncio.run(run())
-    samples = captured.samples
-    assert all(map(whole, samples))
-    assert Counter(sample.question for sample in samples) == Counter(QUESTIONS)
-    assert not captured.problems
-
-
-def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
-    def in_thread(question: str) -> None:
-        thread = threading.Thread(target=echo.query, args=(question,))
-        thread.start()
-        thread.join()
-
-    with capture() as captured:
-        in_thread("not mine")
-    assert captured.samples == ()
-    assert "take the whole process by watch()" in repr(captured.problems)
-    with watch([]) as watching:
-        in_thread("everybody's")
-    assert [sample.question for sample in watching.samples] == ["everybody's"]
-    with capture() as outer, capture() as inner:
-        in_thread("whose?")
-        echo.query("both")
-    assert [sample.question for sample in outer.samples] == ["both"]
-    assert [sample.question for sample in inner.samples] == ["both"]
 
 
 class Odd(Workflow):
@@ -389,33 +342,6 @@ def test_a_call_after_one_that_failed_is_a_call_with_a_prompt_of_its_own(
     (sample,) = captured.samples
     assert sample.answer == "It goes every hour."
     assert [context.text for context in sample.known_contexts] == texts[:1]
-
-
-@pytest.mark.parametrize(
-    "place",
-    ["copy_arguments", "copy_result", "answer_of", "documents_of", "question_of"],
-)
-def test_an_internal_error_never_reaches_the_application(
-    echo: RetrieverQueryEngine,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    place: str,
-) -> None:
-    kept_before = spans_kept()
-
-    def broken(*_: Any) -> None:
-        raise RuntimeError("ours, with the text of question 1")
-
-    for module in (recorder, copies):
-        if hasattr(module, place):
-            monkeypatch.setattr(module, place, broken)
-    with capture() as captured:
-        response = echo.query("question 1")
-    assert str(response) == "answer to question 1"
-    assert [node.score for node in response.source_nodes] == [1, 0.9, 0.8]
-    assert captured.problems
-    assert "question 1" not in caplog.text
-    assert spans_kept() <= kept_before
 
 
 def test_decorated_functions_and_parts_that_began_before(

@@ -143,28 +143,6 @@ def test_runs_without_a_context_are_conversations_of_their_own(kit: ModuleType) 
     assert not any(one.history for one in captured.samples)
 
 
-def test_runs_that_share_a_memory_are_turns_of_one_conversation(
-    kit: ModuleType,
-) -> None:
-    guide = agent(kit)
-
-    async def chat() -> None:
-        memory = ChatMemoryBuffer.from_defaults()
-        for question in QUESTIONS:
-            await guide.run(user_msg=question, memory=memory)
-
-    with capture() as captured:
-        asyncio.run(chat())
-    samples = list(captured.samples)
-    (name, _), *_ = conversations(samples)
-    assert conversations(samples) == [(name, 1), (name, 2), (name, 3)]
-    assert [history(one) for one in samples] == [
-        [],
-        said(QUESTIONS[0]),
-        said(*QUESTIONS[:2]),
-    ]
-
-
 SUMMARY = "They spoke about buildings near the lake."
 MEMORIES: dict[str, Any] = {
     "the engine's own": lambda _: None,
@@ -244,22 +222,6 @@ def test_every_chat_engine_tells_all_that_was_said_before(
         [MILL],
     ]
     assert [one.capture.grade for one in samples] == ["exact"] * 3
-
-
-@pytest.mark.parametrize("is_chat_model", [True, False])
-def test_a_chat_engine_that_is_reset_begins_anew(
-    kit: ModuleType, *, is_chat_model: bool
-) -> None:
-    llm = guide_llm(kit, is_chat_model=is_chat_model)
-    engine = chat_engine(kit, "context", llm)
-    with capture() as captured:
-        engine.chat(QUESTIONS[0])
-        engine.reset()
-        engine.chat(QUESTIONS[1])
-    samples = list(captured.samples)
-    assert [history(one) for one in samples] == [[], []]
-    assert [turn for _, turn in conversations(samples)] == [1, 1]
-    assert [one.capture.grade for one in samples] == ["exact"] * 2
 
 
 @pytest.mark.parametrize("is_chat_model", [True, False])

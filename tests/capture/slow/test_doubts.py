@@ -516,16 +516,6 @@ def a_tool_that_prints_lines(is_followed: bool) -> Sample:
     return agent(SHELL, **(SEARCHES if is_followed else {}))
 
 
-@row("undivided", KEEP, contexts=[SHELL])
-def a_tool_of_llamaindex_that_prints_lines(is_followed: bool) -> Sample:
-    return agent_of_llamaindex(SHELL, **(SEARCHES if is_followed else {}))
-
-
-@row("undivided", KEEP, contexts=[SHELL])
-def a_tool_of_haystack_that_prints_lines(is_followed: bool) -> Sample:
-    return agent_of_haystack(SHELL, **(SEARCHES if is_followed else {}))
-
-
 @row(
     "undivided", 'of these keep in context_tools={"look_up", "count"} those that search'
 )
@@ -693,16 +683,6 @@ def a_tool_that_fails(is_followed: bool) -> Sample:
     return agent(ToolException("the index is down"))
 
 
-@no_way("no_search", "look_up failed; mend that")
-def a_tool_of_llamaindex_that_fails(is_followed: bool) -> Sample:
-    return agent_of_llamaindex(ValueError("the index is down"))
-
-
-@no_way("no_search", "look_up failed; mend that")
-def a_tool_of_haystack_that_fails(is_followed: bool) -> Sample:
-    return agent_of_haystack(ValueError("the index is down"))
-
-
 @no_way("no_search", "Finder failed; mend that")
 def a_search_that_fails(is_followed: bool) -> Sample:
     def app(question: str) -> str:
@@ -759,17 +739,6 @@ def nodes() -> Any:
     return SummaryIndex([TextNode(text=LAMP)])
 
 
-def engine_that(answers: Callable[[str], str]) -> Callable[[], object]:
-    """A query engine of one's own, which is asked the question."""
-    from llama_index.core.query_engine import CustomQueryEngine
-
-    class Engine(CustomQueryEngine):
-        def custom_query(self, query_str: str) -> str:
-            return answers(query_str)
-
-    return lambda: Engine().query(ASKED)
-
-
 def retrieved_node(question: str = ASKED) -> str:
     return str(nodes().as_retriever().retrieve(question)[0].text)
 
@@ -812,22 +781,6 @@ def a_talk_with_a_completion_model(is_followed: bool) -> Sample:
     return llamaindex(app, **({"conversation": "llamaindex"} if is_followed else {}))
 
 
-@row("further_call", "name the contexts by contexts_from=", answer="1882, that was.")
-def an_engine_that_rewrites(is_followed: bool) -> Sample:
-    def answers(question: str) -> str:
-        completion().complete(shown(retrieved_node()))
-        return "1882, that was."
-
-    settings = contexts(LAMP) if is_followed else {}
-    return llamaindex(engine_that(answers), **settings)
-
-
-@row("by_data_flow", "name the contexts by contexts_from=")
-def an_engine_with_a_model_of_its_own(is_followed: bool) -> Sample:
-    app = engine_that(lambda question: ANSWER if retrieved_node() else "")
-    return llamaindex(app, **(contexts(LAMP) if is_followed else {}))
-
-
 @row("no_answer", "read its stream to the end")
 def a_response_that_is_left(is_followed: bool) -> Sample:
     def app() -> None:
@@ -840,23 +793,6 @@ def a_response_that_is_left(is_followed: bool) -> Sample:
             pieces.close()
 
     return llamaindex(app)
-
-
-@row("answer_guessed", "put each into a block of its own")
-def an_engine_and_a_model_in_one_block(is_followed: bool) -> Sample:
-    from llama_index.evaluation.ragmetrics import capture
-
-    def second() -> None:
-        found = retrieved_node("What does the ferry cost?")
-        completion("Two crowns, I think.").complete(f"{found}\nWhat does it cost?")
-
-    with capture(question=ASKED) as captured:
-        nodes().as_query_engine(llm=completion()).query(ASKED)
-        if not is_followed:
-            second()
-    if is_followed:
-        second()
-    return captured.samples[0]
 
 
 # Haystack
@@ -979,19 +915,6 @@ def an_answer_under_a_name_of_ones_own(is_followed: bool) -> Sample:
 
     settings = {"answer_from": "llm.reply"} if is_followed else {}
     return haystack(Own(), **contexts(LAMP), **settings)
-
-
-@row("by_data_flow", "name the contexts by contexts_from=", contexts=[FERRY])
-def a_component_that_replaces_what_was_found(is_followed: bool) -> Sample:
-    from haystack import Document, component
-
-    @component
-    class Changer:
-        @component.output_types(documents=list[Document])
-        def run(self, documents: list[Document]) -> dict[str, Any]:
-            return {"documents": [Document(id="ferry", content=FERRY)]}
-
-    return haystack(between=Changer(), **(contexts(FERRY) if is_followed else {}))
 
 
 # The table

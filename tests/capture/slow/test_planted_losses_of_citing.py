@@ -1,6 +1,6 @@
 """Losses planted into pipelines that cite: the journey names the stage, or says why it cannot.
 
-These are eight more pipelines of public shapes beside those of
+These are six more pipelines of public shapes beside those of
 ``test_planted_losses.py``. Each finds three passages, numbers them, and asks for marks;
 the last passage holds what the question needs. The answer cites all that is shown,
 but where the fault is that it cites another passage.
@@ -30,11 +30,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture as capture_langchain
-from langgraph.graph import END, START, StateGraph
 from llama_index.core import PromptTemplate, get_response_synthesizer
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
-from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import QueryBundle
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from planted_pipelines import (
@@ -48,7 +46,6 @@ from planted_pipelines import (
     Says,
     check,
 )
-from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
 
@@ -115,15 +112,12 @@ def _perhaps(expected: dict[str, Expected]) -> dict[str, Expected]:
 
 
 EXPECTED: dict[str, dict[str, Expected]] = {
-    # a node that returns fewer documents is known by what it was handed
-    "graph": _expected(Expected("not_shown", "not_kept", by="grade_documents")),
     "fusion": _expected(Expected("not_shown", "not_kept", by="fuse")),
     "agent": _expected(_UNSEEN),
     # it cuts passages into pieces: what became of a passage may be unknown
     "citation engine": _perhaps(
         _expected(Expected("not_shown", "not_kept", by="SimilarityPostprocessor"))
     ),
-    "fusion retriever": _expected(_MISSING),  # a loss of the retriever
     "by hand": _expected(
         Expected("not_shown", "not_kept", by="SimilarityPostprocessor")
     ),
@@ -136,43 +130,6 @@ EXPECTED: dict[str, dict[str, Expected]] = {
 
 
 PROMPT = ChatPromptTemplate.from_template("Cite.\n\n{context}\n\nAsked: {question}")
-
-
-def graph(plan: Plan) -> list[Sample]:
-    """langchain-ai/langgraph, examples/rag/langgraph_crag.ipynb: retrieve, grade, generate."""
-
-    class State(TypedDict, total=False):
-        question: str
-        documents: list[Document]
-        generation: Any
-
-    def retrieve(state: State) -> dict[str, Any]:
-        found = Found(texts=TEXTS[: plan.n_found])
-        return {"documents": found.invoke(state["question"])}
-
-    def grade_documents(state: State) -> dict[str, Any]:
-        return {"documents": state["documents"][: plan.n_kept]}
-
-    def generate(state: State) -> dict[str, Any]:
-        texts = [one.page_content for one in state["documents"]]
-        messages = PROMPT.invoke(
-            {"context": plan.written(texts), "question": state["question"]}
-        )
-        return {
-            "generation": FakeListChatModel(responses=[plan.answer]).invoke(messages)
-        }
-
-    made = StateGraph(State)
-    made.add_node("retrieve", retrieve)
-    made.add_node("grade_documents", grade_documents)
-    made.add_node("generate", generate)
-    made.add_edge(START, "retrieve")
-    made.add_edge("retrieve", "grade_documents")
-    made.add_edge("grade_documents", "generate")
-    made.add_edge("generate", END)
-    with capture_langchain() as captured:
-        made.compile().invoke({"question": QUESTION})
-    return list(captured.samples)
 
 
 def fusion(plan: Plan) -> list[Sample]:
@@ -263,24 +220,6 @@ def citation_engine(plan: Plan) -> list[Sample]:
     return list(captured.samples)
 
 
-def fusion_retriever(plan: Plan) -> list[Sample]:
-    """run-llama/llama_index, docs/examples/retrievers/reciprocal_rerank_fusion.ipynb."""
-    llm = Says(answer=plan.answer)
-    retriever = QueryFusionRetriever(
-        [Nodes(TEXTS[: plan.n_found]), Nodes(TEXTS[: plan.n_found])],
-        llm=llm,
-        num_queries=1,
-        similarity_top_k=plan.n_kept,
-        mode="reciprocal_rerank",
-        use_async=False,
-    )
-    synthesizer = get_response_synthesizer(llm=llm, text_qa_template=_template(plan))
-    engine = RetrieverQueryEngine(retriever, synthesizer)
-    with capture_llamaindex() as captured:
-        engine.query(QUESTION)
-    return list(captured.samples)
-
-
 def by_hand(plan: Plan) -> list[Sample]:
     """A service that calls retriever, reranker and model by itself, and writes the prompt."""
 
@@ -364,11 +303,9 @@ def ranks(plan: Plan) -> list[Sample]:
 
 
 PIPELINES: dict[str, Callable[[Plan], list[Sample]]] = {
-    "graph": graph,
     "fusion": fusion,
     "agent": agent,
     "citation engine": citation_engine,
-    "fusion retriever": fusion_retriever,
     "by hand": by_hand,
     "chat": chat,
     "ranks": ranks,

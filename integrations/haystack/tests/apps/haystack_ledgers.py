@@ -52,7 +52,6 @@ from haystack_apps import (
 from haystack_apps_agents import (
     agent,
     every,
-    rag_tool,
     searching,
     web_tool,
 )
@@ -144,19 +143,6 @@ EACH = "{% for one in documents %}{{ one.content }}\n{% endfor %}{{ question }}"
 
 def kept(*names: str) -> list[Document]:
     return [Document(id=name, content=TEXTS[name]) for name in names]
-
-
-@row(retrieval(0, *FIRST, query=Q))
-def retrieval_and_answer_in_two_runs() -> None:
-    documents = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})[
-        "retriever"
-    ]["documents"]
-    answering = connected(
-        ("prompt.prompt", "llm.messages"),
-        prompt=ChatPromptBuilder(user(EACH)),
-        llm=says(A),
-    )
-    answering.run({"prompt": {"documents": documents, "question": Q}})
 
 
 def pausing(*stops: str) -> None:
@@ -354,60 +340,6 @@ def a_pipeline_around_a_search_that_finds_nothing() -> None:
     asks_twice(PipelineTool(pipeline=made, input_mapping=mapped, **ARCHIVE))
 
 
-NONE_FOUND = (
-    "No documents matched. Try relaxing or removing the filters, or verify the filter"
-    " values with the metadata tools."
-)
-
-
-def in_words(found: list[Document]) -> str:
-    return str(found[0].content) if found else NONE_FOUND
-
-
-IN_WORDS = {"source": "documents", "handler": in_words}
-
-
-@row(*NOTHING_THEN_GATE, contexts=("gate",))
-def a_component_that_says_in_a_sentence_that_it_found_nothing() -> None:
-    asks_twice(
-        ComponentTool(component=Archived(), outputs_to_string=IN_WORDS, **ARCHIVE)
-    )
-
-
-@row(
-    *NOTHING_THEN_GATE,
-    contexts=("gate",),
-    doubts=("undivided",),
-    context_tools={"archive"},
-)
-def a_named_component_that_says_in_a_sentence_that_it_found_nothing() -> None:
-    a_component_that_says_in_a_sentence_that_it_found_nothing()
-
-
-@row(*NOTHING_THEN_GATE, contexts=("gate",), context_tools=set())
-def a_pipeline_that_says_in_a_sentence_that_it_found_nothing() -> None:
-    made = connected(archived=Archived())
-    mapped = {"query": ["archived.query"]}
-    settings = {"input_mapping": mapped, "outputs_to_string": IN_WORDS, **ARCHIVE}
-    asks_twice(PipelineTool(pipeline=made, **settings))
-
-
-@row(
-    *NOTHING_THEN_GATE,
-    contexts=("gate",),
-    doubts=("undivided",),
-    context_tools={"archive"},
-)
-def a_function_that_says_in_a_sentence_that_it_found_nothing() -> None:
-    archived = Archived()
-
-    def search(query: Annotated[str, "the query"]) -> str:
-        """Searches the archive."""
-        return in_words(archived.run(query=query)["documents"])
-
-    asks_twice(create_tool_from_function(search, name="archive"))
-
-
 class Archive:
     """A source that is closed at first."""
 
@@ -433,26 +365,6 @@ def a_tool_that_fails_and_is_tried_again() -> None:
         calls("open", query="gate"),
         calls("open", query="gate"),
         A,
-    ).run(messages=user())
-
-
-@row(
-    retrieval(1, *SEEN, name="web_search", query="gate"),
-    contexts=SEEN,
-    answer="The masons did.",
-)
-def a_tool_whose_argument_is_the_answer() -> None:
-    def final(text: Annotated[str, "the answer"]) -> str:
-        """Gives the answer."""
-        return text
-
-    steps = says(
-        calls("web_search", query="gate"), calls("final", text="The masons did.")
-    )
-    Agent(
-        chat_generator=steps,
-        tools=[web_tool(every), create_tool_from_function(final)],
-        exit_conditions=["final"],
     ).run(messages=user())
 
 
@@ -561,18 +473,6 @@ def an_agent_tool() -> None:
     tool = AgentTool(agent=inner, name="researcher", description="Researches.")
     asked = calls("researcher", messages=[{"role": "user", "content": "sisters?"}])
     agent(tool, asked, "Sanna has sisters.").run(messages=user())
-
-
-@row(
-    written(1, "The chronicle gives the year: 1632.", name="asked", query="gate?"),
-    retrieval(1, *FIRST, name="asked", query="gate?"),
-    answer="In 1632.",
-)
-def a_pipeline_with_a_model_as_tool() -> None:
-    inner = rag(llm=says("The chronicle gives the year: 1632."))
-    agent(rag_tool(inner), calls("asked", query="gate?"), "In 1632.").run(
-        messages=user()
-    )
 
 
 ABOUT_GATE, ABOUT_MILL = (
@@ -728,10 +628,6 @@ def a_second_turn_after_a_call_that_a_person_edited() -> None:
 
 
 TWICE = (calls("search", query="gate"), calls("web_search", query="siblings"), A)
-FORGOTTEN = (
-    retrieval(1, *FIRST, name="search", query="gate", shown=()),
-    retrieval(2, *SEEN, name="web_search", query="siblings"),
-)
 
 
 def forgetful(compactor: Any, replies: Any = TWICE, tools: Any = ()) -> Agent:
@@ -799,18 +695,3 @@ def documents_that_a_component_makes_of_the_rows_of_a_tool() -> None:
 
 
 # Runs that do not end
-
-
-@row(
-    retrieval(1, *SEEN, name="web_search", query=Q, shown=UNKNOWN),
-    retrieval(2, *SEEN, name="web_search", query=Q, shown=UNKNOWN),
-    contexts=SEEN,
-    answer=None,
-    doubts=(
-        "no_answer",
-        "by_data_flow",
-    ),
-)
-def an_agent_out_of_steps() -> None:
-    again = calls("web_search", query=Q)
-    agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
