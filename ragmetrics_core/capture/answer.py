@@ -23,6 +23,7 @@ from ragmetrics_core.capture.calls import (
     Order,
     Origins,
     end_of,
+    messages_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
@@ -315,7 +316,7 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
         reader = waiting.pop()
         read = [*_read_by(calls, reader)]
         # the calls inside the engines whose answers a document or a tool hands on
-        texts = [each.text for each in reader.prompt if each.role != "assistant"]
+        texts = messages_of([reader])
         for author, text in origins.answers_handed_on:
             if end_of(author) <= reader.began and shows(texts, text):
                 read += [inner for inner in author.walk() if inner in calls.models]
@@ -368,20 +369,17 @@ def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
         if reply.is_verdict or not 0 < len(letters) < SHORTEST:
             continue
         if letters not in new_lines:
-            known = _lines_of_prompt(call)
-            lines = _lines_of_prompt(reader)
+            known = _lines_shown_to(call)
+            lines = _lines_shown_to(reader)
             new_lines[letters] = [line for line in lines if line not in known]
         if shows(new_lines[letters], reply.answer):
             yield call
 
 
-def _lines_of_prompt(call: Node) -> dict[str, None]:
+def _lines_shown_to(call: Node) -> dict[str, None]:
     """Return the lines that a call was shown and no model wrote, each once."""
-    lines: dict[str, None] = {}
-    for message in call.prompt:
-        if message.role != "assistant":
-            lines.update((line.strip(), None) for line in message.text.splitlines())
-    return lines
+    lines = "\n".join(messages_of([call])).splitlines()
+    return dict.fromkeys(line.strip() for line in lines)
 
 
 def _earlier(calls: Calls, reader: Node) -> Iterator[Node]:

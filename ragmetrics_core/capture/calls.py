@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any, Literal
 
 from ragmetrics_core.capture.doubts import Doubt
@@ -25,6 +26,7 @@ from ragmetrics_core.capture.structures import (
     find_instances,
     has_no_answer,
     parse_json,
+    texts_of_query,
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
 from ragmetrics_core.data import Context, PassageNote
@@ -251,13 +253,13 @@ class Calls:
     @cached_property
     def models(self) -> list[Node]:
         """Those of them that replied; of calls inside each other the innermost."""
-        around: set[Node] = set()
-        for node in self.prompted:
-            if has_replied(node):
-                around.update(self.paths[node][:-1])
-        return [
-            node for node in self.prompted if has_replied(node) and node not in around
+        replied = [
+            node
+            for node in self.prompted
+            if node.reply is not None and node.error is None
         ]
+        around = {caller for node in replied for caller in self.paths[node][:-1]}
+        return [node for node in replied if node not in around]
 
     @cached_property
     def replies(self) -> Mapping[Node, Reply]:
@@ -273,17 +275,14 @@ class Calls:
         """Calls of models whose reply some later call was asked."""
         last_search: dict[str, float] = {}
         for node in self.nodes:
-            if node.query:
-                for text in (node.query, *find_instances(parse_json(node.query), str)):
-                    query = _bare_query(text)
-                    last_search[query] = max(node.began, last_search.get(query, 0.0))
+            for text in texts_of_query(node.query):
+                query = _bare_query(text)
+                last_search[query] = max(node.began, last_search.get(query, -inf))
+        last_search.pop("", None)
         return frozenset(
             call
             for call, reply in self.replies.items()
-            if any(
-                last_search.get(query, float("-inf")) >= call.began
-                for query in reply.queries
-            )
+            if any(last_search.get(each, -inf) >= call.began for each in reply.queries)
         )
 
     @cached_property
@@ -431,24 +430,25 @@ class Calls:
 _SEARCHING = ("retriever", "reranker")
 
 
-def has_replied(node: Node) -> bool:
-    """Whether a call is one of a model, which replied without an error."""
-    return node.kind == "model" and node.reply is not None and node.error is None
-
-
 def _lists_of(node: Node) -> Iterator[DocumentList]:
     """Yield what a call took at its begin, and what it returned at its end."""
     taken = node.input_documents or node.documents_among_inputs
     is_told_by_text = node.kind == "tool" and bool(node.text)
     if taken and not is_told_by_text:
         yield DocumentList(node.began, node, is_returned=False, documents=taken)
-    if node.documents is not None and node.ended is not None:
-        returned = (*node.documents_passed_on, *node.documents)
+    returned = (*node.documents_passed_on, *(node.documents or ()))
+    if node.ended is not None and (returned or node.documents is not None):
         yield DocumentList(node.ended, node, is_returned=True, documents=returned)
-    elif node.documents_passed_on and node.ended is not None:
-        yield DocumentList(
-            node.ended, node, is_returned=True, documents=node.documents_passed_on
-        )
+
+
+def messages_of(calls: Iterable[Node]) -> list[str]:
+    """List the messages that calls were shown and no model wrote, each once."""
+    messages: dict[str, None] = {}
+    for call in calls:
+        for message in call.prompt:
+            if message.role != "assistant" and message.text.strip():
+                messages[message.text] = None
+    return list(messages)
 
 
 _LAST = 1 << 30  # the rank of a call that no model asked for

@@ -15,7 +15,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.calls import AskedTurn, FoundAnswer, FoundEvidence
+from ragmetrics_core.capture.calls import (
+    AskedTurn,
+    FoundAnswer,
+    FoundEvidence,
+    messages_of,
+)
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Citation, Context
@@ -187,9 +192,7 @@ def _numbering(writer: Node, contexts: Sequence[Context]) -> dict[str, int] | No
     """
     if not contexts:
         return None
-    messages = [
-        message.text for message in writer.prompt if message.role != "assistant"
-    ]
+    messages = messages_of([writer])
     for pattern in _LABELS:
         labels = [_labels_of(context.text, messages, pattern) for context in contexts]
         if any(len(each) != 1 for each in labels):

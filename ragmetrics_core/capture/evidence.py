@@ -20,6 +20,7 @@ from ragmetrics_core.capture.calls import (
     FoundEvidence,
     Origins,
     end_of,
+    messages_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
@@ -116,7 +117,7 @@ class _Reading:
     def evidence(self) -> FoundEvidence:
         """Find the contexts by the prompts, else by the flow of documents."""
         chain = self._found_answer.chain
-        prompts = _messages_of(chain) if chain else None
+        prompts = messages_of(chain) if chain else None
         if prompts is not None:
             self._read_prompts(prompts)
         if "contexts" in self._turn.named:
@@ -155,14 +156,14 @@ class _Reading:
     def _passage_named(self, context: Context) -> DocumentKey | None:
         """Return the passage that a context of the user is, or is a part of; None without one."""
         letters = letters_of(context.text)
-        around: list[DocumentKey] = []
+        around: DocumentKey | None = None
         for identity, passage in self._passages.by_identity.items():
             whole = letters_of(passage.document.text)
             if whole == letters:
                 return identity
             if len(letters) >= SHORTEST and letters in whole:
-                around.append(identity)
-        return next(iter(around), None)
+                around = around or identity
+        return around
 
     def _lists_before_answer(self) -> Sequence[DocumentList]:
         """Return the lists of documents that were there before the answer, the latest first.
@@ -216,35 +217,31 @@ class _Reading:
 
         Of documents with the same text the one that was there first names it.
         """
+        first_by_text: dict[str, Document] = {}
+        for each in reversed(self._lists):
+            firsts = {document.text: document for document in each.documents[::-1]}
+            for text, document in firsts.items():
+                if document.id is not None:
+                    first_by_text.setdefault(text, document)
+        identity = self._passages.identity
         documents: list[Document] = []
         candidates: list[Candidate] = []
-        places: dict[tuple[str, str], int] = {}
-        named_in: list[int] = []  # the number of the list that named each document last
+        keys: set[tuple[str, str]] = set()
         raw_by_letters: dict[str, str] = {}
         for number, each in enumerate(self._lists):
             for document in each.documents:
-                letters = letters_of(document.text)
+                letters, raw = letters_of(document.text), document.text.strip()
                 is_short = len(letters) < SHORTEST
-                key = (letters, document.text.strip() if is_short else "")
-                place = places.setdefault(key, len(documents))
-                if place < len(documents):
-                    is_first_in_list = named_in[place] < number
-                    named_in[place] = number
-                    named = documents[place]
-                    is_same_text = document.text == named.text
-                    has_other_id = document.id is not None and (
-                        self._passages.identity(document)
-                        != self._passages.identity(named)
-                    )
-                    if is_first_in_list and is_same_text and has_other_id:
-                        documents[place] = document
+                key = (letters, raw if is_short else "")
+                if key in keys:
                     continue
-                named_in.append(number)
-                raw = raw_by_letters.setdefault(letters, document.text.strip())
-                if is_short and raw != document.text.strip():
+                keys.add(key)
+                if is_short and raw != raw_by_letters.setdefault(letters, raw):
                     self._doubts.append(Doubt("short_text"))
-                documents.append(document)
                 candidates.append(Candidate(document.texts, number))
+                first = first_by_text.get(document.text, document)
+                is_same = identity(first) == identity(document)
+                documents.append(document if is_same else first)
         return documents, candidates
 
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
@@ -262,26 +259,26 @@ class _Reading:
                     known += [
                         each for each in texts if len(letters_of(each)) >= SHORTEST
                     ]
-            for text in _messages_of([reader]):
+            for text in messages_of([reader]):
                 messages.setdefault(text, PromptText(text, known))
         return list(messages.values())
 
     def _show(self) -> None:
         """Take what the prompts show as the contexts, in the order of the prompts."""
         shown = [
-            (showing.place, identity, document, showing)
+            (identity, document, showing)
             for identity, (document, showing) in self.showings.items()
             if showing.is_context
         ]
-        shown.sort(key=lambda each: each[0] or (0, 0))
+        shown.sort(key=lambda each: each[2].place or (0, 0))
         contexts = []
-        for _, identity, document, showing in shown:
+        for identity, document, showing in shown:
             found = self._passages.by_identity.get(identity)
             if document.score is None and found is not None:  # a later list lacks it
                 document = replace(document, score=found.document.score)
             contexts.append(document.context(showing.text))
         self.contexts = tuple(contexts)
-        self.identities = tuple(identity for _, identity, _, _ in shown)
+        self.identities = tuple(identity for identity, _, _ in shown)
         self.evidence_from = "prompt"
 
     def _doubt_further_calls(self) -> None:
@@ -295,7 +292,7 @@ class _Reading:
         if writer is None:
             return
         chain = (*self._found_answer.chain, *self._found_answer.perhaps_read)
-        shown_to_chain = set(_messages_of(self._found_answer.chain))
+        shown_to_chain = set(messages_of(self._found_answer.chain))
         own_letters = letters_of(self._found_answer.text)
         other_answers = {letters_of(each.text) for each in self._turn.tree.answers}
         other_answers -= {own_letters}
@@ -307,7 +304,7 @@ class _Reading:
                 continue
             if letters_of(self._calls.replies[call].text) in other_answers:
                 continue
-            if shown_to_chain.issuperset(_messages_of([call])):
+            if shown_to_chain.issuperset(messages_of([call])):
                 continue
             if self._is_shown_a_passage(call):
                 self._doubts.append(_FURTHER_CALL)
@@ -324,13 +321,13 @@ class _Reading:
         text = self._found_answer.text
         is_named = self._turn.calls_it_answer(text) or self._turn.tree.output == text
         if question and len(self._found_answer.chain) > 1 and not is_named:
-            knew_question = shows(_messages_of([writer]), question)
+            knew_question = shows(messages_of([writer]), question)
             if not knew_question and not self._is_shown_a_passage(writer):
                 self._doubts.append(_LAST_WORDS)
 
     def _is_shown_a_passage(self, call: Node) -> bool:
         """Whether the prompt of a call holds a passage whole."""
-        messages = [letters_of(text) for text in _messages_of([call])]
+        messages = [letters_of(text) for text in messages_of([call])]
         for passage in self._passages.by_identity.values():
             letters = letters_of(passage.document.text)
             if len(letters) >= SHORTEST and any(letters in each for each in messages):
@@ -578,16 +575,6 @@ class _Reading:
 
 def _contexts_of(documents: Iterable[Document]) -> tuple[Context, ...]:
     return tuple(document.context() for document in documents)
-
-
-def _messages_of(calls: Iterable[Node]) -> list[str]:
-    """List the messages that calls were shown and no model wrote, each once."""
-    messages: dict[str, None] = {}
-    for call in calls:
-        for message in call.prompt:
-            if message.role != "assistant" and message.text.strip():
-                messages[message.text] = None
-    return list(messages)
 
 
 def _messages_of_earlier_turns(call: Node, replies: Collection[str]) -> list[str]:

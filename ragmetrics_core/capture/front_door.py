@@ -149,32 +149,16 @@ class FrontDoor(Generic[Run]):
         user_values = UserValues(reference, id, dict(metadata or {}), conversation)
         sample_maker = self.turns(overrides, Problems())
         sample_maker.share_with_conversation(conversation, redact)
-        captured = self._captured(sample_maker, user_values, redact)
-        with self._listening(captured):
-            yield captured
-
-    def _captured(
-        self,
-        turns: Turns[Run],
-        user_values: UserValues,
-        redact: Redact | None,
-    ) -> Captured[Run]:
-        """Make the object that keeps the runs of a block and gives their samples.
-
-        Args:
-            turns: Makes the samples: of each run, and of runs that wait for another
-                one.
-            user_values: What the user says of the samples.
-            redact: As for ``capture``.
-        """
-        return Captured(
-            turns.add,
+        captured = Captured(
+            sample_maker.add,
             user_values=user_values,
             redact=redact,
-            samples_that_wait=turns.samples_that_wait,
+            samples_that_wait=sample_maker.samples_that_wait,
             as_judge=self.as_judge,
-            problems=turns.problems,
+            problems=sample_maker.problems,
         )
+        with self._listening(captured):
+            yield captured
 
     @contextmanager
     def _listening(self, captured: Captured[Run]) -> Iterator[None]:

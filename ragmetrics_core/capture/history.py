@@ -112,10 +112,12 @@ def history_in(
     messages = conversation(value)
     # ["When did it open?", "Who built it?"] may be a list of queries
     if messages is not None and any(find_instances(value, Message)):
-        n_earlier = _messages_before_question(
-            messages, question, only_before_question=only_before_question
-        )
-        return spoken(messages[:n_earlier])
+        line = as_one_line(question)
+        places = [n for n, each in enumerate(messages) if each.role == "user"]
+        asking = [n for n in places if as_one_line(messages[n].text) == line]
+        if not asking and not only_before_question:
+            asking = places
+        return spoken(messages[: asking[-1]]) if asking else ()
     if depth == 0 or not isinstance(value, Mapping):
         return ()
     for name, part in value.items():
@@ -169,40 +171,12 @@ def read_history(value: object) -> tuple[Turn, ...]:
     return _turns_of_pairs(value)  # [("Open?", "Yes.")]
 
 
-def _messages_before_question(
-    messages: Sequence[Message], question: str | None, *, only_before_question: bool
-) -> int:
-    """Count the messages before the question, else before the user's last message.
-
-    Example: user "Open?", assistant "Yes.", user "And when?": 2 for "And when?".
-
-    Args:
-        messages: The messages.
-        question: What is asked now; None if it is not known. Of several messages that
-            ask it, the last one counts.
-        only_before_question: Whether the count is 0 if no message asks the question.
-    """
-    n_before_question: int | None = None
-    n_before_last_of_user = 0
-    for n_before, message in enumerate(messages):
-        if message.role != "user":
-            continue
-        n_before_last_of_user = n_before
-        if as_one_line(message.text) == as_one_line(question):
-            n_before_question = n_before
-    if n_before_question is not None:
-        return n_before_question
-    return 0 if only_before_question else n_before_last_of_user
-
-
-def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
-    """Read a chat history of pairs of texts as turns; empty for any other value.
+def _turns_of_pairs(value: Sequence[object]) -> tuple[Turn, ...]:
+    """Read a chat history of pairs of texts as turns; empty for any other list.
 
     Each pair is a question and its answer, ``("Open?", "Yes.")``, or a role and what it
     said, ``("human", "Open?")``.
     """
-    if not isinstance(value, (list, tuple)):
-        return ()
     turns: list[Turn] = []
     for pair in value:
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)

@@ -26,6 +26,7 @@ from ragmetrics_core.capture.structures import (
     long_lines,
     parse_json,
     query_of_tool,
+    texts_of_query,
 )
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
@@ -260,7 +261,7 @@ def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> 
         documents: The documents, as searches returned them.
     """
     forms = [letters_of(form) for each in documents for form in each.texts]
-    around = [query or "", *find_instances(parse_json(query or ""), str)]
+    around = texts_of_query(query)
     around += [str(dict(each.metadata)) for each in documents]
     around += find_instances([each.metadata for each in documents], str)
     pieces: set[str] = set()

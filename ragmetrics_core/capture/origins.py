@@ -36,7 +36,12 @@ from ragmetrics_core.capture.forms import (
     letters_of,
 )
 from ragmetrics_core.capture.shown import KnownTexts, shows
-from ragmetrics_core.capture.structures import compact, find_instances, parse_json
+from ragmetrics_core.capture.structures import (
+    compact,
+    find_instances,
+    parse_json,
+    texts_of_query,
+)
 from ragmetrics_core.capture.tree import Document, Message, Node
 
 _SHORTEST_CUT = 24  # letters of an argument that is no name
@@ -100,12 +105,12 @@ class _Reading:
             for item in earlier.items if earlier.kind != "written" else ():
                 self._found.add(item.text)
             if earlier.kind in ("tool", "written"):
-                self._pass(_texts_of_query(earlier.query))
+                self._pass(texts_of_query(earlier.query))
         for _, what, node, documents in self._moments():
             if what == _REPLY:
                 self._read_reply(node)
             elif what == _CALLED and node.kind == "tool":
-                self._pass(_texts_of_query(node.query))
+                self._pass(texts_of_query(node.query))
             elif what == _CALLED:
                 # what a model gave to tools in earlier turns
                 self._pass_calls(node.prompt)
@@ -276,7 +281,7 @@ class _Reading:
             return marks
         asked = set(self._queries_of_searches if is_search else self._queries)
         for tool in tools_of(self._calls.paths[call]):
-            asked.update(map(letters_of, _texts_of_query(tool.query)))
+            asked.update(map(letters_of, texts_of_query(tool.query)))
         form = form_of(text)
         found = bytearray(len(letters))
         for start, end in self._found.places_in(text):
@@ -329,7 +334,7 @@ class _Reading:
         text = (tool.text or "").strip()
         if "\n" in text:
             return False
-        for argument in map(letters_of, _texts_of_query(tool.query)):
+        for argument in map(letters_of, texts_of_query(tool.query)):
             label = letters_of(text).removesuffix(argument)
             is_number = re.search(r"\d", label) is not None
             if is_labelled(text, argument) and not is_number:
@@ -354,11 +359,6 @@ class _Reading:
             if not _is_address(form.source, first, last):
                 text = text[:first] + CUT + text[last:]
         return text
-
-
-def _texts_of_query(query: str | None) -> list[str]:
-    """Return what a call was asked, and each text in it if it is JSON."""
-    return [query or "", *find_instances(parse_json(query or ""), str)]
 
 
 def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) -> bool:

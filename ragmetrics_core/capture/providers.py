@@ -141,19 +141,6 @@ class ProviderEvidence:
         """Whether the reply tells of anything."""
         return bool(self.searches or self.citations)
 
-    @property
-    def message(self) -> Message | None:
-        """What the model was shown of it, as the result of a tool; None for nothing."""
-        texts = [
-            document.text for search in self.searches for document in search.documents
-        ]
-        return Message("tool", "\n\n".join(texts)) if texts else None
-
-    def with_unread_search(self) -> ProviderEvidence:
-        """Return it with a search of which nothing else is known, if it tells of none."""
-        unread = (ProviderSearch(_UNREAD),)
-        return replace(self, searches=self.searches or unread)
-
 
 def evidence_in_reply(*places: object) -> ProviderEvidence:
     """Read what a provider found from the mappings of one reply.
@@ -322,18 +309,19 @@ def add_provider_evidence(
             these places tell of no search.
     """
     evidence = evidence_in_reply(*places)
-    if has_searched_unread:
-        evidence = evidence.with_unread_search()
     if call.reply is not None and evidence.citations:
         call.reply = replace(call.reply, cited_sources=evidence.citations)
     if any(child.by_provider for child in call.children):
         return
-    if not evidence and _SEARCHING_MODEL.search(call.model or ""):
-        evidence = evidence.with_unread_search()
-    shown = evidence.message
-    if shown is not None:
-        call.prompt = (*call.prompt, shown)
     searches = list(evidence.searches)
+    # what the model was shown of it, as the result of a tool
+    texts = [document.text for search in searches for document in search.documents]
+    if texts:
+        call.prompt = (*call.prompt, Message("tool", "\n\n".join(texts)))
+    if not evidence and _SEARCHING_MODEL.search(call.model or ""):
+        has_searched_unread = True
+    if has_searched_unread and not searches:
+        searches = [ProviderSearch(_UNREAD)]
     is_told = all(search.is_told for search in searches)
     if is_told and _cites_unseen(evidence, call.prompt):
         searches.append(ProviderSearch("cited sources"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, AskedTurn, Calls
+from ragmetrics_core.capture.calls import NO_ANSWER, AskedTurn, Calls, messages_of
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.history import history_of_prompts, read_history
@@ -27,7 +27,11 @@ from ragmetrics_core.capture.plain_values import (
     question_in,
 )
 from ragmetrics_core.capture.shown import shows
-from ragmetrics_core.capture.structures import as_one_line, parse_json
+from ragmetrics_core.capture.structures import (
+    as_one_line,
+    find_instances,
+    parse_json,
+)
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 from ragmetrics_core.data import SettingError
 
@@ -292,7 +296,7 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     queries = [query for query in queries if parse_json(query) is None]
     of_user = [query for query in queries if not calls.is_written_query(query)]
     if of_user:
-        prompts = _prompts_of_likely_answers(calls)
+        prompts = messages_of(calls.likely_answers)
         shown = [query for query in of_user if shows(prompts, query)]
         question = (shown or of_user)[0]
         are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
@@ -321,7 +325,7 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
 
 def _field_shown_last(calls: Calls) -> str | None:
     """Return of several fields of the input the one that a prompt shows last; None if none is."""
-    prompts = _prompts_of_likely_answers(calls)
+    prompts = messages_of(calls.likely_answers)
     shown: list[str] = []
     for inputs in calls.tree.lookup_inputs:
         plain_inputs = calls.tree.to_plain_value(inputs)
@@ -339,16 +343,6 @@ def _holds_documents(calls: Calls, message: str) -> bool:
         tool.text or "" for tool in calls.text_tools
     }
     return any(shows([message], text) for text in texts)
-
-
-def _prompts_of_likely_answers(calls: Calls) -> list[str]:
-    """What these were shown, but for what a model said: a query that it wrote, too."""
-    return [
-        message.text
-        for call in calls.likely_answers
-        for message in call.prompt
-        if message.role != "assistant"
-    ]
 
 
 def _doubts_of_repeated(calls: Calls, question: str) -> tuple[Doubt, ...]:
@@ -477,14 +471,8 @@ def _is_shown(calls: Calls, lines: str) -> bool:
 
 def _holds_earlier_words(value: object, question: str | None) -> bool:
     """Whether a value holds words that are not the question; one word, such as an id, says nothing."""
-    if isinstance(value, str):
-        line = as_one_line(value)
-        return " " in line and line != as_one_line(question)
-    if isinstance(value, Mapping):
-        return any(_holds_earlier_words(each, question) for each in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_holds_earlier_words(each, question) for each in value)
-    return False
+    lines = map(as_one_line, find_instances(value, str))
+    return any(" " in line and line != as_one_line(question) for line in lines)
 
 
 def _has_both_speakers(text: str) -> bool:

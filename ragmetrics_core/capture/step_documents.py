@@ -41,7 +41,7 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     drops_all = not documents and any(map(_has_documents, emptied))
     node.documents = tuple(brought) if brought or drops_all else None
     node.documents_passed_on = tuple(passed_on)
-    node.sorts_documents = sorts_documents(returned)
+    node.sorts_documents = sum(map(_has_documents, returned_by_name.values())) > 1
 
 
 def complete_tools(root: Node) -> None:
@@ -82,11 +82,6 @@ def note_what_was_left_out(node: Node) -> None:
         for document in search.documents or ():
             if document not in kept_by_key.get(document.key, ()):
                 node.kind = "reranker"
-
-
-def sorts_documents(returned: object) -> bool:
-    """Whether a step returned documents under several names, such as "rejected"."""
-    return sum(map(_has_documents, _by_name(returned).values())) > 1
 
 
 def _by_name(value: object) -> Mapping[Any, object]:

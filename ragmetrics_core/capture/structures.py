@@ -103,6 +103,11 @@ def query_of_tool(arguments: Mapping[Any, Any]) -> str:
     return texts[0] if len(texts) == 1 else compact(arguments)
 
 
+def texts_of_query(query: str | None) -> list[str]:
+    """Return what a call was asked, and each text in it if it is JSON."""
+    return [query or "", *find_instances(parse_json(query or ""), str)]
+
+
 def answer_of_structure(structure: Mapping[str, Any]) -> str:
     """Return the text under the first usual name for an answer, else all of it as JSON."""
     for key in ANSWER_KEYS:

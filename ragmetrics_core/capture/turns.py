@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Generic
 
 from ragmetrics_core.capture.calls import Reply
@@ -145,9 +146,8 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
     found: set[str] = set()
     for tree in trees:
         question = letters_of(tree.question or "")
-        is_of_model = any(reply.writes_query(tree.question or "") for reply in replies)
         holds_text = any(text[:_PART] in question for text in found)
-        is_of_user = not is_of_model and not holds_text
+        is_of_user = not holds_text and not _asked_of(replies, tree)
         if question and is_of_user and not tree.only_searches:
             asking_runs.append(tree)
         replies += [Reply(call.reply) for call in _model_calls(tree)]
@@ -159,10 +159,7 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
 
 def _joined(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Join tuples into one."""
-    elements: list[Any] = []
-    for part in parts:
-        elements += part
-    return tuple(elements)
+    return tuple(chain.from_iterable(parts))
 
 
 def _has_searched(tree: Tree) -> bool:
@@ -199,26 +196,12 @@ class _OpenTurn:
     reply: str = ""
     last_added: float = field(default_factory=time.monotonic)
 
-    def is_of(self, task_or_thread: str) -> bool:
-        """Return whether its last run ran in a task or thread."""
-        return self.runs[-1].task_or_thread == task_or_thread
-
-    @property
-    def has_search(self) -> bool:
-        """Whether it holds a search."""
-        return bool(self.forms)
-
     def asked_for(self, tree: Tree) -> bool:
         """Return whether one of its model runs wrote what a run was asked, the first time."""
-        written = [
-            text
-            for text in _texts_asked(tree)
-            if any(reply.writes_query(text) for reply in self.replies)
-        ]
-        if not written:
-            return False
-        asked_before = {text for run in self.runs for text in _texts_asked(run)}
-        return not asked_before.issuperset(written)
+        written = _asked_of(self.replies, tree)
+        for run in self.runs if written else ():
+            written.difference_update(_texts_asked(run))
+        return bool(written)
 
     def is_read_by(self, tree: Tree, elsewhere: Iterable[str] = ()) -> bool:
         """Return whether a run was given or shown a text that it found, or works on its answer.
@@ -233,7 +216,7 @@ class _OpenTurn:
         given_texts = [document.text for document in tree.root.input_documents]
         if not set(map(letters_of, given_texts)).isdisjoint(self.forms):
             return True
-        if not self.has_search:
+        if not self.forms:  # it holds no search
             return False
         found_elsewhere = {*elsewhere}
         if _has_searched(tree):
@@ -368,7 +351,7 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     for place, run in enumerate(runs):
         has_searched = has_searched or run.only_searches
         reply = _last_reply(run)
-        is_asked_later = _n_asked_of(reply, runs[place + 1 :]) > 0
+        is_asked_later = any(_asked_of([reply], each) for each in runs[place + 1 :])
         if run.answers:
             answering = [each for each in answering if each.answers]
         is_likely = has_searched or bool(run.answers)
@@ -386,12 +369,10 @@ def _names_of_calls(runs: Iterable[Tree]) -> set[str]:
     return {call.name for run in runs for call in run.root.children}
 
 
-def _n_asked_of(reply: Reply, later_runs: Iterable[Tree]) -> int:
-    """How many texts that a reply wrote later runs were asked."""
-    asked: set[str] = set()
-    for run in later_runs:
-        asked.update(filter(reply.writes_query, _texts_asked(run)))
-    return len(asked)
+def _asked_of(replies: Iterable[Reply], run: Tree) -> set[str]:
+    """Return the texts that some replies wrote and a run was asked."""
+    texts = _texts_asked(run)
+    return {text for reply in replies for text in filter(reply.writes_query, texts)}
 
 
 def _doubtful(tree: Tree, doubt: Doubt) -> Tree:
@@ -610,7 +591,11 @@ class Turns(Generic[Run]):
 
     def _turns_of(self, task_or_thread: str) -> list[_OpenTurn]:
         """Return the open turns whose last run ran in a task or thread."""
-        return [turn for turn in self._open_turns if turn.is_of(task_or_thread)]
+        return [
+            turn
+            for turn in self._open_turns
+            if turn.runs[-1].task_or_thread == task_or_thread
+        ]
 
     def _turn_that_asked_for(self, tree: Tree) -> _OpenTurn | None:
         """Return the open turn whose model wrote what a run was asked; None without one.
@@ -672,8 +657,10 @@ class Turns(Generic[Run]):
             for place, run in enumerate(turn.runs):
                 # of several questions that a model wrote one may be the user's own
                 reply = _last_reply(run)
-                n_asked = _n_asked_of(reply, turn.runs[place + 1 :])
-                if 0 < n_asked < len(reply.text.strip().splitlines()):
+                asked: set[str] = set()
+                for later_run in turn.runs[place + 1 :]:
+                    asked |= _asked_of([reply], later_run)
+                if 0 < len(asked) < len(reply.text.strip().splitlines()):
                     tree = _doubtful(tree, _ONE_OF_SEVERAL)
             if _several_answered(turn.runs):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
