@@ -361,15 +361,10 @@ class BackgroundEvaluator(Generic[Run]):
     def pending(self) -> int:
         """The number of runs that wait, and of samples that are being judged."""
         with self._state_changed:
-            n_waiting = 0
-            for work in self._queue:
-                # entries of flush() and of this thread are no runs
-                is_run = work.make_samples not in (
-                    self._make_waiting_samples,
-                    self._make_due_samples,
-                )
-                n_waiting += is_run
-            return self._n_in_flight + n_waiting
+            # entries of flush() and of this thread are no runs
+            no_runs = (self._make_waiting_samples, self._make_due_samples)
+            waiting = [work for work in self._queue if work.make_samples not in no_runs]
+            return self._n_in_flight + len(waiting)
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge, and report on what was judged so far.

@@ -558,7 +558,7 @@ class AskedTurn:
         return tuple(text for text in texts if text)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Origins:
     """What was found, and what models wrote, whoever carried it: the result of stage 2.
 
@@ -575,12 +575,12 @@ class Origins:
             wrote all of it.
     """
 
-    lists: tuple[DocumentList, ...] = ()
-    undivided: tuple[str, ...] = ()
-    cut: tuple[str, ...] = ()
-    written: frozenset[str] = frozenset()
-    answers_handed_on: tuple[tuple[Node, str], ...] = ()
-    texts_of_tools: Mapping[Node, tuple[Literal["tool", "written"], str]] = field(
+    lists: list[DocumentList] = field(default_factory=list)
+    undivided: list[str] = field(default_factory=list)
+    cut: dict[str, None] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    answers_handed_on: list[tuple[Node, str]] = field(default_factory=list)
+    texts_of_tools: dict[Node, tuple[Literal["tool", "written"], str]] = field(
         default_factory=dict
     )
 

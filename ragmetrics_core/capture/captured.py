@@ -271,8 +271,7 @@ class Captured(Generic[Run]):
         )
         self._runs_without_samples = []
         for run in runs:
-            for sample in self._assemble(run) or ():
-                self._keep(sample)
+            self._assemble(run)
 
     @guard_hook
     def _finish_waiting_samples(self) -> list[Sample]:
@@ -289,17 +288,13 @@ class Captured(Generic[Run]):
         return finished_samples
 
     @guard_hook
-    def _assemble(self, run: Run) -> list[Sample]:
-        """Make the samples of a run; what that raises is counted, and None returned."""
-        return list(self._samples_of_run(run))
-
-    @guard_hook
-    def _keep(self, sample: Sample) -> None:
-        """Keep a sample with the user's values, redacted."""
-        finished = self._finish(sample, self._n_samples_made)
-        self._n_samples_made += 1
-        if finished is not None:
-            self._samples.append(finished)
+    def _assemble(self, run: Run) -> None:
+        """Make and keep the samples of a run; what that raises is counted."""
+        for sample in self._samples_of_run(run):
+            finished = self._finish(sample, self._n_samples_made)
+            self._n_samples_made += 1
+            if finished is not None:
+                self._samples.append(finished)
 
     def _finish(self, sample: Sample, number: int) -> Sample | None:
         """Return a sample with the user's values, redacted; None if it is dropped.

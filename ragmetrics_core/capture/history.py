@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import zip_longest
 from math import inf
+from typing import Any
 
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import (
@@ -171,7 +172,7 @@ def read_history(value: object) -> tuple[Turn, ...]:
     return _turns_of_pairs(value)  # [("Open?", "Yes.")]
 
 
-def _turns_of_pairs(value: Sequence[object]) -> tuple[Turn, ...]:
+def _turns_of_pairs(value: Sequence[Any]) -> tuple[Turn, ...]:
     """Read a chat history of pairs of texts as turns; empty for any other list.
 
     Each pair is a question and its answer, ``("Open?", "Yes.")``, or a role and what it
@@ -242,43 +243,6 @@ def is_same_talk(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
         if turn.role != said.role or not is_same:
             return False
     return True
-
-
-def drop_shown_documents(
-    messages: Sequence[Message], documents: Iterable[Document]
-) -> list[Message]:
-    """Leave out the user's messages that show documents instead of asking something.
-
-    Example: "Context: Porto lies on the Douro, in …" where this run found that passage.
-    It stays if the assistant's message right after it answers it.
-
-    Args:
-        messages: Messages of a conversation, oldest first.
-        documents: The documents that this run found.
-    """
-    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
-    ids_of_answered: set[int] = set()  # id() of each message right before a reply
-    for message, next_message in pairwise(spoken_messages):
-        if next_message.role == "assistant" and next_message.text.strip():
-            ids_of_answered.add(id(message))
-    unanswered = [
-        message
-        for message in messages
-        if message.role == "user" and id(message) not in ids_of_answered
-    ]
-    if not unanswered:
-        return list(messages)
-    # each text once, though a search and a reranker return the same documents
-    texts = dict.fromkeys(document.text for document in documents)
-    normalized_documents = [letters_of(text) for text in texts]
-    ids_of_shown_documents: set[int] = set()  # id() of each message that shows some
-    for message in unanswered:
-        normalized = letters_of(message.text)
-        if any(shows_some(normalized, each) for each in normalized_documents):
-            ids_of_shown_documents.add(id(message))
-    return [
-        message for message in messages if id(message) not in ids_of_shown_documents
-    ]
 
 
 def history_of_prompts(
@@ -356,4 +320,18 @@ def turns_before_question(
         is_asked = line == question_line or (is_long and question_line in line)
         if message.role == "user" and question_line and is_asked:
             n_earlier_messages = index
-    return spoken(drop_shown_documents(prompt[:n_earlier_messages], documents))
+    earlier = [each for each in prompt[:n_earlier_messages] if each.role in _SPEAKERS]
+    found = {letters_of(document.text) for document in documents}
+    turns = []
+    for message, next_message in zip_longest(earlier, earlier[1:]):
+        is_answered = (
+            next_message is not None
+            and next_message.role == "assistant"
+            and next_message.text.strip()
+        )
+        # "Context: Porto lies on the Douro, in …" asks nothing, if nobody answered it
+        is_context = message.role == "user" and not is_answered
+        letters = letters_of(message.text) if is_context else ""
+        if not any(shows_some(letters, each) for each in found):
+            turns.append(message)
+    return spoken(turns)

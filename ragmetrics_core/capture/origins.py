@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from operator import itemgetter
-from typing import Literal
 
 from ragmetrics_core.capture.calls import (
     CUT,
@@ -78,12 +77,7 @@ class _Reading:
         self._said = KnownTexts()
         self._passed = KnownTexts()
         self._engines: list[Node] = []  # inside the run, that have answered
-        self._lists: list[DocumentList] = []
-        self._undivided: list[str] = []
-        self._cut: dict[str, None] = {}
-        self._written: set[str] = set()
-        self._handed_on: list[tuple[Node, str]] = []
-        self._texts_of_tools: dict[Node, tuple[Literal["tool", "written"], str]] = {}
+        self._origins = Origins()
         # by model, and by engine inside the run
         self._texts_of_writers: dict[Node, tuple[str, ...]] = {
             call: calls.replies[call].texts for call in calls.models
@@ -118,14 +112,7 @@ class _Reading:
                 self._read_text(node)
             elif documents is not None:
                 self._read_list(documents)
-        return Origins(
-            tuple(self._lists),
-            tuple(self._undivided),
-            tuple(self._cut),
-            frozenset(self._written),
-            tuple(self._handed_on),
-            self._texts_of_tools,
-        )
+        return self._origins
 
     def _moments(self) -> list[tuple[float, int, Node, DocumentList | None]]:
         """List what happened, the earliest first."""
@@ -147,7 +134,7 @@ class _Reading:
             documents = divided(tool.text or "", tool.result)
             if documents is None:
                 documents = (Document(tool.text or ""),)
-                self._undivided.append(tool.name)
+                self._origins.undivided.append(tool.name)
             yield DocumentList(
                 end_of(tool), tool, is_returned=True, documents=documents
             )
@@ -195,25 +182,25 @@ class _Reading:
             if not letters and not document.text.strip():
                 continue
             if not is_known and self._is_written(document, each):
-                self._written.add(letters)
+                self._origins.written.add(letters)
                 continue
             if is_of_named_tool:  # a passage is what its text tells
                 marks = self._marks(document.text, each.call, is_search=True)
                 text = self._without_marked(document.text, marks)
                 if text != document.text:
-                    self._cut[each.call.name] = None
+                    self._origins.cut[each.call.name] = None
                     document = replace(document, text=text)
             found_documents.append(document)
             if is_known and not document.forms:
                 continue  # most lists hold what an earlier one held
             self._found_whole.add(letters)
-            self._written.discard(letters)
+            self._origins.written.discard(letters)
             for text in document.own_texts:
                 self._found.add(text)
         if found_documents == list(each.documents):  # in most runs
-            self._lists.append(each)
+            self._origins.lists.append(each)
         elif found_documents:
-            self._lists.append(replace(each, documents=tuple(found_documents)))
+            self._origins.lists.append(replace(each, documents=tuple(found_documents)))
 
     def _is_written(self, document: Document, each: DocumentList) -> bool:
         """Whether a model wrote a document of a list, alone or beside a few words."""
@@ -230,7 +217,7 @@ class _Reading:
                 frames.append((is_of_other, frame, engine))
         if frames:  # of several that answered so, the one that was asked so
             _, _, engine = min(frames, key=itemgetter(0, 1))
-            self._handed_on.append((engine, document.text))
+            self._origins.answers_handed_on.append((engine, document.text))
             return True
         is_of_tool = call in self._calls.named_tools
         if is_of_tool and document.text == call.text and self._is_argument(call):
@@ -309,7 +296,7 @@ class _Reading:
         letters = letters_of(text)
         for engine in self._engines:
             if tool in self._calls.paths[engine] and shows([text], engine.text or ""):
-                self._handed_on.append((engine, text))
+                self._origins.answers_handed_on.append((engine, text))
         marks = self._marks(text, tool, is_search=False)
         replies = self._texts_inside(tool)
         # of a model inside the tool one reply of some length is enough
@@ -323,9 +310,9 @@ class _Reading:
             # '{"reply": "At ten.", "meta": {}}': the reply alone
             texts_inside = set(find_instances(parse_json(text), str))
             in_structure = [reply for reply in replies if reply in texts_inside]
-            self._texts_of_tools[tool] = ("written", [text, *in_structure][-1])
+            self._origins.texts_of_tools[tool] = ("written", [text, *in_structure][-1])
             return
-        self._texts_of_tools[tool] = ("tool", self._without_marked(text, marks))
+        self._origins.texts_of_tools[tool] = ("tool", self._without_marked(text, marks))
         for found in re.finditer(rb"\x00+", marks):
             self._found.add(letters[found.start() : found.end()])
 

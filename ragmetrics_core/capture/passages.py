@@ -426,7 +426,7 @@ class Passages:
         return in_order + sorted(beside, key=first_rank)
 
 
-def _with_lists_of_tools(calls: Calls, origins: Origins) -> tuple[DocumentList, ...]:
+def _with_lists_of_tools(calls: Calls, origins: Origins) -> list[DocumentList]:
     """Return all lists of documents, with one for each tool of whose text a step made some.
 
     Example: a step calls a search tool that returns rows, and makes documents of the
@@ -472,7 +472,7 @@ def _with_lists_of_tools(calls: Calls, origins: Origins) -> tuple[DocumentList, 
                 end_of(tool), tool, is_returned=True, documents=(*found.values(),)
             )
         )
-    return tuple(sorted(lists, key=lambda each: each.moment))
+    return sorted(lists, key=lambda each: each.moment)
 
 
 def _is_made_of(document: Document, tool: Node) -> bool:

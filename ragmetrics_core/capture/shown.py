@@ -108,11 +108,10 @@ class _Message:
         start = self.form.letters.find(letters)
         while start >= 0:
             end = start + len(letters)
-            if self.form.is_edge(start) and self.form.is_edge(end):
+            are_words = self.form.is_edge(start) and self.form.is_edge(end)
+            if are_words:
                 places.append((start, end))
-                start = self.form.letters.find(letters, end)
-            else:
-                start = self.form.letters.find(letters, start + 1)
+            start = self.form.letters.find(letters, end if are_words else start + 1)
         return places
 
     def is_free(self, start: int, end: int) -> bool:

@@ -89,13 +89,6 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     return samples
 
 
-def _may_be_talk(turn: AskedTurn) -> bool:
-    """Whether the run would be no sample if the user said that no tool searches."""
-    settings = Overrides(context_tools=set())
-    is_said = turn.calls.context_tools is not None or bool(turn.named)
-    return not is_said and turn_of(turn.tree, settings) is None
-
-
 def _sample(
     turn: AskedTurn,
     found_answer: FoundAnswer,
@@ -213,8 +206,12 @@ def _doubts(
         tools = [each for each in nodes if each.kind == "tool" and not each.is_control]
         failed = [call.name for call in (*turn.calls.searches, *tools) if call.error]
         is_by_itself = tree.conversation_id is None
+        # it would be no sample if the user said that no tool searches
+        says_none = Overrides(context_tools=set())
+        is_said = turn.calls.context_tools is not None or bool(turn.named)
+        may_be_talk = not is_said and turn_of(tree, says_none) is None
         words = _NOT_SEARCHED.format(
-            _TALK if _may_be_talk(turn) else "", _FOUND_EARLIER if is_by_itself else ""
+            _TALK if may_be_talk else "", _FOUND_EARLIER if is_by_itself else ""
         )
         yield Doubt("no_search", _FAILED.format(failed[0]) if failed else words)
 
