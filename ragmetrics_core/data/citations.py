@@ -68,25 +68,20 @@ class Citation(Frozen):
     Several citations may be of one span; those of a mark such as ``[1, 2]`` are one. A
     citation that names nothing, ``contexts`` and ``dangling`` both (), is *open*: what
     its mark means is not known.
+
+    Attributes:
+        start: Where the part of the answer begins that it is cited for.
+        end: Where that part ends; behind its last sign.
+        contexts: Places of the contexts that it names, from 0, each once.
+        dangling: What it names and nobody was shown, as written.
+        mark: Beginning and end of the mark in the answer; None without.
     """
 
-    start: int = Field(
-        ge=0, description="Where the part of the answer begins that it is cited for."
-    )
-    end: int = Field(ge=0, description="Where that part ends; behind its last sign.")
-    contexts: tuple[Place, ...] = Field(
-        default=(),
-        description="Places of the contexts that it names, from 0, each once.",
-    )
-    dangling: tuple[Text, ...] = Field(
-        default=(),
-        repr=False,
-        description="What it names and nobody was shown, as written.",
-    )
-    mark: tuple[Place, Place] | None = Field(
-        default=None,
-        description="Beginning and end of the mark in the answer; None without.",
-    )
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    contexts: tuple[Place, ...] = ()
+    dangling: tuple[Text, ...] = Field(default=(), repr=False)
+    mark: tuple[Place, Place] | None = None
 
     @property
     def is_open(self) -> bool:

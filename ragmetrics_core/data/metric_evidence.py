@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
+from pydantic import BeforeValidator, ConfigDict, SerializeAsAny, StrictBool
 
 from ragmetrics_core.data.frozen import Share, SilentData
 from ragmetrics_core.data.replies import Comment, Mode
@@ -51,16 +51,17 @@ CASES_IN_WORDS: dict[AnsweringCase, str] = {
 
 
 class Evidence(SilentData):
-    """What a score rests on: any fields."""
+    """What a score rests on: any fields.
+
+    Attributes:
+        kind: A name of the metric's own; its default makes a subclass known.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     known: ClassVar[dict[str, type[Evidence]]] = {}
 
-    kind: str = Field(
-        default="other",
-        description="A name of the metric's own; its default makes a subclass known.",
-    )
+    kind: str = "other"
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -80,83 +81,80 @@ NO_FACTS = "the reference states no fact"
 
 
 class JudgedChunk(SilentData, extra="ignore"):
-    """One chunk's verdict."""
+    """One chunk's verdict.
 
-    rank: int = Field(description="1 for the first context.")
-    id: str | None = Field(
-        default=None, description="The context's own id, if it has one."
-    )
-    useful: StrictBool | None = Field(
-        default=None, description="The verdict; None if the judge did not answer."
-    )
-    probability: Share | None = Field(
-        default=None, description="p(useful), where the judge gives one."
-    )
-    precision: Share | None = Field(
-        default=None,
-        description=(
-            "Share of useful ones among the different chunks up to this rank (P@k); None"
-            " for a repeat, and where a verdict is missing."
-        ),
-    )
-    reason: str = Field(default="", description="The judge's explanation.")
-    duplicate_of: int | None = Field(
-        default=None, description="Rank of the identical chunk whose verdict this is."
-    )
-    mode: Mode = Field(
-        default="verdict", description="How the probability was obtained."
-    )
-    windows: int | None = Field(
-        default=None,
-        description="In how many windows a too long text was judged; None: as a whole.",
-    )
+    Attributes:
+        rank: 1 for the first context.
+        id: The context's own id, if it has one.
+        useful: The verdict; None if the judge did not answer.
+        probability: p(useful), where the judge gives one.
+        precision: Share of useful ones among the different chunks up to this rank
+            (P@k); None for a repeat, and where a verdict is missing.
+        reason: The judge's explanation.
+        duplicate_of: Rank of the identical chunk whose verdict this is.
+        mode: How the probability was obtained.
+        windows: In how many windows a too long text was judged; None: as a whole.
+    """
+
+    rank: int
+    id: str | None = None
+    useful: StrictBool | None = None
+    probability: Share | None = None
+    precision: Share | None = None
+    reason: str = ""
+    duplicate_of: int | None = None
+    mode: Mode = "verdict"
+    windows: int | None = None
 
 
 class CallVerdict(SilentData, extra="ignore"):
-    """What a call was good for."""
+    """What a call was good for.
 
-    call: int = Field(description="Place of the call in the ledger, from 0.")
-    verdict: CallUse = Field(description="In one word.")
-    ranks: tuple[int, ...] = Field(
-        default=(),
-        description="Ranks of the judged contexts that it brought, in its own order.",
-    )
+    Attributes:
+        call: Place of the call in the ledger, from 0.
+        verdict: In one word.
+        ranks: Ranks of the judged contexts that it brought, in its own order.
+    """
+
+    call: int
+    verdict: CallUse
+    ranks: tuple[int, ...] = ()
 
 
 class CallTable(SilentData, extra="ignore"):
     """The calls that retrieved in this turn or brought a judged context.
 
     The other fields follow from the calls' verdicts.
+
+    Attributes:
+        calls: One line per call, in the ledger's order.
+        wasted: Share of calls that are not useful.
+        repeats: Share of items that an earlier call had brought; None of none.
+        first_useful: Number of the first useful call, from 1: late evidence.
+        last_useful: Number of the last; calls behind it searched on after it.
+        call_ap: Mean average precision inside the calls with a useful context.
     """
 
-    calls: tuple[CallVerdict, ...] = Field(
-        description="One line per call, in the ledger's order."
-    )
-    wasted: Share = Field(description="Share of calls that are not useful.")
-    repeats: Share | None = Field(
-        description="Share of items that an earlier call had brought; None of none."
-    )
-    first_useful: int | None = Field(
-        description="Number of the first useful call, from 1: late evidence."
-    )
-    last_useful: int | None = Field(
-        description="Number of the last; calls behind it searched on after it."
-    )
-    call_ap: Share | None = Field(
-        description="Mean average precision inside the calls with a useful context."
-    )
+    calls: tuple[CallVerdict, ...]
+    wasted: Share
+    repeats: Share | None
+    first_useful: int | None
+    last_useful: int | None
+    call_ap: Share | None
 
 
 class JudgedChunks(Evidence):
-    """Evidence with a verdict on each chunk."""
+    """Evidence with a verdict on each chunk.
 
-    chunks: tuple[JudgedChunk, ...] = Field(
-        description="One entry per chunk, in rank order."
-    )
-    useful: int | None = Field(default=None, description="Number of useful chunks.")
-    ledger: CallTable | None = Field(
-        default=None, description="The calls, where a ledger names them."
-    )
+    Attributes:
+        chunks: One entry per chunk, in rank order.
+        useful: Number of useful chunks.
+        ledger: The calls, where a ledger names them.
+    """
+
+    chunks: tuple[JudgedChunk, ...]
+    useful: int | None = None
+    ledger: CallTable | None = None
 
     @property
     def useful_known(self) -> int | None:
@@ -195,19 +193,18 @@ class Grounds(SilentData, extra="ignore"):
     """What the claims of an answer rest on.
 
     That may be more than the evidence of its turn.
+
+    Attributes:
+        claims: Per answered poll, each claim with what it needs.
+        shares: Share of claims by label, mean over polls with any.
+        kept: Items of earlier turns: shown, and known whether shown.
+        note: Why claims are not labelled.
     """
 
-    claims: tuple[tuple[Claim, ...], ...] = Field(
-        default=(), description="Per answered poll, each claim with what it needs."
-    )
-    shares: dict[Needs, Share] | None = Field(
-        default=None, description="Share of claims by label, mean over polls with any."
-    )
-    kept: tuple[int, int] | None = Field(
-        default=None,
-        description="Items of earlier turns: shown, and known whether shown.",
-    )
-    note: str = Field(default="", description="Why claims are not labelled.")
+    claims: tuple[tuple[Claim, ...], ...] = ()
+    shares: dict[Needs, Share] | None = None
+    kept: tuple[int, int] | None = None
+    note: str = ""
 
     @classmethod
     def of(
@@ -240,42 +237,38 @@ class Grounds(SilentData, extra="ignore"):
 
 
 class Polled(Evidence):
-    """Evidence of a score that is a share of polls."""
+    """Evidence of a score that is a share of polls.
 
-    asked: int = Field(description="Polls asked; 1 for a deterministic judge.")
-    declined: bool | None = Field(
-        default=None, description="Whether the answer declines; None: not known."
-    )
-    repeatability: tuple[Share, Share] | None = Field(
-        default=None,
-        description=(
-            "Wilson interval over polls: no probability of being right; None:"
-            " deterministic judge."
-        ),
-    )
-    ledger: Grounds | None = Field(
-        default=None, description="Where an answer may rest on earlier turns."
-    )
+    Attributes:
+        asked: Polls asked; 1 for a deterministic judge.
+        declined: Whether the answer declines; None: not known.
+        repeatability: Wilson interval over polls: no probability of being right; None:
+            deterministic judge.
+        ledger: Where an answer may rest on earlier turns.
+    """
+
+    asked: int
+    declined: bool | None = None
+    repeatability: tuple[Share, Share] | None = None
+    ledger: Grounds | None = None
 
 
 class Cell(SilentData, extra="ignore"):
-    """One fact × context: the probability that the context fully discusses the fact."""
+    """One fact × context: the probability that the context fully discusses the fact.
 
-    probability: Share | None = Field(
-        description="In [0, 1]; None if the judge did not answer."
-    )
-    mode: Mode = Field(default="verdict", description="How it was obtained.")
-    mass: float | None = Field(
-        default=None,
-        description="Probability that the label tokens cover, for log-probabilities.",
-    )
-    reason: str = Field(
-        default="", description="The judge's explanation, where it gives one."
-    )
-    windows: int | None = Field(
-        default=None,
-        description="In how many windows a too long text was judged; None: as a whole.",
-    )
+    Attributes:
+        probability: In [0, 1]; None if the judge did not answer.
+        mode: How it was obtained.
+        mass: Probability that the label tokens cover, for log-probabilities.
+        reason: The judge's explanation, where it gives one.
+        windows: In how many windows a too long text was judged; None: as a whole.
+    """
+
+    probability: Share | None
+    mode: Mode = "verdict"
+    mass: float | None = None
+    reason: str = ""
+    windows: int | None = None
 
     @property
     def covered(self) -> bool:
@@ -284,17 +277,20 @@ class Cell(SilentData, extra="ignore"):
 
 
 class CallGain(SilentData, extra="ignore"):
-    """What one call of the ledger adds to the facts covered."""
+    """What one call of the ledger adds to the facts covered.
 
-    call: int = Field(description="Place of the call in the ledger, from 0.")
-    alone: Share = Field(description="Value over the contexts that it brought.")
-    gain: float = Field(description="What it adds to the value over all before it.")
-    total: Share = Field(
-        description=(
-            "Value over its contexts and all before; that of the last call is the"
-            " score."
-        )
-    )
+    Attributes:
+        call: Place of the call in the ledger, from 0.
+        alone: Value over the contexts that it brought.
+        gain: What it adds to the value over all before it.
+        total: Value over its contexts and all before; that of the last call is the
+            score.
+    """
+
+    call: int
+    alone: Share
+    gain: float
+    total: Share
 
 
 def _drop_gone_fields(facts: Any) -> Any:
@@ -310,21 +306,19 @@ def _drop_gone_fields(facts: Any) -> Any:
 
 
 class FactMatrix(Evidence):
-    """Evidence with a probability for each fact in each context."""
+    """Evidence with a probability for each fact in each context.
 
-    facts: Annotated[tuple[Fact, ...], BeforeValidator(_drop_gone_fields)] = Field(
-        description="The facts, in order."
-    )
-    cells: tuple[tuple[Cell, ...], ...] = Field(
-        description="One row per fact, one column per context."
-    )
-    contexts_value: Share | None = Field(
-        default=None,
-        description="Value over the contexts shown, where more was judged.",
-    )
-    ledger: tuple[CallGain, ...] | None = Field(
-        default=None, description="The curve by call of a ledger."
-    )
+    Attributes:
+        facts: The facts, in order.
+        cells: One row per fact, one column per context.
+        contexts_value: Value over the contexts shown, where more was judged.
+        ledger: The curve by call of a ledger.
+    """
+
+    facts: Annotated[tuple[Fact, ...], BeforeValidator(_drop_gone_fields)]
+    cells: tuple[tuple[Cell, ...], ...]
+    contexts_value: Share | None = None
+    ledger: tuple[CallGain, ...] | None = None
 
     def verdicts(self) -> list[str]:
         """Return a line for each fact: the context that most probably holds it."""
@@ -340,19 +334,17 @@ class FactMatrix(Evidence):
 
 
 class Sufficed(Evidence):
-    """Evidence whether the contexts were enough, and what was done with them."""
+    """Evidence whether the contexts were enough, and what was done with them.
 
-    sufficient: StrictBool = Field(
-        description="Whether the question can be answered from the contexts alone."
-    )
-    declined: StrictBool | None = Field(
-        default=None,
-        description="Whether the answer declines; None if that is not known.",
-    )
-    case: AnsweringCase | None = Field(
-        default=None,
-        description="Both together; None if it is not known what was answered.",
-    )
+    Attributes:
+        sufficient: Whether the question can be answered from the contexts alone.
+        declined: Whether the answer declines; None if that is not known.
+        case: Both together; None if it is not known what was answered.
+    """
+
+    sufficient: StrictBool
+    declined: StrictBool | None = None
+    case: AnsweringCase | None = None
 
 
 _FIELDS_BY_SHAPE: dict[type[Evidence], tuple[str, ...]] = {

@@ -22,6 +22,14 @@ class Signature(Frozen):
 
     Printed as one line, as files of before hold it.
 
+    Attributes:
+        metric: Name of the metric.
+        version: Its version.
+        settings: Its settings that change scores.
+        prompt: Digest of its prompts; "" if it has none.
+        judge: Name of the judge; "" as long as none is known.
+        details: Settings of the judge that change replies.
+
     Examples:
         >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").with_judge("lexical", {})
         >>> print(signature)
@@ -30,20 +38,12 @@ class Signature(Frozen):
         True
     """
 
-    metric: str = Field(default="", description="Name of the metric.")
-    version: str = Field(default="", description="Its version.")
-    settings: dict[str, str] = Field(
-        default_factory=dict, description="Its settings that change scores."
-    )
-    prompt: str = Field(
-        default="", description='Digest of its prompts; "" if it has none.'
-    )
-    judge: str = Field(
-        default="", description='Name of the judge; "" as long as none is known.'
-    )
-    details: dict[str, str] = Field(
-        default_factory=dict, description="Settings of the judge that change replies."
-    )
+    metric: str = ""
+    version: str = ""
+    settings: dict[str, str] = Field(default_factory=dict)
+    prompt: str = ""
+    judge: str = ""
+    details: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -129,15 +129,17 @@ _MOST_CHARACTERS_OF_RAW = 100_000
 
 
 class ErrorInfo(Frozen):
-    """An error as data."""
+    """An error as data.
 
-    type: str = Field(
-        description="Name of its class in ``ragmetrics_core.data.errors``."
-    )
-    message: Text = Field(description="What was given, what is needed, what to do.")
-    raw: Text = Field(
-        default="", repr=False, description="The judge's raw reply, if there was one."
-    )
+    Attributes:
+        type: Name of its class in ``ragmetrics_core.data.errors``.
+        message: What was given, what is needed, what to do.
+        raw: The judge's raw reply, if there was one.
+    """
+
+    type: str
+    message: Text
+    raw: Text = Field(default="", repr=False)
 
     @field_validator("type")
     @classmethod
@@ -158,25 +160,25 @@ class ErrorInfo(Frozen):
 
 
 class _Result(Frozen):
-    """What every result tells."""
+    """What every result tells.
 
-    metric: str = Field(description="Name of the metric.")
-    reason: Text = Field(repr=False, description="Why this outcome, in words.")
-    evidence: AnyEvidence | None = Field(
-        default=None,
-        description="What the outcome rests on; None if nothing was asked.",
-    )
-    judge: str = Field(
-        default="", description='Name of the judge; "" if none was asked.'
-    )
-    signature: Signature = Field(
-        default=Signature.model_construct(),
-        description="Settings that make two numbers comparable.",
-    )
-    sample_id: Text | None = Field(
-        default=None, description="The sample's id, if it has one."
-    )
-    usage: Usage = Field(default_factory=Usage, description="What it cost.")
+    Attributes:
+        metric: Name of the metric.
+        reason: Why this outcome, in words.
+        evidence: What the outcome rests on; None if nothing was asked.
+        judge: Name of the judge; "" if none was asked.
+        signature: Settings that make two numbers comparable.
+        sample_id: The sample's id, if it has one.
+        usage: What it cost.
+    """
+
+    metric: str
+    reason: Text = Field(repr=False)
+    evidence: AnyEvidence | None = None
+    judge: str = ""
+    signature: Signature = Signature.model_construct()
+    sample_id: Text | None = None
+    usage: Usage = Field(default_factory=Usage)
 
     @property
     def score(self) -> float | None:
@@ -226,17 +228,17 @@ class _Result(Frozen):
 
 
 class Scored(_Result):
-    """A score in [0, 1]; higher is better."""
+    """A score in [0, 1]; higher is better.
+
+    Attributes:
+        threshold: The lowest score that passes; None if none was set.
+        bounds: Scores that lost polls could have led to; None if none was lost.
+    """
 
     status: Literal["scored"] = "scored"
     value: Share
-    threshold: Share | None = Field(
-        default=None, description="The lowest score that passes; None if none was set."
-    )
-    bounds: tuple[Share, Share] | None = Field(
-        default=None,
-        description="Scores that lost polls could have led to; None if none was lost.",
-    )
+    threshold: Share | None = None
+    bounds: tuple[Share, Share] | None = None
 
     @property
     def score(self) -> float:
@@ -333,22 +335,21 @@ def without_score(
 
 
 class SampleResult(Frozen):
-    """All results of one sample."""
+    """All results of one sample.
 
-    index: int = Field(ge=0, description="Position of the sample in the input, from 0.")
-    sample: Sample | None = Field(
-        description="The sample; None for a row that is no sample."
-    )
-    results: dict[str, MetricResult] = Field(
-        default_factory=dict, description="One result per metric, by name."
-    )
-    problem: Text = Field(
-        default="", description='Why the row is no sample; "" if it is one.'
-    )
-    unfinished: Usage | None = Field(
-        default=None,
-        description="Paid for metrics that a limit of the run cut off; else None.",
-    )
+    Attributes:
+        index: Position of the sample in the input, from 0.
+        sample: The sample; None for a row that is no sample.
+        results: One result per metric, by name.
+        problem: Why the row is no sample; "" if it is one.
+        unfinished: Paid for metrics that a limit of the run cut off; else None.
+    """
+
+    index: int = Field(ge=0)
+    sample: Sample | None
+    results: dict[str, MetricResult] = Field(default_factory=dict)
+    problem: Text = ""
+    unfinished: Usage | None = None
 
     @property
     def number(self) -> int:

@@ -71,6 +71,30 @@ class Sample(Frozen):
 
     None and blank texts are the same.
 
+    Attributes:
+        question: What the user asked, in the user's words.
+        contexts: What reached the generator, best first; plain strings are accepted.
+            None: unknown, (): nothing was found.
+        answer: What the application answered.
+        reference: The expected answer, one or several; the best match counts.
+        retrieved: From the retriever, before reranking, filtering or cutting; None:
+            unknown, (): nothing found.
+        facts: Facts of the reference, if they were extracted before.
+        expected_ids: Ids of the passages that the retriever should find.
+        expected_contexts: The passages that the retriever should find, by their texts.
+        standalone_question: The application's rewrite for retrieval.
+        history: Earlier turns of the conversation, oldest first. Where it ends in this
+            question and this answer, or in this question, these are left out.
+        generator: The model that wrote the answer.
+        error: What went wrong in the run: reported, never scored.
+        id: The caller's id of the sample.
+        metadata: The caller's own data, untouched.
+        capture: What capturing noted; None if it was not captured.
+        ledger: Calls that brought evidence, also earlier; None if unrecorded.
+        citations: What the answer cites; None: not known, or nobody looked; ():
+            nothing.
+        use: What each context did to the answer; None: nobody measured it.
+
     Raises:
         pydantic.ValidationError: If a field has a wrong type or is unknown.
 
@@ -80,85 +104,24 @@ class Sample(Frozen):
         'Paris is the capital.'
     """
 
-    question: OptionalText = Field(
-        default=None,
-        repr=False,
-        description="What the user asked, in the user's words.",
-    )
-    contexts: OptionalContexts = Field(
-        default=None,
-        description=(
-            "What reached the generator, best first; plain strings are accepted."
-            " None: unknown, (): nothing was found."
-        ),
-    )
-    answer: OptionalText = Field(
-        default=None, repr=False, description="What the application answered."
-    )
-    reference: tuple[Text, ...] = Field(
-        default=(),
-        repr=False,
-        description="The expected answer, one or several; the best match counts.",
-    )
-    retrieved: OptionalContexts = Field(
-        default=None,
-        description=(
-            "From the retriever, before reranking, filtering or cutting; None:"
-            " unknown, (): nothing found."
-        ),
-    )
-    facts: Facts = Field(
-        default=None,
-        description="Facts of the reference, if they were extracted before.",
-    )
-    expected_ids: tuple[Text, ...] | None = Field(
-        default=None, description="Ids of the passages that the retriever should find."
-    )
-    expected_contexts: OptionalContexts = Field(
-        default=None,
-        description="The passages that the retriever should find, by their texts.",
-    )
-    standalone_question: OptionalText = Field(
-        default=None, repr=False, description="The application's rewrite for retrieval."
-    )
-    history: tuple[Turn, ...] = Field(
-        default=(),
-        description=(
-            "Earlier turns of the conversation, oldest first. Where it ends in this"
-            " question and this answer, or in this question, these are left out."
-        ),
-    )
-    generator: Text | None = Field(
-        default=None, description="The model that wrote the answer."
-    )
-    error: Text | None = Field(
-        default=None,
-        repr=False,
-        description="What went wrong in the run: reported, never scored.",
-    )
-    id: Text | None = Field(default=None, description="The caller's id of the sample.")
-    metadata: dict[str, Any] = Field(
-        default_factory=dict,
-        repr=False,
-        description="The caller's own data, untouched.",
-    )
-    capture: CaptureNotes | None = Field(
-        default=None, description="What capturing noted; None if it was not captured."
-    )
-    ledger: Ledger | None = Field(
-        default=None,
-        description="Calls that brought evidence, also earlier; None if unrecorded.",
-    )
-    citations: tuple[Citation, ...] | None = Field(
-        default=None,
-        description=(
-            "What the answer cites; None: not known, or nobody looked; (): nothing."
-        ),
-    )
-    use: MeasuredUse | None = Field(
-        default=None,
-        description="What each context did to the answer; None: nobody measured it.",
-    )
+    question: OptionalText = Field(default=None, repr=False)
+    contexts: OptionalContexts = None
+    answer: OptionalText = Field(default=None, repr=False)
+    reference: tuple[Text, ...] = Field(default=(), repr=False)
+    retrieved: OptionalContexts = None
+    facts: Facts = None
+    expected_ids: tuple[Text, ...] | None = None
+    expected_contexts: OptionalContexts = None
+    standalone_question: OptionalText = Field(default=None, repr=False)
+    history: tuple[Turn, ...] = ()
+    generator: Text | None = None
+    error: Text | None = Field(default=None, repr=False)
+    id: Text | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
+    capture: CaptureNotes | None = None
+    ledger: Ledger | None = None
+    citations: tuple[Citation, ...] | None = None
+    use: MeasuredUse | None = None
 
     @field_validator("reference", mode="before")
     @classmethod

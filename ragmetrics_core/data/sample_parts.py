@@ -23,22 +23,19 @@ from ragmetrics_core.data.scalars import is_blank
 
 
 class Context(Frozen):
-    """One retrieved chunk."""
+    """One retrieved chunk.
 
-    text: Text = Field(repr=False, description="The text as the generator saw it.")
-    id: Text | None = Field(
-        default=None,
-        description="The store's own id; None if it gave none. Never invented.",
-    )
-    score: float | None = Field(
-        default=None,
-        description=(
-            "Its retriever's or reranker's; None if it gave none; in no prompt."
-        ),
-    )
-    metadata: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="The chunk's metadata, untouched."
-    )
+    Attributes:
+        text: The text as the generator saw it.
+        id: The store's own id; None if it gave none. Never invented.
+        score: Its retriever's or reranker's; None if it gave none; in no prompt.
+        metadata: The chunk's metadata, untouched.
+    """
+
+    text: Text = Field(repr=False)
+    id: Text | None = None
+    score: float | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
 
     @property
     def blank(self) -> bool:
@@ -50,24 +47,27 @@ class Context(Frozen):
 
 
 class Fact(Frozen):
-    """One atomic, self-contained statement of a golden response."""
+    """One atomic, self-contained statement of a golden response.
 
-    text: Annotated[Text, Field(pattern=r"\S")] = Field(
-        repr=False, description="The statement."
-    )
-    weight: float = Field(
-        default=1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Its weight in the mean over facts, > 0.",
-    )
+    Attributes:
+        text: The statement.
+        weight: Its weight in the mean over facts, > 0.
+    """
+
+    text: Annotated[Text, Field(pattern=r"\S")] = Field(repr=False)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
 
 class Turn(Frozen):
-    """An earlier turn of the conversation."""
+    """An earlier turn of the conversation.
 
-    role: str = Field(description="Who spoke, e.g. ``user`` or ``assistant``.")
-    content: Text = Field(repr=False, description="What was said.")
+    Attributes:
+        role: Who spoke, e.g. ``user`` or ``assistant``.
+        content: What was said.
+    """
+
+    role: str
+    content: Text = Field(repr=False)
 
 
 Grade = Literal["exact", "inferred", "incomplete"]
@@ -91,118 +91,75 @@ def _word_of_now(value: object) -> object:
 
 
 class PassageNote(Frozen):
-    """What became of one retrieved passage, as far as the run recorded it."""
+    """What became of one retrieved passage, as far as the run recorded it.
 
-    retriever: str | None = Field(
-        default=None, repr=False, description="The call that found it first."
-    )
-    rank: int | None = Field(
-        default=None, ge=1, description="Its rank there, from 1; None: unknown."
-    )
-    kept: bool | None = Field(
-        default=None,
-        description=(
-            "Whether rerankers and filters handed it on; None: none is known that was"
-            " given it."
-        ),
-    )
-    rank_kept: int | None = Field(
-        default=None,
-        ge=1,
-        description="Its rank behind the last of them; None: unknown.",
-    )
-    dropped_by: str | None = Field(
-        default=None, repr=False, description="The name of the one that did not."
-    )
-    context: int | None = Field(
-        default=None, ge=0, description="Place of the context that shows it, from 0."
-    )
-    share: Share | None = Field(
-        default=None,
-        description=(
-            "Share of its letters that the model was shown; 0: none; None: unknown."
-        ),
-    )
-    why_unknown: str | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "Why it is not known whether the model was shown it; None: it is known, or"
-            " another field says why not."
-        ),
-    )
+    Attributes:
+        retriever: The call that found it first.
+        rank: Its rank there, from 1; None: unknown.
+        kept: Whether rerankers and filters handed it on; None: none is known that was
+            given it.
+        rank_kept: Its rank behind the last of them; None: unknown.
+        dropped_by: The name of the one that did not.
+        context: Place of the context that shows it, from 0.
+        share: Share of its letters that the model was shown; 0: none; None: unknown.
+        why_unknown: Why it is not known whether the model was shown it; None: it is
+            known, or another field says why not.
+    """
+
+    retriever: str | None = Field(default=None, repr=False)
+    rank: int | None = Field(default=None, ge=1)
+    kept: bool | None = None
+    rank_kept: int | None = Field(default=None, ge=1)
+    dropped_by: str | None = Field(default=None, repr=False)
+    context: int | None = Field(default=None, ge=0)
+    share: Share | None = None
+    why_unknown: str | None = Field(default=None, repr=False)
 
 
 class PromptMessage(Frozen):
-    """One message of the prompt that an answer was written from."""
+    """One message of the prompt that an answer was written from.
 
-    role: str = Field(description="``system``, ``user``, ``assistant`` or ``tool``.")
-    content: Text = Field(
-        repr=False, description="Its text; of calls of tools the calls in words."
-    )
+    Attributes:
+        role: ``system``, ``user``, ``assistant`` or ``tool``.
+        content: Its text; of calls of tools the calls in words.
+    """
+
+    role: str
+    content: Text = Field(repr=False)
 
 
 class CaptureNotes(Frozen):
-    """What capturing knows about a sample, beyond the sample itself."""
+    """What capturing knows about a sample, beyond the sample itself.
 
-    grade: Annotated[Grade | None, BeforeValidator(_word_of_now)] = Field(
-        default=None,
-        description=(
-            "How sure the sample is: ``exact``; ``inferred``, something is uncertain;"
-            " ``incomplete``, there is no answer or no evidence, or the run broke. None"
-            " for samples that no rules made."
-        ),
-    )
-    evidence_from: Annotated[EvidenceFrom | None, BeforeValidator(_word_of_now)] = (
-        Field(
-            default=None,
-            description=(
-                "How the contexts are known: from the ``prompt``; from the ``flow`` of"
-                " documents; ``named`` by the user. None: they are not known."
-            ),
-        )
-    )
-    doubts: dict[str, str] = Field(
-        default_factory=dict,
-        description="What is uncertain: by code what it is and what to do, in words.",
-    )
-    warnings: tuple[str, ...] = Field(
-        default=(), description="What was ambiguous, in words; they hold no texts."
-    )
-    intermediate: tuple[Context, ...] = Field(
-        default=(), description="Answers of intermediate steps: no retrieved evidence."
-    )
-    other: tuple[Context, ...] = Field(
-        default=(),
-        description="Nodes of the run that are neither contexts nor retrieved.",
-    )
-    complete: bool = Field(
-        default=True,
-        description="False if the run was abandoned, interrupted or still going on.",
-    )
-    passages: tuple[PassageNote, ...] | None = Field(
-        default=None,
-        repr=False,
-        description="One for each retrieved passage; None if nothing was recorded.",
-    )
-    citations_unknown: str | None = Field(
-        default=None,
-        repr=False,
-        description="Why it is not known what the answer cites; None if it is.",
-    )
-    unread_texts: tuple[str, ...] | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "Why the run may have found texts that the sample lacks, and what returns"
-            " them, in words; (): no such texts are known; None: nobody noted it."
-        ),
-    )
-    prompt: tuple[PromptMessage, ...] | None = Field(
-        default=None,
-        repr=False,
-        description="The prompt of the answer, where ``keep_prompts=True`` asked for it.",
-    )
+    Attributes:
+        grade: How sure the sample is: ``exact``; ``inferred``, something is uncertain;
+            ``incomplete``, there is no answer or no evidence, or the run broke. None
+            for samples that no rules made.
+        evidence_from: How the contexts are known: from the ``prompt``; from the
+            ``flow`` of documents; ``named`` by the user. None: they are not known.
+        doubts: What is uncertain: by code what it is and what to do, in words.
+        warnings: What was ambiguous, in words; they hold no texts.
+        intermediate: Answers of intermediate steps: no retrieved evidence.
+        other: Nodes of the run that are neither contexts nor retrieved.
+        complete: False if the run was abandoned, interrupted or still going on.
+        passages: One for each retrieved passage; None if nothing was recorded.
+        citations_unknown: Why it is not known what the answer cites; None if it is.
+        unread_texts: Why the run may have found texts that the sample lacks, and what
+            returns them, in words; (): no such texts are known; None: nobody noted it.
+        prompt: The prompt of the answer, where ``keep_prompts=True`` asked for it.
+    """
+
+    grade: Annotated[Grade | None, BeforeValidator(_word_of_now)] = None
+    evidence_from: Annotated[EvidenceFrom | None, BeforeValidator(_word_of_now)] = None
+    doubts: dict[str, str] = Field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    intermediate: tuple[Context, ...] = ()
+    other: tuple[Context, ...] = ()
+    complete: bool = True
+    passages: tuple[PassageNote, ...] | None = Field(default=None, repr=False)
+    citations_unknown: str | None = Field(default=None, repr=False)
+    unread_texts: tuple[str, ...] | None = Field(default=None, repr=False)
+    prompt: tuple[PromptMessage, ...] | None = Field(default=None, repr=False)
 
 
 def _with_texts(value: object) -> object:
@@ -238,58 +195,44 @@ class EvidenceCall(Frozen):
     """One time that evidence arrived.
 
     It is a retrieval, the result of a tool, documents handed in, or a model's own text.
+
+    Attributes:
+        kind: ``written``: by a model of the application, never evidence; ``tool``: any
+            other result without documents.
+        turn: The turn of the conversation, from 1.
+        step: Calls of models of the turn that began before it; plain RAG: 0.
+        name: The tool's name; None without a tool.
+        query: Its one text argument, else all as JSON.
+        items: What it brought, in its own order; () for nothing.
+        shown: Places of the items that the answering call was shown; None if that is
+            unknown.
+        agent: The agent that made the call; None for the only one.
+        error: What it failed with; it has no items then.
     """
 
-    kind: Literal["retrieval", "tool", "given", "written"] = Field(
-        description=(
-            "written: by a model of the application, never evidence; tool: any other"
-            " result without documents"
-        )
-    )
-    turn: int = Field(
-        default=1, ge=1, description="The turn of the conversation, from 1."
-    )
-    step: int = Field(
-        default=0,
-        ge=0,
-        description="Calls of models of the turn that began before it; plain RAG: 0.",
-    )
-    name: str | None = Field(
-        default=None, description="The tool's name; None without a tool."
-    )
-    query: OptionalText = Field(
-        default=None, repr=False, description="Its one text argument, else all as JSON."
-    )
-    items: Contexts = Field(
-        default=(), description="What it brought, in its own order; () for nothing."
-    )
-    shown: tuple[int, ...] | None = Field(
-        default=None,
-        description=(
-            "Places of the items that the answering call was shown; None if that is"
-            " unknown."
-        ),
-    )
-    agent: str | None = Field(
-        default=None, description="The agent that made the call; None for the only one."
-    )
-    error: str | None = Field(
-        default=None,
-        repr=False,
-        description="What it failed with; it has no items then.",
-    )
+    kind: Literal["retrieval", "tool", "given", "written"]
+    turn: int = Field(default=1, ge=1)
+    step: int = Field(default=0, ge=0)
+    name: str | None = None
+    query: OptionalText = Field(default=None, repr=False)
+    items: Contexts = ()
+    shown: tuple[int, ...] | None = None
+    agent: str | None = None
+    error: str | None = Field(default=None, repr=False)
 
 
 class Ledger(Frozen):
     """Every call that brought evidence, of this turn and of the turns before it.
 
     The calls are ordered by turn, step and call.
+
+    Attributes:
+        conversation: Id that the turns of one conversation share.
+        turn: The turn of this sample, from 1.
     """
 
-    conversation: str | None = Field(
-        default=None, description="Id that the turns of one conversation share."
-    )
-    turn: int = Field(default=1, ge=1, description="The turn of this sample, from 1.")
+    conversation: str | None = None
+    turn: int = Field(default=1, ge=1)
     calls: tuple[EvidenceCall, ...] = ()
 
 
@@ -297,59 +240,50 @@ UseVerdict = Literal["used", "redundant", "not used", "cannot tell"]
 
 
 class PassageUse(Frozen):
-    """What became of the answer when one passage was taken out of its prompt."""
+    """What became of the answer when one passage was taken out of its prompt.
 
-    verdict: UseVerdict = Field(
-        description=(
-            "``used``: without it the answer is another; ``redundant``: it is another"
-            " only without a further passage as well, which holds the same; ``not"
-            " used``: the answer stays, also without all others that are not used;"
-            " ``cannot tell``: the answer varies as much by itself, or ``why`` says why."
-        )
-    )
-    effect: Share | None = Field(
-        default=None,
-        description="1 - word F1 of the answers with and without it; None: unknown.",
-    )
-    answer: Text | None = Field(
-        default=None, repr=False, description="The answer without it."
-    )
-    why: str = Field(default="", description="What the verdict rests on, in words.")
+    Attributes:
+        verdict: ``used``: without it the answer is another; ``redundant``: it is
+            another only without a further passage as well, which holds the same; ``not
+            used``: the answer stays, also without all others that are not used;
+            ``cannot tell``: the answer varies as much by itself, or ``why`` says why.
+        effect: 1 - word F1 of the answers with and without it; None: unknown.
+        answer: The answer without it.
+        why: What the verdict rests on, in words.
+    """
+
+    verdict: UseVerdict
+    effect: Share | None = None
+    answer: Text | None = Field(default=None, repr=False)
+    why: str = ""
 
 
 class MeasuredUse(Frozen):
-    """What each passage did to the answer, by asking the model again without it."""
+    """What each passage did to the answer, by asking the model again without it.
 
-    model: str = Field(description="The model that was asked.")
-    judge: str | None = Field(
-        default=None,
-        description="Who was asked whether two answers say the same; None: nobody.",
-    )
-    why_not: str | None = Field(
-        default=None, description="Why nothing was measured, in words; None: it was."
-    )
-    answers: tuple[Text, ...] = Field(
-        default=(),
-        repr=False,
-        description="The answers to the whole prompt: the run's own, and the repeats.",
-    )
-    spread: Share | None = Field(
-        default=None, description="How far these are from each other at most."
-    )
-    answer_without_any: Text | None = Field(
-        default=None, repr=False, description="The answer without any passage."
-    )
-    effect_of_all: Share | None = Field(
-        default=None, description="How far that is from the answer with all."
-    )
-    passages: tuple[PassageUse, ...] = Field(
-        default=(), description="One for each context, in order."
-    )
-    redundant: tuple[tuple[int, ...], ...] = Field(
-        default=(),
-        description="Places, from 0, of contexts that hold the same, group by group.",
-    )
-    usage: Usage = Field(default_factory=Usage, description="What measuring cost.")
+    Attributes:
+        model: The model that was asked.
+        judge: Who was asked whether two answers say the same; None: nobody.
+        why_not: Why nothing was measured, in words; None: it was.
+        answers: The answers to the whole prompt: the run's own, and the repeats.
+        spread: How far these are from each other at most.
+        answer_without_any: The answer without any passage.
+        effect_of_all: How far that is from the answer with all.
+        passages: One for each context, in order.
+        redundant: Places, from 0, of contexts that hold the same, group by group.
+        usage: What measuring cost.
+    """
+
+    model: str
+    judge: str | None = None
+    why_not: str | None = None
+    answers: tuple[Text, ...] = Field(default=(), repr=False)
+    spread: Share | None = None
+    answer_without_any: Text | None = Field(default=None, repr=False)
+    effect_of_all: Share | None = None
+    passages: tuple[PassageUse, ...] = ()
+    redundant: tuple[tuple[int, ...], ...] = ()
+    usage: Usage = Field(default_factory=Usage)
 
     def __str__(self) -> str:
         """A line for each passage; no text of it."""

@@ -54,32 +54,25 @@ _EXAMPLES_OF_LISTS = {
 
 
 class ProjectSettings(Settings):
-    """The file's keys; each may be left out, none is empty."""
+    """The file's keys; each may be left out, none is empty.
 
-    metrics: tuple[_Value, ...] | None = Field(
-        default=None, description="names; None for all that apply"
-    )
-    criteria: tuple[_Value, ...] = Field(
-        default=(),
-        description="further metrics, as ``polite: The answer is polite.``",
-    )
-    judge: _Value | None = Field(
-        default=None,
-        description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set",
-    )
-    api_base: _Value | None = Field(
-        default=None, repr=False, description="address of its endpoint"
-    )
-    store: _Value | None = Field(
-        default=None,
-        description="where replies are kept; None where ``RAGMETRICS_STORE`` is set",
-    )
-    gates: tuple[_Value, ...] = Field(
-        default=(), description="means to reach, as ``adherence=0.8``"
-    )
-    columns: dict[str, _Value] = Field(
-        default={}, description="by field of the sample, where rows hold it"
-    )
+    Args:
+        metrics: Names; None for all that apply.
+        criteria: Further metrics, as ``polite: The answer is polite.``.
+        judge: Name of the judge; None where ``RAGMETRICS_JUDGE`` is set.
+        api_base: Address of its endpoint.
+        store: Where replies are kept; None where ``RAGMETRICS_STORE`` is set.
+        gates: Means to reach, as ``adherence=0.8``.
+        columns: By field of the sample, where rows hold it.
+    """
+
+    metrics: tuple[_Value, ...] | None = None
+    criteria: tuple[_Value, ...] = ()
+    judge: _Value | None = None
+    api_base: _Value | None = Field(default=None, repr=False)
+    store: _Value | None = None
+    gates: tuple[_Value, ...] = ()
+    columns: dict[str, _Value] = Field(default={})
 
     @property
     def code(self) -> tuple[str, ...]:

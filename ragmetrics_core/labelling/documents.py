@@ -36,10 +36,15 @@ _BORDERS = (
 
 
 class Document(Frozen):
-    """A text to make chunks of."""
+    """A text to make chunks of.
 
-    id: str = Field(description="Its name, unique among the documents.")
-    text: Text = Field(repr=False, description="The text.")
+    Attributes:
+        id: Its name, unique among the documents.
+        text: The text.
+    """
+
+    id: str
+    text: Text = Field(repr=False)
 
 
 def chunk_document(
@@ -104,13 +109,17 @@ _SUFFIXES = (*_TEXT_SUFFIXES, *_ROW_SUFFIXES)
 
 
 class Pair(Frozen):
-    """A question with its golden answer."""
+    """A question with its golden answer.
 
-    question: Text = Field(repr=False, description="the question")
-    answer: Text = Field(repr=False, description="the golden answer")
-    document: str = Field(
-        default="", description='the document that it is about; "" if unknown'
-    )
+    Attributes:
+        question: The question.
+        answer: The golden answer.
+        document: The document that it is about; "" if unknown.
+    """
+
+    question: Text = Field(repr=False)
+    answer: Text = Field(repr=False)
+    document: str = ""
 
 
 def load_documents(paths: Iterable[str | Path]) -> tuple[Document, ...]:

@@ -40,26 +40,25 @@ _HELP = "p positive, n negative, a ambiguous (left out), q stop; then Enter"
 
 
 class Review(Frozen):
-    """One decision of one person."""
+    """One decision of one person.
 
-    item: str = Field(
-        description="id of the point, or `document#fact#context` for a cell"
-    )
-    was: sets.Label = Field(
-        description="the label by rank, for a cell the label of the model"
-    )
-    label: Verdict = Field(
-        description="the label after review; ambiguous ones are left out of scores"
-    )
-    reviewer: str = Field(description="who decided")
-    reason: str = Field(
-        default="", repr=False, description="why, in the reviewer's words"
-    )
-    date: str = Field(default="", description="when, ISO 8601 in UTC")
-    second: bool = Field(
-        default=False,
-        description="true for the second reviewer, whose labels only measure agreement",
-    )
+    Attributes:
+        item: Id of the point, or `document#fact#context` for a cell.
+        was: The label by rank, for a cell the label of the model.
+        label: The label after review; ambiguous ones are left out of scores.
+        reviewer: Who decided.
+        reason: Why, in the reviewer's words.
+        date: When, ISO 8601 in UTC.
+        second: True for the second reviewer, whose labels only measure agreement.
+    """
+
+    item: str
+    was: sets.Label
+    label: Verdict
+    reviewer: str
+    reason: str = Field(default="", repr=False)
+    date: str = ""
+    second: bool = False
 
 
 class Reviews:
@@ -129,15 +128,21 @@ class Reviews:
 
 
 class Item(Frozen):
-    """One thing to review, without anything that tells its label."""
+    """One thing to review, without anything that tells its label.
 
-    id: str = Field(description="what a review names it by")
-    was: sets.Label = Field(description="its label so far; never shown")
-    question: str = Field(repr=False, description="the question")
-    claim: str = Field(repr=False, description="the golden answer, or one fact")
-    texts: tuple[str, ...] = Field(
-        repr=False, description="the documents, or one context"
-    )
+    Attributes:
+        id: What a review names it by.
+        was: Its label so far; never shown.
+        question: The question.
+        claim: The golden answer, or one fact.
+        texts: The documents, or one context.
+    """
+
+    id: str
+    was: sets.Label
+    question: str = Field(repr=False)
+    claim: str = Field(repr=False)
+    texts: tuple[str, ...] = Field(repr=False)
 
 
 def review_items(labelled_set: sets.AnySet) -> list[Item]:

@@ -33,45 +33,44 @@ Label = Literal["positive", "negative"]
 
 
 class Header(Frozen):
-    """How a set was made."""
+    """How a set was made.
 
-    kind: Literal["discrete", "continuous"] = Field(description="which of the two sets")
-    source: tuple[str, ...] = Field(
-        default=(), description="the files, as they were named"
-    )
-    corpus: str = Field(default="", description="digest of the documents")
-    seed: int = Field(default=0, description="seed of every choice")
-    parameters: dict[str, Any] = Field(
-        default_factory=dict, description="settings that change the set"
-    )
-    model: str = Field(
-        default="",
-        description='model that wrote questions and labelled; "" if none was asked',
-    )
-    prompts: str = Field(
-        default="", description='digest of the prompts; "" if no model was asked'
-    )
-    left_out: dict[str, int] = Field(
-        default_factory=dict, description="how many were left out, per reason"
-    )
+    Attributes:
+        kind: Which of the two sets.
+        source: The files, as they were named.
+        corpus: Digest of the documents.
+        seed: Seed of every choice.
+        parameters: Settings that change the set.
+        model: Model that wrote questions and labelled; "" if none was asked.
+        prompts: Digest of the prompts; "" if no model was asked.
+        left_out: How many were left out, per reason.
+    """
+
+    kind: Literal["discrete", "continuous"]
+    source: tuple[str, ...] = ()
+    corpus: str = ""
+    seed: int = 0
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    model: str = ""
+    prompts: str = ""
+    left_out: dict[str, int] = Field(default_factory=dict)
 
 
 class DiscretePoint(Frozen):
-    """A golden answer with retrieved documents, labelled by their ranks."""
+    """A golden answer with retrieved documents, labelled by their ranks.
 
-    document: str = Field(
-        description=(
-            "what intervals resample: the question's document, else the question"
-        )
-    )
-    sample: Sample = Field(
-        description=(
-            "answer and reference are the golden answer; its id tells nothing of the"
-            " label"
-        )
-    )
-    ranks: tuple[int, ...] = Field(description="the documents' ranks, from 1")
-    by_rank: Label = Field(description="the label that the ranks suggest")
+    Attributes:
+        document: What intervals resample: the question's document, else the question.
+        sample: Answer and reference are the golden answer; its id tells nothing of the
+            label.
+        ranks: The documents' ranks, from 1.
+        by_rank: The label that the ranks suggest.
+    """
+
+    document: str
+    sample: Sample
+    ranks: tuple[int, ...]
+    by_rank: Label
 
     @property
     def id(self) -> str:
@@ -83,31 +82,28 @@ class LabelledDocument(Frozen):
     """A question with golden contexts of one document, and noise contexts of others.
 
     It has the matrix that says which fact stands in which context.
+
+    Attributes:
+        id: The document.
+        question: The question that a model wrote.
+        sentences: The golden response, sentence by sentence.
+        tags: For each sentence, the index of the golden context it was taken from.
+        contexts: Golden contexts in the order of the document, then the noise.
+        golden: How many of them are golden.
+        facts: Facts of the golden response.
+        cells: One row per fact, one column per context.
+        calls: Questions asked for the labels: facts × contexts + 1.
     """
 
-    id: str = Field(description="the document")
-    question: Text = Field(repr=False, description="the question that a model wrote")
-    sentences: tuple[Text, ...] = Field(
-        repr=False, description="the golden response, sentence by sentence"
-    )
-    tags: tuple[int, ...] = Field(
-        description=(
-            "for each sentence, the index of the golden context it was taken from"
-        )
-    )
-    contexts: tuple[Context, ...] = Field(
-        description="golden contexts in the order of the document, then the noise"
-    )
-    golden: int = Field(description="how many of them are golden")
-    facts: tuple[Fact, ...] = Field(
-        default=(), description="facts of the golden response"
-    )
-    cells: tuple[tuple[Cell, ...], ...] = Field(
-        default=(), description="one row per fact, one column per context"
-    )
-    calls: int = Field(
-        default=0, description="questions asked for the labels: facts × contexts + 1"
-    )
+    id: str
+    question: Text = Field(repr=False)
+    sentences: tuple[Text, ...] = Field(repr=False)
+    tags: tuple[int, ...]
+    contexts: tuple[Context, ...]
+    golden: int
+    facts: tuple[Fact, ...] = ()
+    cells: tuple[tuple[Cell, ...], ...] = ()
+    calls: int = 0
 
     def sample(self, subset: Iterable[int] | None = None) -> Sample:
         """Return the document as a sample, with all contexts or some, by index."""
@@ -125,19 +121,22 @@ class LabelledDocument(Frozen):
 
 
 class CombinationPoint(Frozen):
-    """Some of a document's contexts, and how much of the golden response they cover."""
+    """Some of a document's contexts, and how much of the golden response they cover.
 
-    document: str = Field(description="the document")
-    contexts: tuple[int, ...] = Field(description="indices of its contexts")
-    golden: int = Field(description="how many of them are golden")
-    label: Share = Field(
-        description="mean over the facts of the logical OR over the contexts"
-    )
-    by_tags: Share = Field(
-        description=(
-            "share of the sentences whose chunk is there: a label without the matrix"
-        )
-    )
+    Attributes:
+        document: The document.
+        contexts: Indices of its contexts.
+        golden: How many of them are golden.
+        label: Mean over the facts of the logical OR over the contexts.
+        by_tags: Share of the sentences whose chunk is there: a label without the
+            matrix.
+    """
+
+    document: str
+    contexts: tuple[int, ...]
+    golden: int
+    label: Share
+    by_tags: Share
 
 
 class DiscreteSet(Frozen):

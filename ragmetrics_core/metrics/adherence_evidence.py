@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
-
 from ragmetrics_core.data import Asked, Share, wilson
 from ragmetrics_core.data.metric_evidence import Grounds, Polled
 from ragmetrics_core.metrics.adherence_cause import Cause
@@ -19,58 +17,46 @@ from ragmetrics_core.metrics.polls import (
 
 
 class AdherenceEvidence(Polled, extra="ignore"):
-    """Evidence of Context Adherence."""
+    """Evidence of Context Adherence.
+
+    Attributes:
+        yes: Polls that found the answer grounded.
+        no: Polls that found it not grounded.
+        abstained: Polls that found no claim in the answer.
+        missing: Polls that were not answered.
+        polls: Every answered poll.
+        probability: p(yes) of a deterministic judge, of the embedded one its score of
+            words; None for polls.
+        early_stopped: True if polling stopped at a decided majority.
+        explanation: From the majority side (a tie surfaces the "no" side).
+        dissent: The strongest explanation of the other side; "" if there is none.
+        unsupported: Claims that the "no" polls found unsupported.
+        cause: Hypothesis why a low score came about.
+        remedy: What to do about that cause.
+        cause_note: Why the judge thinks so, or why no cause could be determined.
+        sentences: Per sentence, the evidence of a lexical judge.
+        claims: Per claim, what an encoder says, or any judge of contexts that are too
+            long; behind them what claims nothing, without a probability.
+        windows: Windows in which claims were judged one by one; None: as a whole.
+    """
 
     kind: Literal["context_adherence"] = "context_adherence"
-    yes: int = Field(description="Polls that found the answer grounded.")
-    no: int = Field(description="Polls that found it not grounded.")
-    abstained: int = Field(
-        default=0, description="Polls that found no claim in the answer."
-    )
-    missing: int = Field(default=0, description="Polls that were not answered.")
-    polls: tuple[Poll, ...] = Field(default=(), description="Every answered poll.")
-    probability: Share | None = Field(
-        default=None,
-        description=(
-            "p(yes) of a deterministic judge, of the embedded one its score of words;"
-            " None for polls."
-        ),
-    )
-    early_stopped: bool = Field(
-        default=False, description="True if polling stopped at a decided majority."
-    )
-    explanation: str = Field(
-        default="", description='From the majority side (a tie surfaces the "no" side).'
-    )
-    dissent: str = Field(
-        default="",
-        description='The strongest explanation of the other side; "" if there is none.',
-    )
-    unsupported: tuple[str, ...] = Field(
-        default=(), description='Claims that the "no" polls found unsupported.'
-    )
-    cause: Cause | None = Field(
-        default=None, description="Hypothesis why a low score came about."
-    )
-    remedy: str = Field(default="", description="What to do about that cause.")
-    cause_note: str = Field(
-        default="",
-        description="Why the judge thinks so, or why no cause could be determined.",
-    )
-    sentences: tuple[SentenceSupport, ...] = Field(
-        default=(), description="Per sentence, the evidence of a lexical judge."
-    )
-    claims: tuple[ClaimSupport, ...] = Field(
-        default=(),
-        description=(
-            "Per claim, what an encoder says, or any judge of contexts that are too long;"
-            " behind them what claims nothing, without a probability."
-        ),
-    )
-    windows: int | None = Field(
-        default=None,
-        description="Windows in which claims were judged one by one; None: as a whole.",
-    )
+    yes: int
+    no: int
+    abstained: int = 0
+    missing: int = 0
+    polls: tuple[Poll, ...] = ()
+    probability: Share | None = None
+    early_stopped: bool = False
+    explanation: str = ""
+    dissent: str = ""
+    unsupported: tuple[str, ...] = ()
+    cause: Cause | None = None
+    remedy: str = ""
+    cause_note: str = ""
+    sentences: tuple[SentenceSupport, ...] = ()
+    claims: tuple[ClaimSupport, ...] = ()
+    windows: int | None = None
 
     def verdicts(self) -> list[str]:
         """Return how the polls went, or how sure a deterministic judge is."""

@@ -63,6 +63,10 @@ class AnswerRelevance(Metric):
 
     The judge sees the question and the answer, and neither contexts nor reference.
 
+    Args:
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces the prompt; must hold ``{question}`` and ``{answer}``.
+
     Returns:
         A score in [0, 1], higher is better: grade / 3, with 3 fully, 2 in part, 1 near
         it and 0 something else.
@@ -90,14 +94,8 @@ class AnswerRelevance(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description="Replaces the prompt; must hold ``{question}`` and ``{answer}``.",
-    )
+    examples: str | None = None
+    template: str | None = None
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return how an answer is graded, and whether it declines."""
@@ -144,20 +142,18 @@ class AnswerRelevance(Metric):
 
 
 class RelevanceEvidence(Evidence, extra="ignore"):
-    """Evidence of Answer Relevance."""
+    """Evidence of Answer Relevance.
+
+    Attributes:
+        grade: The grade; None where it declines.
+        declined: Whether the answer declines; None if that is not known.
+        declined_note: Why the answer declines or does not, or why that is unknown.
+    """
 
     kind: Literal["answer_relevance"] = "answer_relevance"
-    grade: int | None = Field(
-        default=None, ge=0, le=3, description="The grade; None where it declines."
-    )
-    declined: bool | None = Field(
-        default=None,
-        description="Whether the answer declines; None if that is not known.",
-    )
-    declined_note: str = Field(
-        default="",
-        description="Why the answer declines or does not, or why that is unknown.",
-    )
+    grade: int | None = Field(default=None, ge=0, le=3)
+    declined: bool | None = None
+    declined_note: str = ""
 
     def verdicts(self) -> list[str]:
         """The grade, in words."""

@@ -72,6 +72,17 @@ class CitationQuality(Metric):
     taken together. Precision is the share of all citations whose sentence is supported,
     and that support it alone, or without which the others do not support it.
 
+    Args:
+        required: Whether answers have to cite: one that cites nothing scores 0. Else it
+            is undefined, unless the prompt numbered its sources.
+        numbered_from: Number under which the prompt showed the first context, the next
+            ones following in order. It counts where the sample does not tell what is
+            cited. None: marks of such samples mean nothing.
+        polls: Judgements where no token gives the probability.
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces the prompt on support; must hold ``{statement}`` and
+            ``{passages}``.
+
     Returns:
         A score in [0, 1], higher is better. It is 0 where nothing is cited and the
         prompt numbered its sources, which is known where ``Sample.citations`` is ``()`` or
@@ -113,35 +124,11 @@ class CitationQuality(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
 
     name: str = Field(default="citation_quality", min_length=1)
-    required: bool = Field(
-        default=False,
-        description=(
-            "Whether answers have to cite: one that cites nothing scores 0. Else it is"
-            " undefined, unless the prompt numbered its sources."
-        ),
-    )
-    numbered_from: Place | None = Field(
-        default=None,
-        description=(
-            "Number under which the prompt showed the first context, the next ones"
-            " following in order. It counts where the sample does not tell what is"
-            " cited. None: marks of such samples mean nothing."
-        ),
-    )
-    polls: int = Field(
-        default=3, ge=1, description="Judgements where no token gives the probability."
-    )
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description=(
-            "Replaces the prompt on support; must hold ``{statement}`` and"
-            " ``{passages}``."
-        ),
-    )
+    required: bool = False
+    numbered_from: Place | None = None
+    polls: int = Field(default=3, ge=1)
+    examples: str | None = None
+    template: str | None = None
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return the instructions: for support and for claims."""
@@ -368,56 +355,53 @@ Fault = Annotated[Literal["uncited", "unsupported"], BeforeValidator(_read_fault
 
 
 class JudgedCitation(SilentData, extra="ignore"):
-    """A context that a sentence cites."""
+    """A context that a sentence cites.
 
-    rank: int = Field(description="Which context it is, 1 for the first.")
-    id: str | None = Field(
-        default=None, description="The context's own id, if it has one."
-    )
-    supports: bool = Field(description="Whether it alone supports the sentence.")
-    probability: Share = Field(description="p(supports) of it alone.")
-    mode: Mode = Field(
-        default="verdict", description="How the probability was obtained."
-    )
-    reason: str = Field(default="", description="The judge's explanation.")
-    irrelevant: bool = Field(
-        default=False,
-        description=(
-            "Whether it alone does not support the sentence, and all others that the"
-            " sentence cites do without it."
-        ),
-    )
-    precise: bool = Field(
-        default=False,
-        description="Whether the sentence is supported and this is not irrelevant.",
-    )
-    windows: int | None = Field(
-        default=None,
-        description="In how many windows a too long text was judged; None: as a whole.",
-    )
+    Attributes:
+        rank: Which context it is, 1 for the first.
+        id: The context's own id, if it has one.
+        supports: Whether it alone supports the sentence.
+        probability: p(supports) of it alone.
+        mode: How the probability was obtained.
+        reason: The judge's explanation.
+        irrelevant: Whether it alone does not support the sentence, and all others that
+            the sentence cites do without it.
+        precise: Whether the sentence is supported and this is not irrelevant.
+        windows: In how many windows a too long text was judged; None: as a whole.
+    """
+
+    rank: int
+    id: str | None = None
+    supports: bool
+    probability: Share
+    mode: Mode = "verdict"
+    reason: str = ""
+    irrelevant: bool = False
+    precise: bool = False
+    windows: int | None = None
 
 
 class JudgedStatement(SilentData, extra="ignore"):
-    """A sentence of the answer with what it cites."""
+    """A sentence of the answer with what it cites.
 
-    text: str = Field(description="The sentence, without its marks.")
-    claims: bool = Field(description="Whether it makes a claim.")
-    supported: bool = Field(
-        default=False, description="Whether all that it cites supports it together."
-    )
-    citations: tuple[JudgedCitation, ...] = Field(
-        default=(), description="The contexts that it cites, in order."
-    )
-    dangling: tuple[str, ...] = Field(
-        default=(), description="What it cites and nobody was shown."
-    )
-    together: Share | None = Field(
-        default=None,
-        description=(
-            "p(supports) of all that it cites together; None where that was not asked."
-        ),
-    )
-    fault: Fault | None = Field(default=None, description="What is wrong with it.")
+    Attributes:
+        text: The sentence, without its marks.
+        claims: Whether it makes a claim.
+        supported: Whether all that it cites supports it together.
+        citations: The contexts that it cites, in order.
+        dangling: What it cites and nobody was shown.
+        together: p(supports) of all that it cites together; None where that was not
+            asked.
+        fault: What is wrong with it.
+    """
+
+    text: str
+    claims: bool
+    supported: bool = False
+    citations: tuple[JudgedCitation, ...] = ()
+    dangling: tuple[str, ...] = ()
+    together: Share | None = None
+    fault: Fault | None = None
 
     @property
     def support(self) -> float:
@@ -430,33 +414,36 @@ class JudgedStatement(SilentData, extra="ignore"):
 
 
 class CitationEvidence(Evidence, extra="ignore"):
-    """Evidence of Citation Quality."""
+    """Evidence of Citation Quality.
+
+    Attributes:
+        formula: The formula of the score.
+        recall: Share of the sentences with a claim that their citations support.
+        precision: Share of the citations that are precise; None without citations.
+        claims: Number of sentences with a claim.
+        supported: Of these, those that are supported.
+        citations: Number of citations, the dangling ones included.
+        precise: Of these, those that are precise.
+        uncited: Number of sentences with a claim and no citation.
+        unsupported: Number of sentences that cite, and that this does not support.
+        dangling: Number of citations of what nobody was shown.
+        irrelevant: Number of citations that are not needed.
+        statements: The sentences of the answer, in order.
+    """
 
     kind: Literal["citation_quality"] = "citation_quality"
-    formula: str = Field(default=FORMULA, description="The formula of the score.")
-    recall: Share = Field(
-        description="Share of the sentences with a claim that their citations support."
-    )
-    precision: Share | None = Field(
-        description="Share of the citations that are precise; None without citations."
-    )
-    claims: int = Field(description="Number of sentences with a claim.")
-    supported: int = Field(description="Of these, those that are supported.")
-    citations: int = Field(
-        description="Number of citations, the dangling ones included."
-    )
-    precise: int = Field(description="Of these, those that are precise.")
-    uncited: int = Field(
-        description="Number of sentences with a claim and no citation."
-    )
-    unsupported: int = Field(
-        description="Number of sentences that cite, and that this does not support."
-    )
-    dangling: int = Field(description="Number of citations of what nobody was shown.")
-    irrelevant: int = Field(description="Number of citations that are not needed.")
-    statements: tuple[JudgedStatement, ...] = Field(
-        description="The sentences of the answer, in order."
-    )
+    formula: str = FORMULA
+    recall: Share
+    precision: Share | None
+    claims: int
+    supported: int
+    citations: int
+    precise: int
+    uncited: int
+    unsupported: int
+    dangling: int
+    irrelevant: int
+    statements: tuple[JudgedStatement, ...]
 
     @model_validator(mode="before")
     @classmethod

@@ -85,6 +85,17 @@ class ContextAdherence(Metric):
     earlier turns, or texts that models of the application wrote, polls label what each
     claim rests on, and the verdict is computed from that.
 
+    Args:
+        polls: Independent judgements; each explains itself before its verdict.
+        temperature: At 1.0 the share estimates the judge's own p(yes).
+        method: Polls that explain themselves; or p(supported) of a verdict without a
+            reason, which small models judge better by.
+        early_stop: Stop at a decided majority, except where one request gives all
+            polls. For gates: noisier.
+        cause: Ask for a likely cause of scores below 0.5.
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.
+
     Returns:
         A score in [0, 1], higher is better: yes / (yes + no).
 
@@ -117,42 +128,13 @@ class ContextAdherence(Metric):
     )
 
     name: str = Field(default="context_adherence", min_length=1)
-    polls: int = Field(
-        default=5,
-        ge=1,
-        description="Independent judgements; each explains itself before its verdict.",
-    )
-    temperature: float = Field(
-        default=1.0,
-        ge=0,
-        le=2,
-        description="At 1.0 the share estimates the judge's own p(yes).",
-    )
-    method: Literal["polls", "probability"] = Field(
-        default="polls",
-        description=(
-            "Polls that explain themselves; or p(supported) of a verdict without a"
-            " reason, which small models judge better by."
-        ),
-    )
-    early_stop: bool = Field(
-        default=False,
-        description=(
-            "Stop at a decided majority, except where one request gives all polls. For"
-            " gates: noisier."
-        ),
-    )
-    cause: bool = Field(
-        default=True, description="Ask for a likely cause of scores below 0.5."
-    )
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.",
-    )
+    polls: int = Field(default=5, ge=1)
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    method: Literal["polls", "probability"] = "polls"
+    early_stop: bool = False
+    cause: bool = True
+    examples: str | None = None
+    template: str | None = None
 
     @model_validator(mode="after")
     def _check(self) -> ContextAdherence:

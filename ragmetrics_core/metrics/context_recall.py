@@ -74,6 +74,10 @@ class ContextRecall(Metric):
     It scores the *answer*. The share of the expected answer that the *contexts* hold is
     ``RetrievalAccuracy``.
 
+    Args:
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces prompt and rubric; needs ``{answer}``, ``{reference}``.
+
     Returns:
         A score in [0, 1], higher is better: 0 none | (0, .35) minimal | [.35, .65)
         partial | [.65, 1) mostly | 1 perfect. Of several references the best match
@@ -102,14 +106,8 @@ class ContextRecall(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description="Replaces prompt and rubric; needs ``{answer}``, ``{reference}``.",
-    )
+    examples: str | None = None
+    template: str | None = None
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return how an answer is rated."""
@@ -180,18 +178,17 @@ class Unrated(SilentData, extra="ignore"):
 
 
 class RecallEvidence(Evidence, extra="ignore"):
-    """Evidence of Context Recall."""
+    """Evidence of Context Recall.
+
+    Attributes:
+        band: Band of our rubric that the score lies in; empty without a score.
+        best: Index of the reference that matched best; of equals the first.
+        ratings: One rating per reference, repeated ones too.
+        with_contexts: False if it was rated against the reference alone.
+    """
 
     kind: Literal["context_recall"] = "context_recall"
-    band: str = Field(
-        description="Band of our rubric that the score lies in; empty without a score."
-    )
-    best: int = Field(
-        description="Index of the reference that matched best; of equals the first."
-    )
-    ratings: tuple[Rating | Unrated, ...] = Field(
-        description="One rating per reference, repeated ones too."
-    )
-    with_contexts: bool = Field(
-        description="False if it was rated against the reference alone."
-    )
+    band: str
+    best: int
+    ratings: tuple[Rating | Unrated, ...]
+    with_contexts: bool

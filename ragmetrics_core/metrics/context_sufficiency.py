@@ -102,6 +102,14 @@ class ContextSufficiency(Metric):
     model, and neither the answer nor the reference. With an answer, a question of its
     own says whether that declines; ``Report.answering`` counts both together.
 
+    Args:
+        polls: Independent judgements, whose share is the score.
+        uncertain: Probabilities, both included, between which the judge is unsure: such
+            a sample is counted in no share of ``Report.answering``.
+        declining: Ask whether the answer declines, where there is one.
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces the prompt; must hold ``{contexts}`` and ``{question}``.
+
     Returns:
         A score in [0, 1], higher is better: the probability that the contexts are
         enough, which they are above 0.5. Without contexts 0, and nothing is asked of
@@ -136,27 +144,11 @@ class ContextSufficiency(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)
-    polls: int = Field(
-        default=5, ge=1, description="Independent judgements, whose share is the score."
-    )
-    uncertain: tuple[Share, Share] = Field(
-        default=(0.4, 0.6),
-        description=(
-            "Probabilities, both included, between which the judge is unsure: such a"
-            " sample is counted in no share of ``Report.answering``."
-        ),
-    )
-    declining: bool = Field(
-        default=True, description="Ask whether the answer declines, where there is one."
-    )
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description="Replaces the prompt; must hold ``{contexts}`` and ``{question}``.",
-    )
+    polls: int = Field(default=5, ge=1)
+    uncertain: tuple[Share, Share] = (0.4, 0.6)
+    declining: bool = True
+    examples: str | None = None
+    template: str | None = None
 
     @model_validator(mode="after")
     def _check(self) -> ContextSufficiency:
@@ -263,26 +255,24 @@ class ContextSufficiency(Metric):
 
 
 class SufficiencyEvidence(Sufficed, extra="ignore"):
-    """Evidence of Context Sufficiency."""
+    """Evidence of Context Sufficiency.
+
+    Attributes:
+        probability: p(sufficient); it is the score.
+        mode: How the probability was obtained.
+        polls: Replies behind it; 0 if nothing was asked.
+        missing: What the contexts lack, in the judge's words.
+        uncertain: Whether the probability lies in the uncertain band.
+        declined_note: Why the answer declines or does not, or why that is unknown.
+    """
 
     kind: Literal["context_sufficiency"] = "context_sufficiency"
-    probability: Share = Field(description="p(sufficient); it is the score.")
-    mode: Mode = Field(
-        default="verdict", description="How the probability was obtained."
-    )
-    polls: int = Field(
-        default=0, description="Replies behind it; 0 if nothing was asked."
-    )
-    missing: str = Field(
-        default="", description="What the contexts lack, in the judge's words."
-    )
-    uncertain: bool = Field(
-        default=False, description="Whether the probability lies in the uncertain band."
-    )
-    declined_note: str = Field(
-        default="",
-        description="Why the answer declines or does not, or why that is unknown.",
-    )
+    probability: Share
+    mode: Mode = "verdict"
+    polls: int = 0
+    missing: str = ""
+    uncertain: bool = False
+    declined_note: str = ""
 
     def verdicts(self) -> list[str]:
         """Tell whether the contexts were enough, what they lack, and what was done."""

@@ -71,6 +71,17 @@ class ContextUtilization(Metric):
     share of a context that the answer uses; here it is average precision, and the
     evidence states the formula.
 
+    Args:
+        k: Judge only the first k chunks; None judges all.
+        relevance: Verdicts; or the expectation under p(useful) of each chunk.
+        against: What chunks are useful for.
+        judging: One question per chunk; or one for all, in an order independent of
+            rank.
+        polls: Judgements per chunk for probabilities without log-probabilities.
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise
+            ``{chunks}``).
+
     Returns:
         A score in [0, 1], higher is better: 1.0 if every useful chunk stands before
         every other; 0.0 if none is useful.
@@ -104,40 +115,13 @@ class ContextUtilization(Metric):
     )
 
     name: str = Field(default="context_utilization", min_length=1)
-    k: int | None = Field(
-        default=None,
-        ge=1,
-        description="Judge only the first k chunks; None judges all.",
-    )
-    relevance: Literal["binary", "probability"] = Field(
-        default="binary",
-        description="Verdicts; or the expectation under p(useful) of each chunk.",
-    )
-    against: Literal["answer", "reference"] = Field(
-        default="answer", description="What chunks are useful for."
-    )
-    judging: Literal["pointwise", "listwise"] = Field(
-        default="pointwise",
-        description=(
-            "One question per chunk; or one for all, in an order independent of rank."
-        ),
-    )
-    polls: int = Field(
-        default=5,
-        ge=1,
-        description="Judgements per chunk for probabilities without log-probabilities.",
-    )
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description=(
-            "Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise"
-            " ``{chunks}``)."
-        ),
-    )
+    k: int | None = Field(default=None, ge=1)
+    relevance: Literal["binary", "probability"] = "binary"
+    against: Literal["answer", "reference"] = "answer"
+    judging: Literal["pointwise", "listwise"] = "pointwise"
+    polls: int = Field(default=5, ge=1)
+    examples: str | None = None
+    template: str | None = None
 
     @property
     def _prompt_name(self) -> str:
@@ -438,26 +422,24 @@ _REPLIES: dict[str, type[BaseModel]] = {
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):
-    """Evidence of Context Utilization."""
+    """Evidence of Context Utilization.
+
+    Attributes:
+        formula: The formula of the score, in words.
+        noise_share: Share of chunks that are not useful.
+        duplicates: Number of chunks identical to an earlier one.
+        random_order: Average precision expected of the verdicts in random order.
+        lift: Score minus ``random_order``.
+        ideal: Best value any order of the same verdicts reaches.
+    """
 
     kind: Literal["context_utilization"] = "context_utilization"
-    formula: str = Field(description="The formula of the score, in words.")
-    noise_share: Share | None = Field(
-        default=None, description="Share of chunks that are not useful."
-    )
-    duplicates: int = Field(
-        default=0, description="Number of chunks identical to an earlier one."
-    )
-    random_order: Share | None = Field(
-        default=None,
-        description="Average precision expected of the verdicts in random order.",
-    )
-    lift: float | None = Field(
-        default=None, description="Score minus ``random_order``."
-    )
-    ideal: Share | None = Field(
-        default=None, description="Best value any order of the same verdicts reaches."
-    )
+    formula: str
+    noise_share: Share | None = None
+    duplicates: int = 0
+    random_order: Share | None = None
+    lift: float | None = None
+    ideal: Share | None = None
 
 
 _FORMULAS = {

@@ -85,25 +85,12 @@ class Criterion(Metric):
 
     version: ClassVar[str] = "2"
 
-    sentence: str = Field(min_length=1, description="What must hold of a turn.")
+    sentence: str = Field(min_length=1)
     reads: tuple[Literal["question", "answer", "contexts", "reference"], ...] = Field(
-        default=("answer",),
-        min_length=1,
-        description=(
-            "What a sample must hold, and the judge is shown. The question is shown"
-            " wherever there is one."
-        ),
+        default=("answer",), min_length=1
     )
-    method: Literal["polls", "probability"] = Field(
-        default="polls",
-        description=(
-            "Polls that explain themselves; or p(met) of a verdict without a reason,"
-            " which small models judge better by."
-        ),
-    )
-    polls: int = Field(
-        default=5, ge=1, description="Independent judgements, whose share is the score."
-    )
+    method: Literal["polls", "probability"] = "polls"
+    polls: int = Field(default=5, ge=1)
 
     def __init__(self, name: str, sentence: str, **settings: Any) -> None:
         """Take the name and the sentence; see the class."""
@@ -223,13 +210,20 @@ class Criterion(Metric):
 
 
 class CriterionEvidence(Evidence, extra="ignore"):
-    """Evidence of a criterion."""
+    """Evidence of a criterion.
+
+    Attributes:
+        met: Whether the criterion is met.
+        probability: p(met); it is the score.
+        mode: How the probability was obtained.
+        polls: Replies behind it.
+    """
 
     kind: Literal["criterion"] = "criterion"
-    met: bool = Field(description="Whether the criterion is met.")
-    probability: Share = Field(description="p(met); it is the score.")
-    mode: Mode = Field(description="How the probability was obtained.")
-    polls: int = Field(description="Replies behind it.")
+    met: bool
+    probability: Share
+    mode: Mode
+    polls: int
 
     def verdicts(self) -> list[str]:
         """Tell whether the criterion is met."""

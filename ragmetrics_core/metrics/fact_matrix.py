@@ -9,7 +9,6 @@ from itertools import product
 from math import fsum
 from typing import Any, Literal
 
-from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
@@ -123,39 +122,28 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
     ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in
     it; the difference to the score is what reranking or cutting lost.
+
+    Attributes:
+        facts_from: The sample, or the reference by either prompt.
+        evaluated: What was judged: ``retrieved`` where known.
+        context_ids: The contexts' own ids, by column.
+        soft: Mean over the facts of the highest probability in each row.
+        calls: How the judge was asked: ``per_context`` also where the setting is
+            ``per_fact`` and its model gives no log-probabilities.
+        matrix_calls: Questions asked for the matrix; ``per_fact``: facts × contexts.
+        extraction_calls: Questions asked to extract facts.
+        combination: How the cells of a fact are combined over contexts.
     """
 
     kind: Literal["retrieval_accuracy"] = "retrieval_accuracy"
-    facts_from: Literal["sample", "io", "cot"] = Field(
-        description="The sample, or the reference by either prompt."
-    )
-    evaluated: Literal["retrieved", "contexts"] = Field(
-        description="What was judged: ``retrieved`` where known."
-    )
-    context_ids: tuple[str | None, ...] = Field(
-        description="The contexts' own ids, by column."
-    )
-    soft: Share | None = Field(
-        default=None,
-        description="Mean over the facts of the highest probability in each row.",
-    )
-    calls: Literal["per_fact", "per_context"] = Field(
-        default="per_fact",
-        description=(
-            "How the judge was asked: ``per_context`` also where the setting is"
-            " ``per_fact`` and its model gives no log-probabilities."
-        ),
-    )
-    matrix_calls: int = Field(
-        default=0,
-        description="Questions asked for the matrix; ``per_fact``: facts × contexts.",
-    )
-    extraction_calls: int = Field(
-        default=0, description="Questions asked to extract facts."
-    )
-    combination: Combination = Field(
-        default="or", description="How the cells of a fact are combined over contexts."
-    )
+    facts_from: Literal["sample", "io", "cot"]
+    evaluated: Literal["retrieved", "contexts"]
+    context_ids: tuple[str | None, ...]
+    soft: Share | None = None
+    calls: Literal["per_fact", "per_context"] = "per_fact"
+    matrix_calls: int = 0
+    extraction_calls: int = 0
+    combination: Combination = "or"
 
     def combine(self, subset: Iterable[int]) -> float:
         """Compute the metric over some of the contexts, without asking the judge again.

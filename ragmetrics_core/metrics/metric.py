@@ -153,6 +153,12 @@ class Metric(SilentData, Settings, ABC):
 
     Settings can be compared.
 
+    Args:
+        name: Key of the results; two metrics of one run need different names.
+        model: Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.
+        threshold: The lowest score that passes, for ``result.passed``.
+        language: Language of explanations, e.g. ``German``; labels are the same.
+
     Attributes:
         version: Changes whenever a prompt or a rule changes scores.
         requires: Fields that a sample must hold; of a group of fields one is enough.
@@ -166,22 +172,10 @@ class Metric(SilentData, Settings, ABC):
     in_thread: ClassVar[bool] = False
     asks_judge: ClassVar[bool] = True
 
-    name: str = Field(
-        min_length=1,
-        description="Key of the results; two metrics of one run need different names.",
-    )
-    model: str | None = Field(
-        default=None,
-        description='Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.',
-    )
-    threshold: Share | None = Field(
-        default=None,
-        description="The lowest score that passes, for ``result.passed``.",
-    )
-    language: str | None = Field(
-        default=None,
-        description="Language of explanations, e.g. ``German``; labels are the same.",
-    )
+    name: str = Field(min_length=1)
+    model: str | None = None
+    threshold: Share | None = None
+    language: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
@@ -38,33 +38,36 @@ _SUPPORTED_NEEDS = {"evidence", "earlier"}
 
 
 class SentenceSupport(SilentData, extra="ignore"):
-    """How far one sentence of the answer is found in the contexts, by word overlap."""
+    """How far one sentence of the answer is found in the contexts, by word overlap.
 
-    sentence: str = Field(description="The answer's sentence.")
-    rank: int | None = Field(
-        description=(
-            "Rank of the best matching context, behind the last one of further"
-            " evidence; None: nothing matches."
-        )
-    )
-    evidence: str = Field(description="The best matching sentence of that context.")
-    coverage: Share = Field(
-        description="Share of the sentence's content terms found in the contexts."
-    )
-    uncovered: tuple[str, ...] = Field(
-        default=(), description="Content terms found nowhere."
-    )
-    numbers: tuple[str, ...] = Field(default=(), description="Numbers found nowhere.")
+    Attributes:
+        sentence: The answer's sentence.
+        rank: Rank of the best matching context, behind the last one of further
+            evidence; None: nothing matches.
+        evidence: The best matching sentence of that context.
+        coverage: Share of the sentence's content terms found in the contexts.
+        uncovered: Content terms found nowhere.
+        numbers: Numbers found nowhere.
+    """
+
+    sentence: str
+    rank: int | None
+    evidence: str
+    coverage: Share
+    uncovered: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
 
 class ClaimSupport(SilentData, extra="ignore"):
-    """One part of an answer, as it was judged by itself."""
+    """One part of an answer, as it was judged by itself.
 
-    text: str = Field(description="The claim, or what claims nothing.")
-    probability: Share | None = Field(
-        default=None,
-        description="Probability that the contexts support it; None: it claims nothing.",
-    )
+    Attributes:
+        text: The claim, or what claims nothing.
+        probability: Probability that the contexts support it; None: it claims nothing.
+    """
+
+    text: str
+    probability: Share | None = None
 
 
 class AdherenceReply(SilentData, extra="ignore"):

@@ -47,6 +47,16 @@ class RetrievalAccuracy(Metric):
     Facts are taken from the reference, each fact is judged in each context, and a fact
     is covered if any context covers it (logical OR).
 
+    Args:
+        extraction: Extract facts directly, or with a chain of thought.
+        calls: One question per fact × context, as published; or per context: cells then
+            depend. A model without log-probabilities is asked per context anyway.
+        polls: Judgements per cell whose token does not tell.
+        examples: Few-shot examples, written out; "" for none, None: those shipped.
+        template: Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}``
+            (``{facts}``).
+        extraction_template: Replaces the extraction; must hold ``{reference}``.
+
     Returns:
         A score in [0, 1], higher is better: the (weighted) mean over facts. Of several
         references the best counts. Where the embedded judge splits the reference
@@ -81,35 +91,12 @@ class RetrievalAccuracy(Metric):
     )
 
     name: str = Field(default="retrieval_accuracy", min_length=1)
-    extraction: Literal["io", "cot"] = Field(
-        default="io", description="Extract facts directly, or with a chain of thought."
-    )
-    calls: Calls = Field(
-        default="per_fact",
-        description=(
-            "One question per fact × context, as published; or per context: cells then"
-            " depend. A model without log-probabilities is asked per context anyway."
-        ),
-    )
-    polls: int = Field(
-        default=3,
-        ge=1,
-        description="Judgements per cell whose token does not tell.",
-    )
-    examples: str | None = Field(
-        default=None,
-        description='Few-shot examples, written out; "" for none, None: those shipped.',
-    )
-    template: str | None = Field(
-        default=None,
-        description=(
-            "Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}``"
-            " (``{facts}``)."
-        ),
-    )
-    extraction_template: str | None = Field(
-        default=None, description="Replaces the extraction; must hold ``{reference}``."
-    )
+    extraction: Literal["io", "cot"] = "io"
+    calls: Calls = "per_fact"
+    polls: int = Field(default=3, ge=1)
+    examples: str | None = None
+    template: str | None = None
+    extraction_template: str | None = None
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return how a cell is judged, and how facts are extracted."""

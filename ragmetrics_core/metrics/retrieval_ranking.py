@@ -28,6 +28,10 @@ class RetrievalRanking(Metric):
     twice counts at its first rank. What was retrieved is ``retrieved``; where only
     ``contexts`` are known, it is these.
 
+    Args:
+        k: Ranks that count; None for all.
+        measure: What is computed.
+
     Returns:
         A score in [0, 1], higher is better; 0 where nothing was retrieved.
 
@@ -56,10 +60,8 @@ class RetrievalRanking(Metric):
     )
 
     name: str = Field(default="retrieval_ranking", min_length=1)
-    k: int | None = Field(
-        default=None, ge=1, description="Ranks that count; None for all."
-    )
-    measure: Measure = Field(default="ndcg", description="What is computed.")
+    k: int | None = Field(default=None, ge=1)
+    measure: Measure = "ndcg"
 
     def gap(self, sample: Sample) -> Undefined | None:
         """Return why the metric is undefined for a sample; None if it applies.
@@ -172,22 +174,33 @@ def ranking_score(
 
 
 class RankedPassage(SilentData, extra="ignore"):
-    """One passage that was retrieved."""
+    """One passage that was retrieved.
 
-    rank: int = Field(description="1 for the first one; a repeat has none of its own.")
-    id: str | None = Field(default=None, description="Its id, if it has one.")
-    expected: bool = Field(description="Whether it is one of the expected passages.")
+    Attributes:
+        rank: 1 for the first one; a repeat has none of its own.
+        id: Its id, if it has one.
+        expected: Whether it is one of the expected passages.
+    """
+
+    rank: int
+    id: str | None = None
+    expected: bool
 
 
 class RankingEvidence(Evidence):
-    """Which of the retrieved passages were expected."""
+    """Which of the retrieved passages were expected.
 
-    kind: str = Field(default="retrieval_ranking", description="Ranks of hits.")
-    passages: tuple[RankedPassage, ...] = Field(
-        default=(), description="The distinct passages that were retrieved, by rank."
-    )
-    n_expected: int = Field(description="How many distinct passages are expected.")
-    matched_by: Literal["id", "text"] = Field(description="How passages are compared.")
+    Attributes:
+        kind: Ranks of hits.
+        passages: The distinct passages that were retrieved, by rank.
+        n_expected: How many distinct passages are expected.
+        matched_by: How passages are compared.
+    """
+
+    kind: str = "retrieval_ranking"
+    passages: tuple[RankedPassage, ...] = ()
+    n_expected: int
+    matched_by: Literal["id", "text"]
 
     def verdicts(self) -> list[str]:
         """Return a line on each passage that was retrieved."""

@@ -7,8 +7,6 @@ better in one share and worse in the other.
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from pydantic import Field
-
 from ragmetrics_core.data import (
     Frozen,
     SampleResult,
@@ -39,17 +37,20 @@ _NOT_WRONG = (
 
 
 class AnsweringShare(Frozen):
-    """A share of samples, with its 95 % interval."""
+    """A share of samples, with its 95 % interval.
 
-    count: int = Field(description="samples that did the right thing")
-    total: int = Field(description="samples of which it could be expected")
-    share: Share | None = Field(description="count / total; None without samples")
-    interval: Interval | None = Field(
-        default=None,
-        description=(
-            "95 % interval of the share: Wilson, over clusters t; None without samples"
-        ),
-    )
+    Attributes:
+        count: Samples that did the right thing.
+        total: Samples of which it could be expected.
+        share: Count / total; None without samples.
+        interval: 95 % interval of the share: Wilson, over clusters t; None without
+            samples.
+    """
+
+    count: int
+    total: int
+    share: Share | None
+    interval: Interval | None = None
 
     def __str__(self) -> str:
         """The share in words, e.g. "40 of 50, 0.800 [0.670, 0.888] over 12 clusters"."""
@@ -70,19 +71,20 @@ class Answering(Frozen):
 
     There is no number over all: answering more and declining more trade the two shares
     for each other.
+
+    Attributes:
+        metric: Name of the metric of sufficiency.
+        cases: Samples by case.
+        without_case: Rows of which the case is not known: not scored, or no answer.
+        answered: Answered, of the samples whose contexts were enough.
+        rightly_declined: Declined, of the samples whose contexts were not enough.
     """
 
-    metric: str = Field(description="name of the metric of sufficiency")
-    cases: dict[AnsweringCase, int] = Field(description="samples by case")
-    without_case: int = Field(
-        description="rows of which the case is not known: not scored, or no answer"
-    )
-    answered: AnsweringShare = Field(
-        description="answered, of the samples whose contexts were enough"
-    )
-    rightly_declined: AnsweringShare = Field(
-        description="declined, of the samples whose contexts were not enough"
-    )
+    metric: str
+    cases: dict[AnsweringCase, int]
+    without_case: int
+    answered: AnsweringShare
+    rightly_declined: AnsweringShare
 
     def __str__(self) -> str:
         lines = [

@@ -66,40 +66,31 @@ class Changed(NamedTuple):
 
 
 class Comparison(Frozen):
-    """Two runs side by side; "second − first" everywhere."""
+    """Two runs side by side; "second − first" everywhere.
 
-    changes: tuple[MetricChange, ...] = Field(
-        description="one entry per metric and slice"
-    )
-    matched: Matched = Field(
-        repr=False, description="the rows of both runs, those without a partner apart"
-    )
-    judges: tuple[str, ...] = Field(
-        default=(), repr=False, description="who judged the two runs"
-    )
-    addresses: dict[str, tuple[str, ...]] = Field(
-        default={}, repr=False, description="by judge, the addresses that were asked"
-    )
-    margin: float = Field(description="a loss up to this does not matter")
-    differing: tuple[str, ...] = Field(
-        default=(),
-        description="in what the runs are not comparable; only with ``anyway``",
-    )
-    stopped: str = Field(
-        default="",
-        description=(
-            'why either run ended before all its rows were read; "" if neither did'
-        ),
-    )
-    lacking: tuple[str, ...] = Field(
-        default=(), description="metrics of the first run that the second run lacks"
-    )
-    titles: tuple[str, str] = Field(
-        default=("first run", "second run"), description="which runs these are"
-    )
-    added: tuple[str, ...] = Field(
-        default=(), description="metrics of the second run that the first run lacks"
-    )
+    Attributes:
+        changes: One entry per metric and slice.
+        matched: The rows of both runs, those without a partner apart.
+        judges: Who judged the two runs.
+        addresses: By judge, the addresses that were asked.
+        margin: A loss up to this does not matter.
+        differing: In what the runs are not comparable; only with ``anyway``.
+        stopped: Why either run ended before all its rows were read; "" if neither did.
+        lacking: Metrics of the first run that the second run lacks.
+        titles: Which runs these are.
+        added: Metrics of the second run that the first run lacks.
+    """
+
+    changes: tuple[MetricChange, ...]
+    matched: Matched = Field(repr=False)
+    judges: tuple[str, ...] = Field(default=(), repr=False)
+    addresses: dict[str, tuple[str, ...]] = Field(default={}, repr=False)
+    margin: float
+    differing: tuple[str, ...] = ()
+    stopped: str = ""
+    lacking: tuple[str, ...] = ()
+    titles: tuple[str, str] = ("first run", "second run")
+    added: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> MetricChange:
         """Return the change of a metric.

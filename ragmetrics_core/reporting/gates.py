@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import Field
-
 from ragmetrics_core.data import (
     Frozen,
     SettingError,
@@ -65,22 +63,20 @@ _OUTCOMES_OF_ONE: dict[GateOutcome, str] = {
 
 
 class Gate(Frozen):
-    """What a run is to reach: a mean score, a share of rows, or a share of answers."""
+    """What a run is to reach: a mean score, a share of rows, or a share of answers.
 
-    metric: str = Field(
-        description="name of the metric; ``answered`` for rows that were answered from a text"
-    )
-    at_least: Share = Field(description="the lowest mean or share that is good enough")
-    by: str | None = Field(
-        default=None,
-        description=(
-            "key of the metadata; the rows with each of its values are to reach it"
-        ),
-    )
-    above: Share | None = Field(
-        default=None,
-        description="hold the share of rows that score more than this; None: the mean",
-    )
+    Attributes:
+        metric: Name of the metric; ``answered`` for rows that were answered from a
+            text.
+        at_least: The lowest mean or share that is good enough.
+        by: Key of the metadata; the rows with each of its values are to reach it.
+        above: Hold the share of rows that score more than this; None: the mean.
+    """
+
+    metric: str
+    at_least: Share
+    by: str | None = None
+    above: Share | None = None
 
     @property
     def name(self) -> str:

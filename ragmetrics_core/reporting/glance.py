@@ -80,52 +80,58 @@ _WEAKEST: dict[Stage, tuple[str, str]] = {
 
 
 class MetricGlance(Frozen):
-    """A metric as it is seen first."""
+    """A metric as it is seen first.
 
-    numbers: MetricSummary = Field(description="its numbers")
-    stage: Stage | None = Field(
-        default=None, description="the stage that it measures; None for others"
-    )
-    asks: str = Field(default="", description="its question, in a few words")
+    Attributes:
+        numbers: Its numbers.
+        stage: The stage that it measures; None for others.
+        asks: Its question, in a few words.
+    """
+
+    numbers: MetricSummary
+    stage: Stage | None = None
+    asks: str = ""
 
 
 class RowGlance(Frozen):
-    """A row to look at, with what is wrong in it."""
+    """A row to look at, with what is wrong in it.
 
-    row: int = Field(description="its number as people count, from 1")
-    label: str = Field(description='what to call it, e.g. "row 1 (q-17)"')
-    name: str = Field(description='what became of it, e.g. "made up"')
-    stage: Stage | None = Field(default=None, description="where; None: unknown")
-    kind: Kind = Field(
-        default="fault", description="whether something is wrong, or nobody can say"
-    )
-    score: float | None = Field(default=None, description="its lowest score")
-    question: str = Field(default="", repr=False, description="its question")
-    answer: str = Field(
-        default="",
-        repr=False,
-        description="what the judge found wrong in its answer, else how that begins",
-    )
-    quote: str = Field(
-        default="",
-        repr=False,
-        description="which of the two shows the fault",
-    )
-    expected: str = Field(
-        default="", repr=False, description="the expected answer, where that matters"
-    )
-    reason: str = Field(
-        default="", repr=False, description="why its lowest score is so low"
-    )
+    Attributes:
+        row: Its number as people count, from 1.
+        label: What to call it, e.g. "row 1 (q-17)".
+        name: What became of it, e.g. "made up".
+        stage: Where; None: unknown.
+        kind: Whether something is wrong, or nobody can say.
+        score: Its lowest score.
+        question: Its question.
+        answer: What the judge found wrong in its answer, else how that begins.
+        quote: Which of the two shows the fault.
+        expected: The expected answer, where that matters.
+        reason: Why its lowest score is so low.
+    """
+
+    row: int
+    label: str
+    name: str
+    stage: Stage | None = None
+    kind: Kind = "fault"
+    score: float | None = None
+    question: str = Field(default="", repr=False)
+    answer: str = Field(default="", repr=False)
+    quote: str = Field(default="", repr=False)
+    expected: str = Field(default="", repr=False)
+    reason: str = Field(default="", repr=False)
 
 
 class StageGlance(Frozen):
-    """A stage with its faults."""
+    """A stage with its faults.
+
+    Attributes:
+        faults: Rows by the name of the fault.
+    """
 
     stage: Stage
-    faults: dict[str, int] = Field(
-        default={}, description="rows by the name of the fault"
-    )
+    faults: dict[str, int] = Field(default={})
 
     @property
     def n_faults(self) -> int:
@@ -134,57 +140,59 @@ class StageGlance(Frozen):
 
 
 class Glance(Frozen):
-    """The first screen as data."""
+    """The first screen as data.
 
-    title: str = Field(description="which run it is")
-    judges: tuple[str, ...] = Field(
-        default=(), description="who judged, with the addresses that were asked"
-    )
-    by_words: bool = Field(
-        default=False, description="whether only a judge of words judged"
-    )
-    rows: int = Field(default=0, description="rows of the input")
-    seconds: float = Field(default=0.0, description="how long it took")
-    usage: Usage = Field(description="what it cost")
-    started: str = Field(default="", description="when, ISO 8601; empty: not known")
-    decisions: tuple[Decision, ...] = Field(
-        default=(), description="of the gates, the worst first"
-    )
-    headline: str = Field(description="what to mend first, in a sentence")
-    advice: str = Field(default="", description="what to do first")
-    stages: tuple[StageGlance, ...] = Field(description="search, prompt, answer")
-    groups: dict[str, int] = Field(
-        description="rows by what became of them, the most frequent first"
-    )
-    metrics: tuple[MetricGlance, ...] = Field(default=(), description="in order")
-    ranked_low: int = Field(
-        default=0, description="rows whose useful texts stand below useless ones"
-    )
-    way: str = Field(
-        default="",
-        description="how to name a judge that reads, where only words judged",
-    )
-    answered: int = Field(default=0, description="answers that do not decline")
-    answers: int | None = Field(
-        default=None, description="all answers; None where nobody asked if they decline"
-    )
-    worst: tuple[RowGlance, ...] = Field(
-        default=(), description="rows to look at, the worst first"
-    )
-    n_faults: int = Field(default=0, description="rows with a fault")
-    n_open: int = Field(
-        default=0, description="rows of which nobody can say whether they have one"
-    )
-    failures: str = Field(
-        default="", description="how many results failed, and why the first did"
-    )
-    notes: tuple[str, ...] = Field(
-        default=(), description="what else makes the numbers speak for less"
-    )
-    sure: str = Field(
-        default="", description="how sure that is, and what the judge cannot see"
-    )
-    use: str = Field(default="", description="what was measured of the passages")
+    Attributes:
+        title: Which run it is.
+        judges: Who judged, with the addresses that were asked.
+        by_words: Whether only a judge of words judged.
+        rows: Rows of the input.
+        seconds: How long it took.
+        usage: What it cost.
+        started: When, ISO 8601; empty: not known.
+        decisions: Of the gates, the worst first.
+        headline: What to mend first, in a sentence.
+        advice: What to do first.
+        stages: Search, prompt, answer.
+        groups: Rows by what became of them, the most frequent first.
+        metrics: In order.
+        ranked_low: Rows whose useful texts stand below useless ones.
+        way: How to name a judge that reads, where only words judged.
+        answered: Answers that do not decline.
+        answers: All answers; None where nobody asked if they decline.
+        worst: Rows to look at, the worst first.
+        n_faults: Rows with a fault.
+        n_open: Rows of which nobody can say whether they have one.
+        failures: How many results failed, and why the first did.
+        notes: What else makes the numbers speak for less.
+        sure: How sure that is, and what the judge cannot see.
+        use: What was measured of the passages.
+    """
+
+    title: str
+    judges: tuple[str, ...] = ()
+    by_words: bool = False
+    rows: int = 0
+    seconds: float = 0.0
+    usage: Usage
+    started: str = ""
+    decisions: tuple[Decision, ...] = ()
+    headline: str
+    advice: str = ""
+    stages: tuple[StageGlance, ...]
+    groups: dict[str, int]
+    metrics: tuple[MetricGlance, ...] = ()
+    ranked_low: int = 0
+    way: str = ""
+    answered: int = 0
+    answers: int | None = None
+    worst: tuple[RowGlance, ...] = ()
+    n_faults: int = 0
+    n_open: int = 0
+    failures: str = ""
+    notes: tuple[str, ...] = ()
+    sure: str = ""
+    use: str = ""
 
     @property
     def weakest(self) -> StageGlance | None:

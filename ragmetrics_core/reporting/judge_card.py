@@ -35,41 +35,34 @@ class Card(Frozen):
     """What a judge is worth.
 
     Verdicts are the judge's own where it gives them, else scores above one half.
+
+    Attributes:
+        judge: Name of the judge.
+        details: Its settings that change replies.
+        signatures: By question, the metric that asked it.
+        version: Version of ragmetrics.
+        made: When it was measured, ISO 8601 in UTC.
+        command: What made it.
+        inputs: The files of labelled data.
+        notes: What else a reader must know.
+        figures: By question; source None: the mean over sources, of shares and costs
+            that over all answers.
+        run: The run that was labelled: its ``key``; "" for labelled data.
+        corrected: By metric, the mean of the run that people would give, where its rows
+            were drawn at random.
     """
 
-    judge: str = Field(description="name of the judge")
-    details: dict[str, str] = Field(
-        default={}, description="its settings that change replies"
-    )
-    signatures: dict[str, Signature] = Field(
-        description="by question, the metric that asked it"
-    )
-    version: str = Field(description="version of ragmetrics")
-    made: str = Field(description="when it was measured, ISO 8601 in UTC")
-    command: str = Field(default="", description="what made it")
-    inputs: tuple[Input, ...] = Field(
-        default=(), description="the files of labelled data"
-    )
-    notes: tuple[str, ...] = Field(
-        default=(), description="what else a reader must know"
-    )
-    figures: dict[str, tuple[Measured, ...]] = Field(
-        description=(
-            "by question; source None: the mean over sources, of shares and costs that"
-            " over all answers"
-        )
-    )
-    run: str = Field(
-        default="",
-        description='the run that was labelled: its ``key``; "" for labelled data',
-    )
-    corrected: dict[str, CorrectedMean] = Field(
-        default={},
-        description=(
-            "by metric, the mean of the run that people would give, where its rows were"
-            " drawn at random"
-        ),
-    )
+    judge: str
+    details: dict[str, str] = Field(default={})
+    signatures: dict[str, Signature]
+    version: str
+    made: str
+    command: str = ""
+    inputs: tuple[Input, ...] = ()
+    notes: tuple[str, ...] = ()
+    figures: dict[str, tuple[Measured, ...]]
+    run: str = ""
+    corrected: dict[str, CorrectedMean] = Field(default={})
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":

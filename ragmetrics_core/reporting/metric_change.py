@@ -38,51 +38,45 @@ ResultPair = tuple[MetricResult | None, MetricResult | None]
 
 
 class MetricChange(Frozen):
-    """One metric in both runs, over all matched samples or those of one slice."""
+    """One metric in both runs, over all matched samples or those of one slice.
 
-    metric: str = Field(description="name of the metric")
-    slice: str | None = Field(
-        default=None, description="value of the slice; None for all samples"
-    )
-    rows: int = Field(
-        default=0, description="all rows of either run, those without a partner too"
-    )
-    outcomes: dict[str, int] = Field(
-        default={}, description="how often each pair occurs, e.g. scored/failed"
-    )
-    lost_scores: int = Field(
-        default=0, description="rows that only the first run scored"
-    )
-    won_scores: int = Field(
-        default=0, description="rows that only the second run scored"
-    )
-    p_scores: float = Field(
-        default=1.0, description="McNemar's p-value of these two, after Holm"
-    )
-    pairs: int = Field(default=0, description="samples scored in both")
-    difference: float | None = Field(
-        default=None, description="mean of second − first over them, if any"
-    )
-    interval: Interval | None = Field(default=None, description="its 95 % interval")
-    one_sided: Bounds | None = Field(
-        default=None,
-        description="its one-sided 95 % bounds, failures at the worst and the best",
-    )
-    p: float | None = Field(
-        default=None, description="p-value of the permutation test, after Holm"
-    )
-    exact: bool = Field(
-        default=False, description="true if every pattern of signs was tried"
-    )
-    detectable: float | None = Field(
-        default=None,
-        description="smallest true difference that this design finds with 80 %",
-    )
-    n_gained: int = Field(default=0, description="samples that scored more")
-    n_lost: int = Field(default=0, description="samples that scored less")
-    verdict: Verdict = Field(
-        default="cannot tell", description="what follows for the second run"
-    )
+    Attributes:
+        metric: Name of the metric.
+        slice: Value of the slice; None for all samples.
+        rows: All rows of either run, those without a partner too.
+        outcomes: How often each pair occurs, e.g. scored/failed.
+        lost_scores: Rows that only the first run scored.
+        won_scores: Rows that only the second run scored.
+        p_scores: McNemar's p-value of these two, after Holm.
+        pairs: Samples scored in both.
+        difference: Mean of second − first over them, if any.
+        interval: Its 95 % interval.
+        one_sided: Its one-sided 95 % bounds, failures at the worst and the best.
+        p: P-value of the permutation test, after Holm.
+        exact: True if every pattern of signs was tried.
+        detectable: Smallest true difference that this design finds with 80 %.
+        n_gained: Samples that scored more.
+        n_lost: Samples that scored less.
+        verdict: What follows for the second run.
+    """
+
+    metric: str
+    slice: str | None = None
+    rows: int = 0
+    outcomes: dict[str, int] = Field(default={})
+    lost_scores: int = 0
+    won_scores: int = 0
+    p_scores: float = 1.0
+    pairs: int = 0
+    difference: float | None = None
+    interval: Interval | None = None
+    one_sided: Bounds | None = None
+    p: float | None = None
+    exact: bool = False
+    detectable: float | None = None
+    n_gained: int = 0
+    n_lost: int = 0
+    verdict: Verdict = "cannot tell"
 
     @property
     def name(self) -> str:

@@ -41,22 +41,22 @@ class Part(NamedTuple):
 
 
 class Matched(Frozen):
-    """The rows of two runs side by side."""
+    """The rows of two runs side by side.
 
-    by: Literal["id", "question"] = Field(
-        description="what the samples were matched by"
-    )
-    pairs: tuple[Pair, ...] = Field(repr=False, description="rows of the same sample")
-    first_only: tuple[SampleResult, ...] = Field(
-        repr=False, description="those without a partner in the second run"
-    )
-    second_only: tuple[SampleResult, ...] = Field(
-        repr=False, description="those without a partner in the first run"
-    )
-    n_repeated: int = Field(
-        description="questions that stand several times in a run; their rows have no"
-        " partner"
-    )
+    Attributes:
+        by: What the samples were matched by.
+        pairs: Rows of the same sample.
+        first_only: Those without a partner in the second run.
+        second_only: Those without a partner in the first run.
+        n_repeated: Questions that stand several times in a run; their rows have no
+            partner.
+    """
+
+    by: Literal["id", "question"]
+    pairs: tuple[Pair, ...] = Field(repr=False)
+    first_only: tuple[SampleResult, ...] = Field(repr=False)
+    second_only: tuple[SampleResult, ...] = Field(repr=False)
+    n_repeated: int
 
     def __str__(self) -> str:
         alone = (

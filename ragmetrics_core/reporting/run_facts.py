@@ -30,23 +30,18 @@ def digest_of_texts(sample: Sample | None) -> str:
 
 
 class Input(Frozen):
-    """Where samples came from."""
+    """Where samples came from.
 
-    name: str = Field(
-        default="", description='name of the file; "" for samples that a program gave'
-    )
-    sha256: str = Field(
-        description=(
-            "of the file's bytes; for samples that a program gave, of their texts, in"
-            " order"
-        )
-    )
-    rows: int | None = Field(
-        default=None,
-        description=(
-            "rows, also those that are no sample; None as long as the run goes on"
-        ),
-    )
+    Attributes:
+        name: Name of the file; "" for samples that a program gave.
+        sha256: Of the file's bytes; for samples that a program gave, of their texts, in
+            order.
+        rows: Rows, also those that are no sample; None as long as the run goes on.
+    """
+
+    name: str = ""
+    sha256: str
+    rows: int | None = None
 
     @classmethod
     def of_samples(cls, samples: Iterable[Sample | None]) -> Self:
@@ -68,81 +63,66 @@ class Input(Frozen):
 
 
 class Decision(Frozen):
-    """What was decided of one metric."""
+    """What was decided of one metric.
 
-    metric: str = Field(description="its name")
-    outcome: GateOutcome = Field(description="``passed``, ``failed`` or ``undecided``")
-    sentence: str = Field(description="why, with the numbers")
-    at_least: Share | None = Field(
-        default=None,
-        description="the mean to reach; None: that of an earlier run less a margin",
-    )
+    Attributes:
+        metric: Its name.
+        outcome: ``passed``, ``failed`` or ``undecided``.
+        sentence: Why, with the numbers.
+        at_least: The mean to reach; None: that of an earlier run less a margin.
+    """
+
+    metric: str
+    outcome: GateOutcome
+    sentence: str
+    at_least: Share | None = None
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.sentence}"
 
 
 class RunFacts(Frozen):
-    """Facts of one run."""
+    """Facts of one run.
 
-    name: str = Field(default="", description='what the user calls it; "" for no name')
-    version: str = Field(
-        default="", description="version of ragmetrics that made the run"
-    )
-    packages: dict[str, str] = Field(
-        default={}, description="versions of Python and of packages that change replies"
-    )
-    inputs: tuple[Input, ...] = Field(
-        default=(), description="the files that the samples came from, or the samples"
-    )
-    judges: tuple[str, ...] = Field(default=(), description="names of the judges asked")
-    judge_chosen: bool | None = Field(
-        default=None,
-        description=(
-            "whether somebody chose a judge for each metric; false where the embedded"
-            " one answers because nobody did; None if that is not known"
-        ),
-    )
-    addresses: dict[str, tuple[str, ...]] = Field(
-        default={},
-        description=(
-            "by judge, host and path that its calls went to, without user, query or key,"
-            ' and " through " a proxy on the way'
-        ),
-    )
-    details: dict[str, dict[str, str]] = Field(
-        default={}, description="by judge, its settings that change replies"
-    )
-    models: tuple[str, ...] = Field(
-        default=(), description="names of the models as their endpoints returned them"
-    )
-    metrics: dict[str, Signature] = Field(
-        default={},
-        description="the signature of each metric, in the order of the report",
-    )
-    questions: dict[str, str] = Field(
-        default={},
-        repr=False,
-        description="by metric, the first line of its docstring",
-    )
-    started: str = Field(default="", description="when the run began, ISO 8601 in UTC")
-    seconds: float = Field(
-        default=0.0, ge=0, allow_inf_nan=False, description="how long it took"
-    )
-    concurrency: int = Field(
-        default=1, description="calls to the judge that could run at the same time"
-    )
-    interrupted: bool = Field(
-        default=False,
-        description="true if the run ended before every sample was judged",
-    )
-    stopped: str = Field(
-        default="", description='why the run ended early, in words; "" if it did not'
-    )
-    notes: tuple[str, ...] = Field(
-        default=(),
-        description="what else the reader should know, e.g. that a metric was left out",
-    )
+    Attributes:
+        name: What the user calls it; "" for no name.
+        version: Version of ragmetrics that made the run.
+        packages: Versions of Python and of packages that change replies.
+        inputs: The files that the samples came from, or the samples.
+        judges: Names of the judges asked.
+        judge_chosen: Whether somebody chose a judge for each metric; false where the
+            embedded one answers because nobody did; None if that is not known.
+        addresses: By judge, host and path that its calls went to, without user, query
+            or key, and " through " a proxy on the way.
+        details: By judge, its settings that change replies.
+        models: Names of the models as their endpoints returned them.
+        metrics: The signature of each metric, in the order of the report.
+        questions: By metric, the first line of its docstring.
+        started: When the run began, ISO 8601 in UTC.
+        seconds: How long it took.
+        concurrency: Calls to the judge that could run at the same time.
+        interrupted: True if the run ended before every sample was judged.
+        stopped: Why the run ended early, in words; "" if it did not.
+        notes: What else the reader should know, e.g. that a metric was left out.
+    """
+
+    name: str = ""
+    version: str = ""
+    packages: dict[str, str] = Field(default={})
+    inputs: tuple[Input, ...] = ()
+    judges: tuple[str, ...] = ()
+    judge_chosen: bool | None = None
+    addresses: dict[str, tuple[str, ...]] = Field(default={})
+    details: dict[str, dict[str, str]] = Field(default={})
+    models: tuple[str, ...] = ()
+    metrics: dict[str, Signature] = Field(default={})
+    questions: dict[str, str] = Field(default={}, repr=False)
+    started: str = ""
+    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    concurrency: int = 1
+    interrupted: bool = False
+    stopped: str = ""
+    notes: tuple[str, ...] = ()
 
     def endpoints(self, judge: str) -> tuple[str, ...]:
         """Return the addresses that a judge was asked at, without a proxy on the way.

@@ -72,76 +72,53 @@ class MetricSummary(Frozen):
     """One metric over all rows.
 
     A number that does not exist, as without a scored row, is None, never NaN.
+
+    Attributes:
+        metric: Name of the metric.
+        count: Rows scored.
+        uncertain: Rows scored of which the judge says that it is uncertain.
+        mean: Mean score in [0, 1]; higher is better.
+        median: Median score.
+        sd: Standard deviation (divisor n − 1); None below two scores.
+        min: Lowest score.
+        max: Highest score.
+        interval: 95 % interval of the mean, with its method.
+        unknown: Rows whose score is not known: failed or not judged, bad rows included.
+        worst: The interval if each of them had scored 0.
+        best: The interval if each of them had scored 1.
+        undefined: Rows without a meaning for the metric, by code.
+        failed: Rows without a score, by type of error.
+        failure: Why the first of them failed.
+        not_judged: Rows that are samples but have no result of this metric.
+        signatures: Judged rows by the signature of their result, the most frequent
+            first.
+        scores: Every score, the lowest first.
+        clusters: The number of each score's cluster, then of each row of unknown score;
+            () if none share one.
+        bounds: Of each row that lost polls, the scores that they could lead to.
     """
 
-    metric: str = Field(description="name of the metric")
-    count: int = Field(default=0, description="rows scored")
-    uncertain: int = Field(
-        default=0,
-        description="rows scored of which the judge says that it is uncertain",
-    )
-    mean: float | None = Field(
-        default=None, description="mean score in [0, 1]; higher is better"
-    )
-    median: float | None = Field(default=None, description="median score")
-    sd: float | None = Field(
-        default=None,
-        description="standard deviation (divisor n − 1); None below two scores",
-    )
-    min: float | None = Field(default=None, description="lowest score")
-    max: float | None = Field(default=None, description="highest score")
-    interval: Interval | None = Field(
-        default=None, description="95 % interval of the mean, with its method"
-    )
-    unknown: int = Field(
-        default=0,
-        description=(
-            "rows whose score is not known: failed or not judged, bad rows included"
-        ),
-    )
-    worst: Interval | None = Field(
-        default=None, description="the interval if each of them had scored 0"
-    )
-    best: Interval | None = Field(
-        default=None, description="the interval if each of them had scored 1"
-    )
-    undefined: dict[str, int] = Field(
-        default={}, description="rows without a meaning for the metric, by code"
-    )
-    failed: dict[str, int] = Field(
-        default={}, description="rows without a score, by type of error"
-    )
-    failure: str = Field(
-        default="", repr=False, description="why the first of them failed"
-    )
-    not_judged: int = Field(
-        default=0, description="rows that are samples but have no result of this metric"
-    )
-    signatures: dict[str, int] = Field(
-        default={},
-        repr=False,
-        description="judged rows by the signature of their result, the most frequent first",
-    )
-    scores: tuple[float, ...] = Field(
-        default=(),
-        repr=False,
-        exclude=True,
-        description="every score, the lowest first",
-    )
-    clusters: tuple[int, ...] = Field(
-        default=(),
-        repr=False,
-        exclude=True,
-        description=(
-            "the number of each score's cluster, then of each row of unknown score; () if"
-            " none share one"
-        ),
-    )
+    metric: str
+    count: int = 0
+    uncertain: int = 0
+    mean: float | None = None
+    median: float | None = None
+    sd: float | None = None
+    min: float | None = None
+    max: float | None = None
+    interval: Interval | None = None
+    unknown: int = 0
+    worst: Interval | None = None
+    best: Interval | None = None
+    undefined: dict[str, int] = Field(default={})
+    failed: dict[str, int] = Field(default={})
+    failure: str = Field(default="", repr=False)
+    not_judged: int = 0
+    signatures: dict[str, int] = Field(default={}, repr=False)
+    scores: tuple[float, ...] = Field(default=(), repr=False, exclude=True)
+    clusters: tuple[int, ...] = Field(default=(), repr=False, exclude=True)
     bounds: tuple[tuple[float, float], ...] = Field(
-        default=(),
-        repr=False,
-        exclude=True,
-        description="of each row that lost polls, the scores that they could lead to",
+        default=(), repr=False, exclude=True
     )
 
     @property
@@ -239,12 +216,19 @@ class MetricSummary(Frozen):
 
 
 class CaptureDoubt(Frozen):
-    """What capturing was not sure of in some samples, by the code of the doubt."""
+    """What capturing was not sure of in some samples, by the code of the doubt.
 
-    code: str = Field(description="which doubt it is")
-    text: str = Field(description="what it is, as the first sample says it")
-    samples: int = Field(default=0, description="how many samples bear it")
-    index: int = Field(description="place of the first of them in the input, from 0")
+    Attributes:
+        code: Which doubt it is.
+        text: What it is, as the first sample says it.
+        samples: How many samples bear it.
+        index: Place of the first of them in the input, from 0.
+    """
+
+    code: str
+    text: str
+    samples: int = 0
+    index: int
 
     def __str__(self) -> str:
         """The doubt in a line."""
@@ -253,67 +237,53 @@ class CaptureDoubt(Frozen):
 
 
 class Summary(Frozen):
-    """A whole run in numbers. ``rows`` = ``judged`` + ``not_judged`` + ``bad_rows``."""
+    """A whole run in numbers. ``rows`` = ``judged`` + ``not_judged`` + ``bad_rows``.
 
-    rows: int = Field(default=0, description="rows of the input")
-    cluster: GroupBy = Field(
-        default="auto", description="which samples belong together in intervals"
-    )
-    judged: int = Field(default=0, description="samples with at least one result")
-    not_judged: int = Field(
-        default=0,
-        description=(
-            "samples without a result: the run ended before, or the application failed"
-        ),
-    )
-    bad_rows: int = Field(
-        default=0, description="rows that are no sample, not evaluated"
-    )
-    without_context: int = Field(
-        default=0,
-        description=(
-            "answers given without any context, as far as contexts were recorded"
-        ),
-    )
-    declined: int = Field(
-        default=0, description="judged samples whose answer was found to decline"
-    )
-    without_answer: int = Field(
-        default=0,
-        description="samples without a wanted answer, or whose answer rests on nothing",
-    )
-    asked: int = Field(
-        default=0,
-        description="judged samples of which it is known whether they were answered",
-    )
-    answered_interval: Interval | None = Field(
-        default=None, description="95 % interval of the share of them that were"
-    )
-    application_errors: int = Field(
-        default=0, description="samples whose application run went wrong"
-    )
-    grades: dict[Grade, int] = Field(
-        default={}, description="captured samples by grade, see ``CaptureNotes``"
-    )
-    doubts: tuple[CaptureDoubt, ...] = Field(
-        default=(),
-        description="what capturing was not sure of, the most frequent first",
-    )
-    metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
-    usage: Usage = Field(
-        description="what everything cost together, unfinished metrics included"
-    )
-    judges: tuple[str, ...] = Field(default=(), repr=False, description="who judged")
-    stopped: str = Field(
-        default="",
-        description=(
-            'why the run ended before all rows of its input were read; "" if it did not'
-        ),
-    )
-    caption: str = Field(default=CAPTION, description="what the intervals mean")
-    slices: dict[str, dict[str, "Summary"]] = Field(
-        default={}, repr=False, description="by key and value, where asked for"
-    )
+    Attributes:
+        rows: Rows of the input.
+        cluster: Which samples belong together in intervals.
+        judged: Samples with at least one result.
+        not_judged: Samples without a result: the run ended before, or the application
+            failed.
+        bad_rows: Rows that are no sample, not evaluated.
+        without_context: Answers given without any context, as far as contexts were
+            recorded.
+        declined: Judged samples whose answer was found to decline.
+        without_answer: Samples without a wanted answer, or whose answer rests on
+            nothing.
+        asked: Judged samples of which it is known whether they were answered.
+        answered_interval: 95 % interval of the share of them that were.
+        application_errors: Samples whose application run went wrong.
+        grades: Captured samples by grade, see ``CaptureNotes``.
+        doubts: What capturing was not sure of, the most frequent first.
+        metrics: One summary per metric.
+        usage: What everything cost together, unfinished metrics included.
+        judges: Who judged.
+        stopped: Why the run ended before all rows of its input were read; "" if it did
+            not.
+        caption: What the intervals mean.
+        slices: By key and value, where asked for.
+    """
+
+    rows: int = 0
+    cluster: GroupBy = "auto"
+    judged: int = 0
+    not_judged: int = 0
+    bad_rows: int = 0
+    without_context: int = 0
+    declined: int = 0
+    without_answer: int = 0
+    asked: int = 0
+    answered_interval: Interval | None = None
+    application_errors: int = 0
+    grades: dict[Grade, int] = Field(default={})
+    doubts: tuple[CaptureDoubt, ...] = ()
+    metrics: tuple[MetricSummary, ...]
+    usage: Usage
+    judges: tuple[str, ...] = Field(default=(), repr=False)
+    stopped: str = ""
+    caption: str = CAPTION
+    slices: dict[str, dict[str, "Summary"]] = Field(default={}, repr=False)
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """Summary of one metric by name.

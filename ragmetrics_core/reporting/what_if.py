@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from pydantic import Field
-
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.metric_evidence import JudgedChunks
@@ -21,12 +19,19 @@ _ENOUGH = 0.95
 
 
 class Cut(Frozen):
-    """What would be left if each row kept its first ``k`` chunks."""
+    """What would be left if each row kept its first ``k`` chunks.
 
-    k: int = Field(description="Chunks that a row keeps at most.")
-    useful_kept: Share = Field(description="Share of all useful chunks that stay.")
-    text_kept: Share = Field(description="Share of the chunks' characters that stay.")
-    score: Share = Field(description="Mean Context Utilization of the rows, cut so.")
+    Attributes:
+        k: Chunks that a row keeps at most.
+        useful_kept: Share of all useful chunks that stay.
+        text_kept: Share of the chunks' characters that stay.
+        score: Mean Context Utilization of the rows, cut so.
+    """
+
+    k: int
+    useful_kept: Share
+    text_kept: Share
+    score: Share
 
     @property
     def sentence(self) -> str:
@@ -40,16 +45,19 @@ class Cut(Frozen):
 
 
 class WhatIf(Frozen):
-    """What other numbers and another order of chunks would have scored."""
+    """What other numbers and another order of chunks would have scored.
 
-    rows: int = Field(description="Rows with a verdict on each chunk.")
-    score: Share = Field(
-        description="Mean Context Utilization of these rows, as it is."
-    )
-    perfect_order: Share = Field(
-        description="The same if the useful chunks of each row came first."
-    )
-    cuts: tuple[Cut, ...] = Field(description="For k = 1 to the most chunks of a row.")
+    Attributes:
+        rows: Rows with a verdict on each chunk.
+        score: Mean Context Utilization of these rows, as it is.
+        perfect_order: The same if the useful chunks of each row came first.
+        cuts: For k = 1 to the most chunks of a row.
+    """
+
+    rows: int
+    score: Share
+    perfect_order: Share
+    cuts: tuple[Cut, ...]
 
     @property
     def sentence(self) -> str:

@@ -11,8 +11,6 @@ from math import sqrt
 from statistics import covariance, fmean, pvariance
 from typing import NamedTuple
 
-from pydantic import Field
-
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.scalars import wilson
@@ -35,19 +33,21 @@ _CONSTANT = 1e-12
 
 
 class CorrectedMean(Frozen):
-    """A mean corrected by labels."""
+    """A mean corrected by labels.
 
-    mean: float = Field(
-        description="estimated share of samples that people would call good"
-    )
-    interval: Interval = Field(description="its 95 % interval")
-    weight: float | None = Field(
-        description=(
-            "of the judge's scores, 0 (worthless) to 1; None if they were not used"
-        )
-    )
-    labelled: int = Field(description="number of labels")
-    unlabelled: int = Field(description="number of samples with a score alone")
+    Attributes:
+        mean: Estimated share of samples that people would call good.
+        interval: Its 95 % interval.
+        weight: Of the judge's scores, 0 (worthless) to 1; None if they were not used.
+        labelled: Number of labels.
+        unlabelled: Number of samples with a score alone.
+    """
+
+    mean: float
+    interval: Interval
+    weight: float | None
+    labelled: int
+    unlabelled: int
 
     @property
     def sentence(self) -> str:

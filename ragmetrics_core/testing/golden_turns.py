@@ -11,19 +11,21 @@ from ragmetrics_core.data import Context, Frozen, Grade, Sample
 
 
 class GoldenTurn(Frozen):
-    """One turn of a RAG application, to be played through a framework."""
+    """One turn of a RAG application, to be played through a framework.
 
-    name: str = Field(description="What is special about it.")
-    question: str = Field(repr=False, description="What the user asks.")
-    contexts: tuple[Context, ...] = Field(
-        description="What the retriever returns, in rank order; () for nothing."
-    )
-    answer: str | None = Field(
-        repr=False, description="What the generator answers; None for nothing."
-    )
-    reference: str | None = Field(
-        default=None, repr=False, description="The expected answer."
-    )
+    Attributes:
+        name: What is special about it.
+        question: What the user asks.
+        contexts: What the retriever returns, in rank order; () for nothing.
+        answer: What the generator answers; None for nothing.
+        reference: The expected answer.
+    """
+
+    name: str
+    question: str = Field(repr=False)
+    contexts: tuple[Context, ...]
+    answer: str | None = Field(repr=False)
+    reference: str | None = Field(default=None, repr=False)
 
     @property
     def sample(self) -> Sample:
@@ -46,14 +48,19 @@ FRANCE_WINE, FRANCE_PARIS = (context.text for context in GOLDEN_TURNS[0].context
 
 
 class ShownCase(Frozen):
-    """A prompt that shows documents of ``SHOWN_TURN``, and what must be captured."""
+    """A prompt that shows documents of ``SHOWN_TURN``, and what must be captured.
 
-    name: str = Field(description="The form.")
-    prompt: str = Field(repr=False, description="Exactly what the model is handed.")
-    contexts: tuple[str, ...] = Field(
-        repr=False, description="Texts of the contexts, in order."
-    )
-    grade: Grade = Field(description="How sure that is.")
+    Attributes:
+        name: The form.
+        prompt: Exactly what the model is handed.
+        contexts: Texts of the contexts, in order.
+        grade: How sure that is.
+    """
+
+    name: str
+    prompt: str = Field(repr=False)
+    contexts: tuple[str, ...] = Field(repr=False)
+    grade: Grade
 
 
 FRANCE_TRAINS = SHOWN_TURN.contexts[2].text
