@@ -25,9 +25,11 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.metrics.context_adherence import ContextAdherence
+from ragmetrics_core.metrics.context_adherence import (
+    AdherenceEvidence,
+    ContextAdherence,
+)
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import (
     ContextUtilization,

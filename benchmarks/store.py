@@ -20,9 +20,8 @@ from endpoint import endpoint
 from throughput import LATENCY, ours
 
 from ragmetrics_core import OpenAICompatibleModel
-from ragmetrics_core.models import store_file
 from ragmetrics_core.models.chat import Capabilities, Choice, Origin
-from ragmetrics_core.models.reply_store import SqliteStore
+from ragmetrics_core.models.reply_store import SqliteStore, connect
 
 _CAN = Capabilities(
     n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False
@@ -37,7 +36,7 @@ _REPLY = Choice(
 
 def bare(path: Path, replies: int) -> float:
     """Seconds per reply of a loop that commits one at a time."""
-    connection = store_file.connect(path)
+    connection = connect(path)
     started = time.perf_counter()
     for number in range(replies):
         connection.execute("BEGIN IMMEDIATE")

@@ -23,12 +23,12 @@ from ragmetrics_core.data import (
     names_in_words,
 )
 from ragmetrics_core.data.display import as_line
-from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import (
     check_readable,
     read_samples,
     reason_of_part,
 )
+from ragmetrics_core.engine.sample_sources import ColumnsRead
 from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.engine import loop
-from ragmetrics_core.models import store_file
 from ragmetrics_core.models.addresses import endpoint_of_arguments
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.models.reply_store import SqliteStore, default_path
+from ragmetrics_core.models.reply_store import SqliteStore, connect, default_path
 from ragmetrics_core.scale.batches import ParkingStore
 
 _BATCH_ACTIONS = ("batches", "collect", "cancel")
@@ -67,7 +66,7 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         show(f"{path}: no replies are stored yet")
         return 0
     try:
-        with closing(store_file.connect(path)) as connection:
+        with closing(connect(path)) as connection:
             if options.action == "show":
                 # with what is not yet merged into the file
                 files = [path.resolve(), Path(f"{path.resolve()}-wal")]

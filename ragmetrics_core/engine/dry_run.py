@@ -31,8 +31,7 @@ from ragmetrics_core.engine.sample_judging import (
     distinct_judges,
     judges_by_metric,
 )
-from ragmetrics_core.engine.scoring import signature_with_judge
-from ragmetrics_core.engine.user_judge import counts_by_itself
+from ragmetrics_core.engine.scoring import counts_by_itself, signature_with_judge
 from ragmetrics_core.judging.decision_judge import convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric

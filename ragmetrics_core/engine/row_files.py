@@ -23,8 +23,11 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.data.name_matching import did_you_mean
-from ragmetrics_core.engine.columns_read import ColumnsRead
-from ragmetrics_core.engine.sample_sources import refuse_wrong_columns, rows_of_columns
+from ragmetrics_core.engine.sample_sources import (
+    ColumnsRead,
+    refuse_wrong_columns,
+    rows_of_columns,
+)
 from ragmetrics_core.reporting.jsonl import is_line_of_results
 from ragmetrics_core.reporting.report import Report
 

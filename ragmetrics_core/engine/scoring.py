@@ -1,7 +1,11 @@
 """Scores one sample with one metric and one judge.
 
-It is the only place where anything may go wrong.
+It is the only place where anything may go wrong. A judge of ours hands the limits of a
+run to the session of its model. A judge of a user's own has none, unless it writes a
+``session``: so each request to it counts here, as one call or as many as its answers say.
 """
+
+from __future__ import annotations
 
 import asyncio
 import logging
@@ -10,11 +14,14 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from dataclasses import replace
 from functools import lru_cache, partial
+from inspect import isawaitable
 from typing import Any, TypeGuard, TypeVar, cast
 
 from ragmetrics_core.data import (
     Answer,
+    Asked,
     ErrorInfo,
     Failed,
     NotAnswered,
@@ -22,22 +29,37 @@ from ragmetrics_core.data import (
     Signature,
     Undefined,
     Usage,
-    errors,
+    weights_by_share,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
-from ragmetrics_core.data.errors import crash_in_words, frame_of_users_code, is_ours
+from ragmetrics_core.data.errors import (
+    JudgeCrashed,
+    JudgeError,
+    JudgeUnavailable,
+    LimitReached,
+    RagMetricsError,
+    SettingError,
+    as_setting_error,
+    crash_in_words,
+    frame_of_users_code,
+    is_ours,
+)
 from ragmetrics_core.data.sample import UNDIVIDED_CODES, sample_from_row
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric
-from ragmetrics_core.engine.user_judge import judge_in_run
-from ragmetrics_core.judging.judge import Judge, check_judge
+from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.features import gather_all
-from ragmetrics_core.models.judge_work import as_judge_work
-from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.judge_work import (
+    Spending,
+    as_judge_work,
+    note_spending,
+    spending_here,
+)
+from ragmetrics_core.models.limits import Budget, RateLimiter
 from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
-from ragmetrics_core.models.spending import Spending, note_spending, spending_here
 from ragmetrics_core.models.threads import (
+    await_users_code,
     call_in_thread,
     compute_beside_loop,
     is_being_cancelled,
@@ -84,11 +106,11 @@ async def score_one(
     if sample is None:
         sample = await compute_beside_loop(partial(_sample_of_fields, fields))
     elif fields:
-        raise errors.SettingError(
+        raise SettingError(
             f"give a sample or its fields, not both: {', '.join(fields)}"
         )
     if not isinstance(sample, Sample):
-        raise errors.SettingError(
+        raise SettingError(
             f"score() takes a Sample, and got one {type(sample).__name__}; give the"
             " fields by name: score(question=…, contexts=[…], answer=…), or"
             " several rows to evaluate()"
@@ -107,7 +129,7 @@ async def score_one(
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
     if was_cut_off(outcome):
-        raise errors.LimitReached(outcome.reason)
+        raise LimitReached(outcome.reason)
     return outcome
 
 
@@ -116,10 +138,7 @@ def was_cut_off(outcome: Outcome) -> TypeGuard[Failed]:
 
     Such a metric is reported as not judged.
     """
-    return (
-        outcome.status == "failed"
-        and outcome.error.type == errors.LimitReached.__name__
-    )
+    return outcome.status == "failed" and outcome.error.type == LimitReached.__name__
 
 
 def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
@@ -133,7 +152,7 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
     """
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
-        raise errors.SettingError(
+        raise SettingError(
             "metadata must be a mapping of your own data, got"
             f" {type(metadata).__name__}"
         )
@@ -146,9 +165,9 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
     # field of a sample, such as "anser", and a history that is a number.
     unknown_fields = sample.metadata
     if "history" in unknown_fields:
-        raise errors.SettingError("history= takes a list of texts or of messages")
+        raise SettingError("history= takes a list of texts or of messages")
     if unknown_fields:
-        raise errors.SettingError(
+        raise SettingError(
             f"no field of a sample is named {', '.join(unknown_fields)}; use question,"
             " contexts, answer, reference"
         )
@@ -200,7 +219,7 @@ class RunJudge:
         )
         self.answered = 0
         self.paid = False
-        self.unavailable: errors.JudgeUnavailable | None = None
+        self.unavailable: JudgeUnavailable | None = None
         # By the metric's name: the metric, and its signature by this judge.
         self._signatures: dict[str, tuple[Metric, Signature]] = {}
 
@@ -216,17 +235,17 @@ class RunJudge:
             self._signatures[metric.name] = (metric, signature)
         return signature
 
-    def note(self, error: errors.JudgeError) -> None:
+    def note(self, error: JudgeError) -> None:
         """Remember an error that says that the judge answers no further question.
 
         A cap of the run, which is no fault of the judge, never takes the place of an
         earlier error.
         """
-        if not isinstance(error, errors.JudgeUnavailable):
+        if not isinstance(error, JudgeUnavailable):
             return
         if error.single:  # this question only was refused
             return
-        if self.unavailable is None or not isinstance(error, errors.LimitReached):
+        if self.unavailable is None or not isinstance(error, LimitReached):
             self.unavailable = error
 
     def note_answer(self, answer: Answer[Any]) -> None:
@@ -265,7 +284,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
         signature = judge.signature_of(metric)
         with note_spending() as spent_inside:
             outcome = await _carry_out_plan(metric, sample, judge, usages)
-    except errors.JudgeError as error:
+    except JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
     except asyncio.CancelledError as error:
@@ -302,18 +321,18 @@ def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
     Raises:
         SettingError: If the metric or the judge cannot say what its settings are.
     """
-    with errors.as_setting_error(
+    with as_setting_error(
         f"the metric {metric.name} cannot say what its settings are, because"
         " settings(), prompts() or instructions()",
         "; all three give texts",
     ):
         signature = metric.signature
-    with errors.as_setting_error(
+    with as_setting_error(
         f"the judge {judge.name} cannot say what its settings are: details"
     ):
         details = dict(judge.details)
     if not all(isinstance(word, str) for word in (*details, *details.values())):
-        raise errors.SettingError(
+        raise SettingError(
             f"the details of the judge {judge.name} must be texts by name, e.g. {{'T':"
             " '1.0'}"
         )
@@ -364,8 +383,8 @@ async def _carry_out_plan(
             for answer in answers:
                 if isinstance(answer.reply, NotAnswered):
                     error = answer.reply.error
-                    is_limit = isinstance(error, errors.LimitReached)
-                    if isinstance(error, errors.JudgeUnavailable) and not is_limit:
+                    is_limit = isinstance(error, LimitReached)
+                    if isinstance(error, JudgeUnavailable) and not is_limit:
                         raise error.with_traceback(None)
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
@@ -425,12 +444,12 @@ def _begin_plan(
     if isinstance(gap, Undefined):
         return gap
     if gap is not None:
-        raise errors.SettingError(
+        raise SettingError(
             f"gap must return self.undefined(...) or None, got {type(gap).__name__}"
         )
     plan: object = metric.plan(sample)
     if not isinstance(plan, Generator):
-        raise errors.SettingError(
+        raise SettingError(
             "plan must be a generator, which asks by 'replies = yield from"
             " ask([question])' and returns the outcome; where it asks nothing write"
             f" 'yield from ask([])'. It returned {type(plan).__name__}"
@@ -510,7 +529,7 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
     sample. The whole traceback, which may hold some, is in the error's ``raw``.
     Example: a metric "tone" raises ``KeyError``: "tone: KeyError …; see error.raw".
     """
-    if isinstance(error, errors.RagMetricsError):
+    if isinstance(error, RagMetricsError):
         message = f"{metric.name}: {error}"  # it holds no text of a sample
     else:
         message = f"{metric.name}: {crash_in_words(error)}; see error.raw"
@@ -523,3 +542,143 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
     raw = "".join(traceback.format_exception(error))
     crash = ErrorInfo(type="MetricCrashed", message=message, raw=raw)
     return Failed(metric=metric.name, reason=message, error=crash)
+
+
+def counts_by_itself(judge: Judge) -> bool:
+    """Whether a judge keeps the limits of a run: in a session of its own, or it is free."""
+    return judge.free or type(judge).session is not Judge.session
+
+
+def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
+    """Wrap a judge of a user's own in a session, so that its requests are counted.
+
+    Args:
+        session: The session that a judge opened for the run.
+        concurrency: Most requests to a judge of a user's own in flight.
+        budget: What the run may spend.
+    """
+    if not counts_by_itself(session):
+        return UserJudge(session, concurrency, budget)
+    return session if is_ours(type(session)) else UserJudge(session, concurrency, None)
+
+
+class UserJudge(Judge):
+    """A judge of a user's own in one run: counted, and its answers checked.
+
+    It is awaited beside the event loop of all judges, unless it has a session of its
+    own. It also wraps a judge of ours that
+    calls no model, such as the scripted judge.
+
+    Args:
+        judge: The session that the judge opened for the run.
+        concurrency: Most requests in flight.
+        budget: What the run may spend; None for a judge that keeps to it by itself.
+    """
+
+    def __init__(self, judge: Judge, concurrency: int, budget: Budget | None) -> None:
+        self._judge = judge
+        self._slots = asyncio.Semaphore(concurrency)
+        self._budget = budget
+        self._rate = RateLimiter(budget or Budget())
+        self.name = judge.name
+        self.models = judge.models
+        self.free = judge.free
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The details of the wrapped judge."""
+        return self._judge.details
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        """Answer as the judge does, as soon as the limits of the run allow it.
+
+        What it cost is counted. If a limit is reached before, nothing is sent, and the
+        answer is that error.
+
+        Raises:
+            JudgeError: If the judge raised it, or crashed, or gave no answer.
+        """
+        budget = self._budget
+        if budget is None:
+            return await self._ask(question)
+        async with self._slots:
+            try:
+                await self._rate.acquire()
+                number = await budget.acquire()
+            except LimitReached as error:
+                return Answer(NotAnswered(error.with_traceback(None)))
+            usage: Usage | None = None  # of a question that fails or is given up
+            try:
+                answer = await self._ask(question)
+                # an answer that says nothing of its usage leaves its cost unknown
+                is_told = answer.usage != Usage()
+                usage = answer.usage if is_told else Usage(cost=None)
+                budget.calls += max(usage.calls - 1, 0)  # one call is counted
+            finally:
+                budget.observe(number, usage)
+        return answer
+
+    async def _ask(self, question: Question[Any]) -> Answer[Any]:
+        """Ask the judge, and check its answer.
+
+        Raises:
+            JudgeError: What the judge raised, or an answer that is none;
+                ``JudgeCrashed`` for anything else that it raised.
+        """
+        try:
+            answer = await self._call(question)
+        except JudgeError:
+            raise
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+            asyncio.CancelledError,
+        ) as error:  # code of a user's own may raise anything
+            if is_being_cancelled():
+                raise
+            if is_ours(type(self._judge)) and isinstance(error, RagMetricsError):
+                raise  # the error already names the cause
+            raise self._crash(error) from error
+        check_answer(self._judge, answer, question)
+        # Where a question wants a probability, and a judge of a user's own gives verdicts
+        # alone, it is the share of replies that say yes.
+        reply = answer.reply
+        wanted = question.wanted_probability
+        if wanted is None or is_ours(type(self._judge)):
+            return answer
+        if not isinstance(reply, Asked) or reply.weights:
+            return answer
+        weights = weights_by_share(reply.replies, wanted)
+        return replace(answer, reply=replace(reply, weights=weights))
+
+    async def _call(self, question: Question[Any]) -> Answer[Any]:
+        """Call the judge; ``JudgeError`` where its method is no ``async def``."""
+
+        async def call() -> Answer[Any]:
+            answer: object = self._judge.answer(question)
+            if not isawaitable(answer):
+                raise JudgeError(
+                    f"the judge {self.name} gave no answer: its answer must be an"
+                    " 'async def'"
+                )
+            return cast("Answer[Any]", await answer)
+
+        # A judge with a session of its own shares the run's limits, on this loop.
+        has_own_session = type(self._judge).session is not Judge.session
+        if has_own_session:
+            return await call()
+        return await await_users_code(self._judge, call)
+
+    def _crash(self, error: BaseException) -> JudgeCrashed:
+        """Return the error of a judge whose code raised; its message holds no texts."""
+        kind = type(self._judge).__name__
+        crash = crash_in_words(error)
+        if isinstance(error, RagMetricsError):  # our own words, which hold no text
+            crash = f"{type(error).__name__}, {error}"
+        logger.warning("the judge %s (%s) crashed: %s", self.name, kind, crash)
+        return JudgeCrashed(
+            f"the judge {self.name} ({kind}) crashed: {crash}; what it cannot answer it"
+            " answers with NotAnswered and a JudgeError; see error.raw",
+            raw="".join(traceback.format_exception(error)),
+        )

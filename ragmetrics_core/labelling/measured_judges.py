@@ -35,12 +35,14 @@ from ragmetrics_core.labelling.labels import (
     refuse_other_texts,
     rows_by_id,
 )
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.citation_quality import (
     CitationEvidence,
     CitationQuality,
 )
-from ragmetrics_core.metrics.context_adherence import ContextAdherence
+from ragmetrics_core.metrics.context_adherence import (
+    AdherenceEvidence,
+    ContextAdherence,
+)
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric

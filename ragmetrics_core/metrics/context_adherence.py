@@ -17,8 +17,10 @@ from ragmetrics_core.data import (
     Part,
     Sample,
     Scored,
+    Share,
     Undefined,
     stopped_estimate,
+    wilson,
 )
 from ragmetrics_core.data.asking import (
     Batch,
@@ -36,19 +38,15 @@ from ragmetrics_core.data.errors import (
     QuestionNotSupported,
     SettingError,
 )
-from ragmetrics_core.data.metric_evidence import Grounds
+from ragmetrics_core.data.metric_evidence import Grounds, Polled
 from ragmetrics_core.data.replies import Mode, Weight, failed_with
 from ragmetrics_core.data.scalars import is_yes
-from ragmetrics_core.metrics.adherence_cause import find_cause
-from ragmetrics_core.metrics.adherence_evidence import (
-    AdherenceEvidence,
-    evidence_of_polls,
-    polls_saying,
-)
+from ragmetrics_core.metrics.answer_relevance import question_on_answer
 from ragmetrics_core.metrics.citation_support import (
     question_on_claim,
     support_in_replies,
 )
+from ragmetrics_core.metrics.context_sufficiency import question_on_contexts
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     undefined_if_declined,
@@ -69,6 +67,8 @@ from ragmetrics_core.metrics.polls import (
     Adherent,
     ClaimSupport,
     Poll,
+    PollVerdict,
+    SentenceSupport,
     adherence_reply,
     polls_of,
     question_what_claims_rest_on,
@@ -513,3 +513,221 @@ def _poll_by_claims(
     n_windows = max(support.windows or 1 for support in supports)
     poll = _poll_of_claims(by_claim, supports[0].mode)
     return replace(poll, windows=(n_windows,))
+
+
+def find_cause(
+    sample: Sample,
+    texts: Sequence[str],
+    on_contexts: Instructions,
+    on_answer: Instructions,
+    *,
+    are_texts_too_long: bool,
+) -> Generator[Batch, Replies, dict[str, object]]:
+    """Ask for the likely cause of a low score, by two more questions.
+
+    Example: the contexts do not hold what is asked, so the retrieval is the likely
+    cause.
+
+    Args:
+        sample: The sample.
+        texts: What the answer may rest on.
+        on_contexts: The instructions whether contexts suffice.
+        on_answer: The instructions whether an answer addresses its question.
+        are_texts_too_long: Whether the texts are too long for the judge, so that it is
+            not asked.
+
+    Returns:
+        Fields of the evidence: the cause, a remedy and the judge's reason; or only
+        a note why no cause was determined.
+    """
+    if sample.missing("question"):
+        return {"cause_note": "no cause could be looked for without the question"}
+    if are_texts_too_long:
+        return {
+            "cause_note": (
+                "no cause was looked for: the contexts are longer than the judge's"
+                " window"
+            )
+        }
+    questions: list[Question[Any]] = [
+        question_on_contexts(sample, texts, on_contexts),
+        question_on_answer(sample, on_answer),
+    ]
+    replies = yield from ask(questions)
+    for reply in replies:
+        if isinstance(reply, NotAnswered):
+            return {"cause_note": f"no cause was determined: {reply.error}"}
+    sufficiency, relevance = (reply.reply for reply in replies)
+    cause: Cause = "insufficient_context"
+    note = sufficiency.reason or "; ".join(sufficiency.missing)
+    if relevance.grade < _ADDRESSES_A_PART:
+        cause = "misread_question"
+        note = relevance.reason
+    elif sufficiency.is_sufficient:
+        cause = "reasoning_error"
+        note = sufficiency.reason
+    return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": note}
+
+
+Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
+
+_REMEDIES: dict[Cause, str] = {
+    "insufficient_context": (
+        "Complete the context store, or retrieve more: the contexts do not hold what is"
+        " asked."
+    ),
+    "reasoning_error": (
+        "The contexts hold what is needed: tell the prompt to stick to the contexts, or"
+        " use a stronger model to write answers."
+    ),
+    "misread_question": (
+        "The answer is about something else: check how the question reaches the prompt,"
+        " and keep irrelevant chunks out of it."
+    ),
+}
+# The lowest grade of an answer that addresses a part of its question.
+_ADDRESSES_A_PART = 2
+
+
+class AdherenceEvidence(Polled, extra="ignore"):
+    """Evidence of Context Adherence.
+
+    Attributes:
+        yes: Polls that found the answer grounded.
+        no: Polls that found it not grounded.
+        abstained: Polls that found no claim in the answer.
+        missing: Polls that were not answered.
+        polls: Every answered poll.
+        probability: p(yes) of a deterministic judge, of the embedded one its score of
+            words; None for polls.
+        early_stopped: True if polling stopped at a decided majority.
+        explanation: From the majority side (a tie surfaces the "no" side).
+        dissent: The strongest explanation of the other side; "" if there is none.
+        unsupported: Claims that the "no" polls found unsupported.
+        cause: Hypothesis why a low score came about.
+        remedy: What to do about that cause.
+        cause_note: Why the judge thinks so, or why no cause could be determined.
+        sentences: Per sentence, the evidence of a lexical judge.
+        claims: Per claim, what an encoder says, or any judge of contexts that are too
+            long; behind them what claims nothing, without a probability.
+        windows: Windows in which claims were judged one by one; None: as a whole.
+    """
+
+    kind: Literal["context_adherence"] = "context_adherence"
+    yes: int
+    no: int
+    abstained: int = 0
+    missing: int = 0
+    polls: tuple[Poll, ...] = ()
+    probability: Share | None = None
+    early_stopped: bool = False
+    explanation: str = ""
+    dissent: str = ""
+    unsupported: tuple[str, ...] = ()
+    cause: Cause | None = None
+    remedy: str = ""
+    cause_note: str = ""
+    sentences: tuple[SentenceSupport, ...] = ()
+    claims: tuple[ClaimSupport, ...] = ()
+    windows: int | None = None
+
+    def verdicts(self) -> list[str]:
+        """Return how the polls went, or how sure a deterministic judge is."""
+        if self.probability is not None:
+            verdict = "supported" if self.yes else "not supported"
+            if self.sentences:  # of the embedded judge
+                score = f"score of words {self.probability:.2f} (no probability)"
+                return [f"{verdict}, {score}"]
+            return [f"{verdict}, probability {self.probability:.2f}"]
+        counts = {
+            "yes": self.yes,
+            "no": self.no,
+            "no claim": self.abstained,
+            "not answered": self.missing,
+        }
+        return [
+            f"{count} of {self.asked} polls: {verdict}"
+            for verdict, count in counts.items()
+            if count
+        ]
+
+
+def polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
+    """Return the polls with this verdict, in their order."""
+    return [poll for poll in polls.replies if poll.verdict == verdict]
+
+
+def evidence_of_polls(
+    polls: Asked[Poll], rank_of_each_text: Sequence[int], grounds: Grounds | None
+) -> AdherenceEvidence:
+    """Assemble what the polls say: counts, explanations and claims, but no score.
+
+    Example: yes, yes, no and a failed poll are 4 asked, 2 yes, 1 no and 1 missing. The
+    explanation is taken from a yes, the dissent from the no.
+
+    Args:
+        polls: The polls that were answered, and those that failed.
+        rank_of_each_text: For each text that the judge was shown, its rank among all
+            contexts; ``(1, 3)`` if context 2 was not shown.
+        grounds: What the claims rest on, e.g. two on contexts and one on an earlier
+            turn; None if that was not asked.
+    """
+    yes_polls = polls_saying("yes", polls)
+    no_polls = polls_saying("no", polls)
+    n_decided = len(yes_polls) + len(no_polls)
+    is_majority_yes = len(yes_polls) > len(no_polls)
+    majority = yes_polls if is_majority_yes else no_polls
+    minority = no_polls if is_majority_yes else yes_polls
+    unsupported: dict[str, None] = {}  # each claim once
+    for poll in no_polls:
+        unsupported.update(dict.fromkeys(poll.unsupported))
+
+    # one deterministic poll may come with its probability, several have an interval
+    probability = None
+    repeatability = None
+    if n_decided and polls.asked > 1:
+        repeatability = wilson(len(yes_polls), n_decided)
+    elif n_decided and polls.weights:
+        probability = polls.weights[0].p
+
+    # Sentences and claims stand in the evidence itself, and in no poll of it. The judge
+    # counts ranks among the contexts that it was shown.
+    sentences: list[SentenceSupport] = []
+    claims: list[ClaimSupport] = []
+    for poll in polls.replies:
+        claims += poll.encoder_claims
+        for sentence in poll.sentences:
+            rank = None
+            if sentence.rank is not None:
+                rank = rank_of_each_text[sentence.rank - 1]
+            sentences.append(sentence.model_copy(update={"rank": rank}))
+    without_support = {"sentences": (), "encoder_claims": ()}
+    return AdherenceEvidence(
+        asked=polls.asked,
+        # contexts too long for one prompt were judged in so many windows (pieces)
+        windows=polls.windows[0] if polls.windows else None,
+        yes=len(yes_polls),
+        no=len(no_polls),
+        abstained=len(polls.replies) - n_decided,
+        missing=len(polls.failures),
+        polls=tuple(poll.model_copy(update=without_support) for poll in polls.replies),
+        probability=probability,
+        repeatability=repeatability,
+        explanation=_strongest_explanation(majority),
+        dissent=_strongest_explanation(minority),
+        unsupported=tuple(unsupported),
+        sentences=tuple(sentences),
+        claims=tuple(claims),
+        ledger=grounds,
+    )
+
+
+def _strongest_explanation(polls: Sequence[Poll]) -> str:
+    """Return the explanation that names the most unsupported claims, "" without polls.
+
+    Of several with equally many, it is the longest, then the first.
+    """
+    if not polls:
+        return ""
+    strongest = max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason)))
+    return strongest.reason

@@ -30,11 +30,10 @@ from ragmetrics_core.models.endpoint_errors import (
     error_of_large_reply,
 )
 from ragmetrics_core.models.endpoint_sentences import add_sentence
-from ragmetrics_core.models.endpoint_state import EndpointState
-from ragmetrics_core.models.features import refused_feature
+from ragmetrics_core.models.features import EndpointState, refused_feature
+from ragmetrics_core.models.judge_work import spending_here
 from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
 from ragmetrics_core.models.openai_form import add_price
-from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import await_users_code, is_being_cancelled
 
 T = TypeVar("T")

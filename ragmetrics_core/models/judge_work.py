@@ -1,4 +1,4 @@
-"""Marks the work of judges, so that capturing leaves their calls out.
+"""Marks the work of judges, so that capturing leaves it out, and notes what it spends.
 
 It stands apart from the models, because everything that records a run asks for the mark.
 """
@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+
+from ragmetrics_core.data import Usage
 
 _active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
 
@@ -52,3 +54,43 @@ def judge_context() -> Context:
 def is_judge_work() -> bool:
     """True inside the work of a judge: a recorder looks away."""
     return _active.get()
+
+
+_current: ContextVar["Spending | None"] = ContextVar(
+    "ragmetrics_spending", default=None
+)
+
+
+class Spending:
+    """What the calls of one question have cost so far."""
+
+    def __init__(self) -> None:
+        self._usages: list[Usage] = []
+
+    def note(self, usage: Usage) -> None:
+        """Add what a call cost."""
+        self._usages.append(usage)
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of all notes."""
+        return sum(self._usages, Usage())
+
+
+@contextmanager
+def note_spending() -> Iterator[Spending]:
+    """Yield an object that notes what the calls inside the block cost."""
+    spending = Spending()
+    token = _current.set(spending)
+    try:
+        yield spending
+    finally:
+        _current.reset(token)
+
+
+def spending_here() -> Spending:
+    """Return the object that notes what the present question spends.
+
+    Outside of any question it is an object that nobody reads.
+    """
+    return _current.get() or Spending()

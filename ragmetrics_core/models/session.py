@@ -38,13 +38,14 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.decision_forms import request_text
 from ragmetrics_core.models.endpoint_sentences import add_sentence
-from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import (
+    EndpointState,
     FittedRequest,
     SendCall,
     gather_all,
     stated_missing,
 )
+from ragmetrics_core.models.judge_work import spending_here
 from ragmetrics_core.models.limits import (
     FIRST_SLOTS_ON_THIS_MACHINE,
     Budget,
@@ -52,7 +53,6 @@ from ragmetrics_core.models.limits import (
     Slots,
 )
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
-from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import (
     await_users_code,
     call_in_thread,

@@ -21,12 +21,11 @@ from ragmetrics_core.traces.dialects import (
 )
 from ragmetrics_core.traces.grouping import Lines, SpanSource, UnreadableSpan, traces_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
-from ragmetrics_core.traces.parts import with_unknown_fates
 from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
-from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
-from ragmetrics_core.traces.span_trees import trees_of
+from ragmetrics_core.traces.span_trees import ANSWER_TOOLS, trees_of
 from ragmetrics_core.traces.span_values import mapping, plain
 from ragmetrics_core.traces.spans import ERRORS_OF_OTHER_FORMS, MLFLOW_SIZES, Span
+from ragmetrics_core.traces.unread import with_unknown_fates
 
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")

@@ -11,8 +11,8 @@ from itertools import chain
 
 from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of
-from ragmetrics_core.traces.parts import cut_spans_of
 from ragmetrics_core.traces.spans import Span
+from ragmetrics_core.traces.unread import cut_spans_of
 
 Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250  # levels of calls inside one another that are read

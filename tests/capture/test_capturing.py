@@ -45,7 +45,7 @@ from ragmetrics_core.models.judge_work import (
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
+from ragmetrics_core.testing.adapter_contract import GOLDEN_TURNS
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 

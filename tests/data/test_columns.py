@@ -23,9 +23,8 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.sample import UNDIVIDED_CODES
-from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_samples
-from ragmetrics_core.engine.sample_sources import iterate_samples
+from ragmetrics_core.engine.sample_sources import ColumnsRead, iterate_samples
 from ragmetrics_core.scale.scorer import Scorer
 
 FIELDS = ("question", "contexts", "answer", "reference")

@@ -21,9 +21,8 @@ from lanes import examples
 
 from ragmetrics_core import ContextSufficiency, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_samples
-from ragmetrics_core.engine.sample_sources import iterate_samples
+from ragmetrics_core.engine.sample_sources import ColumnsRead, iterate_samples
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 
 pa = pytest.importorskip("pyarrow")

@@ -23,9 +23,8 @@ from ragmetrics_core.data.errors import (
     RowError,
     SettingError,
 )
-from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_samples, reason_of_part
-from ragmetrics_core.engine.sample_sources import iterate_samples
+from ragmetrics_core.engine.sample_sources import ColumnsRead, iterate_samples
 from ragmetrics_core.labelling.labels import read_labels
 from ragmetrics_core.metrics.registry import metrics_with_settings
 

@@ -32,9 +32,8 @@ from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample_parts import CaptureNotes
-from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.row_files import read_rows
-from ragmetrics_core.engine.sample_sources import iterate_samples
+from ragmetrics_core.engine.sample_sources import ColumnsRead, iterate_samples
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")

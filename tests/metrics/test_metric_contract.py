@@ -30,7 +30,6 @@ from ragmetrics_core import (
 from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.answer_relevance import (
     Addresses,
     AnswerRelevance,
@@ -43,6 +42,7 @@ from ragmetrics_core.metrics.citation_quality import (
     JudgedStatement,
 )
 from ragmetrics_core.metrics.citation_support import Supports
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,

@@ -13,8 +13,13 @@ from ragmetrics_core import evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile
 from ragmetrics_core.models.chat import Choice
-from ragmetrics_core.models.reply_store import SqliteStore, resolve_store
-from ragmetrics_core.models.store_file import APPLICATION_ID, TABLE, VERSION
+from ragmetrics_core.models.reply_store import (
+    APPLICATION_ID,
+    TABLE,
+    VERSION,
+    SqliteStore,
+    resolve_store,
+)
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 ROW = b'{"question": "q", "contexts": ["c"], "answer": "c"}\n'

@@ -18,7 +18,7 @@ from loopback import Fault, LoopbackServer
 from slow_server import SlowServer
 
 from ragmetrics_core.data import Usage, errors
-from ragmetrics_core.models import attempts, compatible_model, endpoint_state
+from ragmetrics_core.models import attempts, compatible_model, features
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
@@ -28,10 +28,10 @@ from ragmetrics_core.models.chat import (
     Message,
 )
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.judge_work import note_spending
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.models.session import Answers, Session
-from ragmetrics_core.models.spending import note_spending
 
 GOOD = '{"good": 1}'
 Serve = Callable[..., LoopbackServer]
@@ -641,7 +641,7 @@ def test_a_first_reply_that_takes_long_holds_nobody_up(loopback_server, monkeypa
 
     Who waited for it first would wait for ever.
     """
-    monkeypatch.setattr(endpoint_state, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(features, "_PATIENCE_SECONDS", 0.1)
     others = threading.Event()
 
     def reply(_: Any) -> str:
@@ -686,7 +686,7 @@ def test_what_is_refused_is_learnt_once_though_the_first_answer_takes_long(
     loopback_server, monkeypatch
 ):
     """It comes once others have been asked, so that they cannot wait for it."""
-    monkeypatch.setattr(endpoint_state, "_PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr(features, "_PATIENCE_SECONDS", 1.5)
     others = threading.Event()
 
     def reply(_: Any) -> str:

@@ -20,7 +20,7 @@ from ragmetrics_core.data.results import (
     Undefined,
 )
 from ragmetrics_core.data.scalars import ROUNDING
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts

@@ -37,7 +37,7 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.run_facts import RunFacts

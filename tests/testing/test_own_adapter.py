@@ -15,7 +15,7 @@ import pytest
 from ragmetrics_core import Sample, testing
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GoldenTurn
+from ragmetrics_core.testing.adapter_contract import GoldenTurn
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_adapter.md"
 FRAMEWORK, ADAPTER, _, CONTRACT = re.findall(

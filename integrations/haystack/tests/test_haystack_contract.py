@@ -28,7 +28,7 @@ from ragmetrics_core import Report
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, GoldenTurn
+from ragmetrics_core.testing.adapter_contract import GOLDEN_TURNS, GoldenTurn
 
 TEMPLATE = (
     "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{"

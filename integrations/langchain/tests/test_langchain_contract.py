@@ -18,7 +18,7 @@ from langchain_ragmetrics.evaluator import as_evaluation_result
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, GoldenTurn
+from ragmetrics_core.testing.adapter_contract import GOLDEN_TURNS, GoldenTurn
 
 
 def application(turn: GoldenTurn, answer: Any = None) -> Any:

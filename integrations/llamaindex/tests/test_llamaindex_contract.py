@@ -17,7 +17,7 @@ from llama_index.evaluation.ragmetrics.evaluators import as_evaluation_result
 from ragmetrics_core import Sample
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GoldenTurn
+from ragmetrics_core.testing.adapter_contract import GoldenTurn
 
 
 class Always(CompactAndRefine):

@@ -45,7 +45,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from ragmetrics_core import Sample
 from ragmetrics_core.testing import AdapterContract
-from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
+from ragmetrics_core.testing.adapter_contract import GOLDEN_TURNS
 
 QUESTION = "Who lit the lamp?"
 TEXT = "Anna Berg lit the lamp of Skarn in 1882."

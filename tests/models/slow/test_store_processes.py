@@ -11,7 +11,7 @@ import pytest
 BEGIN = """
 import os, sqlite3, sys, threading, time, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of every fork of a process with threads
-from ragmetrics_core.models import store_file
+from ragmetrics_core.models import reply_store
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.reply_store import SqliteStore
 KEY, OTHER = "ab" * 32, "cd" * 32

@@ -55,7 +55,7 @@ from ragmetrics_core.data.sample_parts import (
     Turn,
 )
 from ragmetrics_core.labelling.labels import draw, read_labels
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
