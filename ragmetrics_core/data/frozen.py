@@ -4,13 +4,13 @@ Its models are immutable, strict about unknown fields, and silent about texts.
 """
 
 from dataclasses import fields
-from difflib import get_close_matches
 from math import isfinite
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.scalars import is_blank
 
 # Texts that are symbols of ours, or names that people give; other texts are shown by
@@ -59,7 +59,7 @@ class Settings(Frozen):
     """
 
     # The settings of a class are its fields, which type checkers list for each class.
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, /, **given: Any) -> None:
         try:
             super().__init__(**given)
         except ValidationError as error:
@@ -73,8 +73,7 @@ class Settings(Frozen):
         value = problem["input"]
         if problem["type"] == "extra_forbidden":
             known_names = type(self).model_fields
-            near = get_close_matches(name, known_names, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = did_you_mean(name, known_names)
             message = f"no such setting{hint}; there are: {', '.join(known_names)}"
         elif isinstance(value, (int, float)):
             message += f", got {_number_in_words(value)}"

@@ -26,7 +26,6 @@ from ragmetrics_core.data.files import (
     is_trusted,
 )
 from ragmetrics_core.data.frozen import Settings
-from ragmetrics_core.data.name_matching import did_you_mean
 
 PROJECT_FILE = "ragmetrics.toml"
 _MOST_BYTES = 2**16
@@ -165,14 +164,6 @@ def read_project_file(path: Path) -> ProjectFile:
                 f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
             )
         table = tomllib.loads(content.decode("utf-8-sig"))
-        known_names = ProjectSettings.model_fields
-        for name in table:
-            if name not in known_names:
-                hint = did_you_mean(name, known_names)
-                raise SettingError(
-                    f"{name}: no such setting{hint}; there are:"
-                    f" {', '.join(known_names)}"
-                )
         for name, example in _EXAMPLES_OF_LISTS.items():
             if not isinstance(table.get(name, []), list):
                 raise SettingError(
@@ -189,4 +180,5 @@ def read_project_file(path: Path) -> ProjectFile:
             f"{path} cannot be read: it is not UTF-8; save it as UTF-8"
         ) from None
     except (OSError, ValueError) as error:  # a SettingError is a ValueError, too
-        raise SettingError(f"{path} cannot be read: {one_line(str(error))}") from None
+        problem = one_line(str(error)).removeprefix("ProjectSettings: ")
+        raise SettingError(f"{path} cannot be read: {problem}") from None

@@ -280,9 +280,7 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     """Label a combination of a document's contexts from what was judged before.
 
     Its label is the share of the answer's facts that at least one of its contexts
-    covers: 3 of 4 facts give .75. A second label, ``by_tags``, is the share of the
-    answer's sentences that were taken from one of its contexts. The tag of a sentence
-    is the index of the context that it was taken from.
+    covers: 3 of 4 facts give .75.
 
     Args:
         document: A document whose ``cells`` say of each fact, context by context,
@@ -294,14 +292,10 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     for cells_of_fact in document.cells:
         is_covered = any(cells_of_fact[index].covered for index in indices)
         are_facts_covered.append(is_covered)
-    are_sentences_taken = [
-        index_of_source in indices for index_of_source in document.tags
-    ]
     n_golden = document.golden
     return CombinationPoint(
         document=document.id,
         contexts=indices,
         golden=len([index for index in indices if index < n_golden]),
         label=fmean(are_facts_covered),
-        by_tags=fmean(are_sentences_taken),
     )

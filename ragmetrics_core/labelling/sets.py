@@ -128,15 +128,12 @@ class CombinationPoint(Frozen):
         contexts: Indices of its contexts.
         golden: How many of them are golden.
         label: Mean over the facts of the logical OR over the contexts.
-        by_tags: Share of the sentences whose chunk is there: a label without the
-            matrix.
     """
 
     document: str
     contexts: tuple[int, ...]
     golden: int
     label: Share
-    by_tags: Share
 
 
 class DiscreteSet(Frozen):

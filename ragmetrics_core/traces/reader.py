@@ -5,8 +5,9 @@ A **mark** is an attribute by which a span of a known instrumentation is recogni
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.stages import samples_of
@@ -66,6 +67,7 @@ class TraceReader:
         tools: In how many traces without a sample a tool returned text, by its name.
         kinds: In how many traces without a sample documents stood on a span of a kind
             that is no search, by the kind.
+        is_no_tool_a_search: Whether the user says so, by an empty ``context_tools``.
         dialects: The dialects whose marks were seen on spans.
         has_marked_spans: Whether any span bore the mark of a dialect.
         attributes_without_mark: Names of attributes that were seen while no span bore a
@@ -97,6 +99,7 @@ class TraceReader:
         self._resolve = resolve
         # Makes the samples: one for each turn (question and answer) of a conversation.
         overrides = Overrides(context_tools=context_tools, keep_prompts=keep_prompts)
+        self.is_no_tool_a_search = context_tools is not None and not context_tools
         self._turns: Turns[Call] = Turns(_trees_of, samples_of, overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
@@ -259,23 +262,11 @@ class SpanSamples(Iterable[Sample]):
     ``samples_from_spans``.
     """
 
-    def __init__(
-        self,
-        source: SpanSource,
-        resolve: Resolve | None,
-        dialect: str | None,
-        max_trace_mb: int,
-        context_tools: Collection[str] | None = None,
-        *,
-        keep_prompts: bool = False,
-    ) -> None:
-        self._resolve = resolve
-        self._dialect = dialect
-        self._context_tools = context_tools
-        self._keep_prompts = keep_prompts
+    def __init__(self, lines: Lines, new_reader: Callable[[], TraceReader]) -> None:
+        """Take the lines, and what makes a reader that remembers no trace yet."""
+        self.lines = lines
         self.notes = Notes()
-        self._new_reader()  # an unknown dialect is refused at once
-        self.lines = Lines(source, max_trace_mb * 2**20)
+        self._new_reader = new_reader
 
     def __iter__(self) -> Iterator[Sample]:
         """Read the traces anew, yield their samples, and fill ``notes`` at the end.
@@ -303,7 +294,7 @@ class SpanSamples(Iterable[Sample]):
         # Tools that returned text: the user may say by ``context_tools`` that they
         # search, or by an empty set that no tool does.
         self.notes.tools.update(reader.tools)
-        if self._context_tools is not None and not self._context_tools:
+        if reader.is_no_tool_a_search:
             self.notes.tools.clear()
         self.notes.kinds.update(reader.kinds)
         # settings of the instrumentations that make them record texts
@@ -338,15 +329,6 @@ class SpanSamples(Iterable[Sample]):
         for trace, code in code_by_unread_trace.items():
             code_in_words = code.replace("_", " ")
             yield RowError(f"trace {trace} is {code_in_words}")
-
-    def _new_reader(self) -> TraceReader:
-        """A reader that remembers no trace yet, with the settings of these samples."""
-        return TraceReader(
-            self._dialect,
-            self._resolve,
-            self._context_tools,
-            keep_prompts=self._keep_prompts,
-        )
 
 
 def samples_from_spans(
@@ -387,11 +369,8 @@ def samples_from_spans(
             ``resolve`` raises; when read.
         SettingError: If ``context_tools`` is one text instead of a set of names.
     """
-    return SpanSamples(
-        source,
-        resolve,
-        dialect,
-        max_trace_mb,
-        context_tools,
-        keep_prompts=keep_prompts,
+    new_reader = partial(
+        TraceReader, dialect, resolve, context_tools, keep_prompts=keep_prompts
     )
+    new_reader()  # an unknown dialect is refused at once
+    return SpanSamples(Lines(source, max_trace_mb * 2**20), new_reader)

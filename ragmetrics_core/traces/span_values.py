@@ -40,16 +40,6 @@ _REPLY_FIELDS = (
 )
 # levels of a value that are read; what stands deeper is left out
 _DEPTH = 8
-# A value that is nested deeper is none that an application recorded; how deep a Python
-# can read differs by its version.
-_DEEPEST = 100
-# Of JSON, all but the brackets that open and close a list or an object outside of
-# texts.
-_NO_BRACKETS = re.compile(r""""(?:[^"\\]|\\.)*+"|[^][{}"]+""", re.DOTALL)
-
-
-class NestedTooDeeply(ValueError):
-    """A value is nested deeper than any that is read: its trace cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +54,7 @@ class ToolMessage(Message):
 
 
 def plain(value: object) -> Any:
-    """Make the plain value of an attribute, which may be JSON.
-
-    Raises:
-        NestedTooDeeply: If it is nested more than 100 levels deep, on every Python.
-    """
-    # Level by level: recursion would end at another depth on each Python.
-    level: list[object] = [value]
-    for _ in range(_DEEPEST + 1):
-        below: list[object] = []
-        for outer in level:
-            if isinstance(outer, Mapping):
-                below += outer.values()
-            elif isinstance(outer, list):
-                below += outer
-        level = below
-        if not level:
-            break
-    else:
-        raise NestedTooDeeply
+    """Make the plain value of an attribute, which may be JSON."""
     if not isinstance(value, str):
         return _plain(value, _DEPTH)
     decoded = decode(value)
@@ -120,34 +92,15 @@ def decode(value: object) -> Any:
     """What a text of JSON stands for; None for any other text.
 
     A value that is no text is returned as it is.
-
-    Raises:
-        NestedTooDeeply: If the text is nested more than 100 levels deep.
     """
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith(("{", "[", '"')):
         return None
-    _refuse_deep_text(value)
     try:
         return json_value(value)
     except (ValueError, RecursionError):
         return None
-
-
-def _refuse_deep_text(text: str) -> None:
-    """Raise ``NestedTooDeeply`` for JSON with too many brackets inside one another."""
-    n_opening = text.count("{") + text.count("[")
-    if n_opening <= _DEEPEST:
-        return
-    depth = 0
-    for bracket in _NO_BRACKETS.sub("", text):
-        if bracket in "{[":
-            depth += 1
-        elif bracket in "}]":
-            depth -= 1
-        if depth > _DEEPEST:
-            raise NestedTooDeeply
 
 
 def recorded_document(

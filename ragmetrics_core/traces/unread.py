@@ -202,8 +202,10 @@ def _is_json_that_breaks_off(text: str) -> bool:
     except json.JSONDecodeError as error:
         is_open_text = error.msg.startswith("Unterminated string")
         return is_open_text or error.pos >= len(text) - _LONGEST_TOKEN
-    except (ValueError, RecursionError):
-        return False  # a number that is too long, or too many brackets
+    except RecursionError:
+        return True  # nobody reads what is nested so deep
+    except ValueError:
+        return False  # a number that is too long
     return False
 
 

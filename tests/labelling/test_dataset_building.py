@@ -112,7 +112,6 @@ def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points_once(served, 
     assert (made.skew()[0], made.skew()[4]) == (4, 8)
     assert round(made.points[-1].label, 4) == 0.7857  # 11 of 14
     assert made.points[-1].contexts == tuple(range(7))
-    assert made.points[-1].by_tags == 1
     assert all(cell.mode == "logprobs" for row in document.cells for cell in row)
     shown = capsys.readouterr().out
     assert "the labelling model, not accuracy (no cells reviewed)" in shown
@@ -162,8 +161,6 @@ def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents():
         assert document.id not in {name for name, _ in ids[4:]}
         assert len({name for name, _ in ids[4:]}) == 3
         assert sorted(set(document.tags)) == [0, 1, 2, 3]
-        for point in made.points:
-            assert point.label == point.by_tags  # a model that quotes is right
 
 
 def test_noise_differs_from_the_document_and_from_other_noise():
@@ -225,7 +222,6 @@ def test_labels_are_the_logical_or_and_grow_with_the_contexts(rows, data):
     n_covered = sum(any(row[column] for column in larger) for row in rows)
     assert label == n_covered / len(rows)
     assert point_of(document, smaller).label <= label
-    assert point_of(document, smaller).by_tags <= point_of(document, larger).by_tags
     evidence = AccuracyEvidence(
         facts=document.facts,
         facts_from="sample",
