@@ -20,7 +20,7 @@ from ragmetrics_core import (
     Report,
     evaluate,
 )
-from ragmetrics_core.labelling.discrete import BM25
+from ragmetrics_core.labelling.building import BM25
 from ragmetrics_core.testing.loopback import LoopbackServer
 from ragmetrics_core.traces.targets import target_named
 

@@ -17,16 +17,17 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling import judge_scores
-from ragmetrics_core.labelling.continuous import ContinuousSettings, build_continuous
-from ragmetrics_core.labelling.discrete import (
+from ragmetrics_core.labelling.building import (
+    ContinuousSettings,
     DiscreteSettings,
+    Maker,
+    build_continuous,
     build_discrete,
     check_corpus,
     import_retriever,
     write_pairs,
 )
 from ragmetrics_core.labelling.documents import Document, load_documents, load_pairs
-from ragmetrics_core.labelling.making import Maker
 from ragmetrics_core.labelling.reviews import (
     Reviews,
     items_to_review,

@@ -35,7 +35,7 @@ from ragmetrics_core.labelling import (
     read_set,
     write_pairs,
 )
-from ragmetrics_core.labelling.continuous import document_points, point_of
+from ragmetrics_core.labelling.building import document_points, point_of
 from ragmetrics_core.labelling.sets import (
     ContinuousSet,
     DiscreteSet,

@@ -13,7 +13,7 @@ from ragmetrics_core.data.replies import Asked
 from ragmetrics_core.engine.dry_run import CountingJudge
 from ragmetrics_core.judging.reading import read
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.labelling.making import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.labelling.building import TaggedSentence, WriteQuestion, Written
 from ragmetrics_core.models.chat import Choice
 
 
