@@ -30,8 +30,8 @@ from ragmetrics_core.metrics.registry import (
     full_name,
     metrics_with_settings,
 )
+from ragmetrics_core.models.addresses import public_address
 from ragmetrics_core.models.limits import Limits
-from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.page.render import write_html, write_page
 from ragmetrics_core.reporting.judge_card import Card, cell
 from ragmetrics_core.reporting.report import Report

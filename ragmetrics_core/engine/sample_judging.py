@@ -25,11 +25,11 @@ from ragmetrics_core.engine.scoring import (
 )
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.models.addresses import proxy_for, public_address
 from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.threads import await_users_code
-from ragmetrics_core.models.urls import proxy_for, public_address
 
 # At least so many questions may be open beyond the calls in flight. They wait for a
 # call to end, for their next attempt, or for their reply to be read.

@@ -61,9 +61,8 @@ from ragmetrics_core.labelling.sets import (
 )
 from ragmetrics_core.lexical.text import content_terms
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.metrics.metric import Outcome, metric
+from ragmetrics_core.metrics.metric import Outcome, digest_of_prompt, metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.metrics.templates import digest_of_prompt
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 
 T = TypeVar("T")

@@ -27,8 +27,7 @@ from ragmetrics_core.metrics.declined import (
     question_on_declining,
     standalone_question_part,
 )
-from ragmetrics_core.metrics.metric import Metric, Plan
-from ragmetrics_core.metrics.templates import instructions_for_judge
+from ragmetrics_core.metrics.metric import Metric, Plan, instructions_for_judge
 
 _HIGHEST_GRADE = 3
 _GRADES_IN_WORDS = (

@@ -51,8 +51,7 @@ from ragmetrics_core.metrics.citation_support import (
     ask_for_claims,
 )
 from ragmetrics_core.metrics.declined import standalone_question_part
-from ragmetrics_core.metrics.metric import Metric, Plan
-from ragmetrics_core.metrics.templates import instructions_for_judge
+from ragmetrics_core.metrics.metric import Metric, Plan, instructions_for_judge
 
 FORMULA = (
     "2PR / (P + R); R = supported sentences / sentences with a claim,"

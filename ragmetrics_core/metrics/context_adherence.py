@@ -58,6 +58,7 @@ from ragmetrics_core.metrics.metric import (
     Outcome,
     Plan,
     error_of_unanswered,
+    instructions_for_judge,
     parts_of_turn,
 )
 from ragmetrics_core.metrics.polls import (
@@ -73,7 +74,6 @@ from ragmetrics_core.metrics.polls import (
     polls_of,
     question_what_claims_rest_on,
 )
-from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
 class ContextAdherence(Metric):

@@ -26,9 +26,9 @@ from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,
     error_of_unanswered,
+    instructions_for_judge,
     parts_of_turn,
 )
-from ragmetrics_core.metrics.templates import instructions_for_judge
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35,
 # 0.95, …); these are closed.

@@ -55,9 +55,9 @@ from ragmetrics_core.metrics.declined import (
 from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,
+    instructions_for_judge,
     weight_of,
 )
-from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
 class SufficientReply(SilentData, extra="ignore"):

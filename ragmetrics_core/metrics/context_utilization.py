@@ -51,8 +51,13 @@ from ragmetrics_core.metrics.declined import (
     undefined_if_declined,
 )
 from ragmetrics_core.metrics.ledger_calls import call_table
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
-from ragmetrics_core.metrics.templates import instructions_for_judge
+from ragmetrics_core.metrics.metric import (
+    Metric,
+    Outcome,
+    Plan,
+    error_of_unanswered,
+    instructions_for_judge,
+)
 
 
 class Useful(Question[Any]):

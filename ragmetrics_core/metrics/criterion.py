@@ -28,9 +28,10 @@ from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,
+    digest_of_prompt,
+    instructions_for_judge,
     weight_of,
 )
-from ragmetrics_core.metrics.templates import digest_of_prompt, instructions_for_judge
 
 
 class CriterionReply(SilentData, extra="ignore"):

@@ -24,7 +24,7 @@ from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.metric_evidence import DECLINED, NO_FACTS
 from ragmetrics_core.data.results import Failed, Scored, Undefined, without_score
 from ragmetrics_core.data.sample_parts import turns_without_answer
-from ragmetrics_core.metrics.templates import instructions_for_judge
+from ragmetrics_core.metrics.metric import instructions_for_judge
 
 
 class DeclinedJudgement(SilentData, extra="ignore"):

@@ -1,6 +1,7 @@
 """What a metric is: frozen settings, required fields, a plan that asks and concludes.
 
-``metric`` makes one of a function.
+``metric`` makes one of a function. The prompts that ship, and the check of users' own,
+stand at the end.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import cache, lru_cache
+from hashlib import sha256
 from importlib import import_module
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from pydantic import Field
@@ -28,6 +32,7 @@ from ragmetrics_core.data import (
     Sample,
     SilentData,
     Weight,
+    check_template,
     import_deferred,
     question_part,
 )
@@ -49,11 +54,11 @@ from ragmetrics_core.data.results import (
     without_score,
 )
 from ragmetrics_core.data.scalars import ROUNDING, plain_data
-from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
     from ragmetrics_core.judging.judge import Judge
     from ragmetrics_core.models.chat import ChatModel
+
 
 Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
@@ -668,3 +673,59 @@ def why_contexts_are_not_whole(sample: Sample) -> str:
     if notes is None or notes.evidence_from == "named":
         return ""
     return notes.doubts.get("not_recorded", "")
+
+
+@cache
+def read_shipped_template(name: str) -> str:
+    """Read a template that ships with the metrics, e.g. ``adherent``."""
+    return (
+        files("ragmetrics_core.metrics")
+        .joinpath("prompts", f"{name}.txt")
+        .read_text(encoding="utf-8")
+    )
+
+
+@lru_cache(maxsize=64)
+def instructions_for_judge(
+    name: str,
+    template: str | None,
+    required: str,
+    optional: str = "",
+    examples: str | None = None,
+    language: str | None = None,
+) -> Instructions:
+    """Return what a judge is told, by the user's own template or the shipped one.
+
+    The user's own is checked before a call is paid for.
+
+    Args:
+        name: Name of the shipped template.
+        template: The user's own text, with ``{names}``, each on a line of its own; braces around anything
+            but a name are literal.
+        required: Names that must occur, with spaces between them.
+        optional: Further names that may occur; ``language`` always may.
+        examples: Few-shot examples; "" for none. None: the shipped ones, beside the
+            shipped template.
+        language: Language of explanations.
+
+    Raises:
+        SettingError: If the template does not fit these names; see ``check_template``.
+    """
+    if examples is None:
+        examples = ""
+        if template is None:
+            with suppress(FileNotFoundError):  # not each shipped template has some
+                examples = read_shipped_template(f"{name}_examples").strip()
+    instructions = Instructions(
+        template=read_shipped_template(name) if template is None else template,
+        examples=examples,
+        language=language,
+        optional=tuple(optional.split()),
+    )
+    check_template(instructions, (*required.split(), *instructions.optional))
+    return instructions
+
+
+def digest_of_prompt(*parts: str) -> str:
+    """Short digest that tells two prompts apart in a signature."""
+    return sha256("\0".join(parts).encode()).hexdigest()[:6]

@@ -30,7 +30,7 @@ from ragmetrics_core.data.replies import (
 )
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.ledger_calls import Groups
-from ragmetrics_core.metrics.templates import instructions_for_judge
+from ragmetrics_core.metrics.metric import instructions_for_judge
 
 PollVerdict = Literal["yes", "no", "abstains"]
 _UNSUPPORTED_NEEDS = {"own", "none"}

@@ -33,9 +33,9 @@ from ragmetrics_core.metrics.metric import (
     Metric,
     Plan,
     error_of_unanswered,
+    instructions_for_judge,
     why_contexts_are_not_whole,
 )
-from ragmetrics_core.metrics.templates import instructions_for_judge
 
 Calls = Literal["per_fact", "per_context"]
 """A question for each fact and context, or one for all facts of a context."""

@@ -20,8 +20,11 @@ from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     OPENAI,
     PROVIDERS,
+    endpoint_address,
     key_to_send,
     provider_endpoint,
+    proxy_for,
+    public_address,
     wants_a_key,
 )
 from ragmetrics_core.models.cache_keys import endpoint_key
@@ -52,7 +55,6 @@ from ragmetrics_core.models.openai_form import (
     request_body,
 )
 from ragmetrics_core.models.threads import compute_beside_loop
-from ragmetrics_core.models.urls import endpoint_address, proxy_for, public_address
 
 if TYPE_CHECKING:
     import aiohttp

@@ -23,6 +23,9 @@ from ragmetrics_core.models.addresses import (
     KEY_VARIABLE,
     has_host_of,
     headers_that_say_who,
+    is_on_this_machine,
+    proxy_for,
+    public_address,
     variable_naming,
 )
 from ragmetrics_core.models.endpoint_errors import (
@@ -30,7 +33,6 @@ from ragmetrics_core.models.endpoint_errors import (
     error_of_large_reply,
     error_of_redirect,
 )
-from ragmetrics_core.models.urls import is_on_this_machine, proxy_for, public_address
 
 
 @dataclass

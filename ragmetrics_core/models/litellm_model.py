@@ -22,8 +22,11 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
+    endpoint_address,
     headers_that_say_who,
     key_to_send,
+    proxy_for,
+    public_address,
 )
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import (
@@ -48,7 +51,6 @@ from ragmetrics_core.models.openai_form import (
     reply_of,
     request_body,
 )
-from ragmetrics_core.models.urls import endpoint_address, proxy_for, public_address
 
 # What LiteLLM fetches at its import or at the first call, unless it is told not to.
 _FETCHED_LISTS = ("MODEL_COST_MAP", "ANTHROPIC_BETA_HEADERS")

@@ -22,6 +22,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ragmetrics_core.data import Usage, errors
+from ragmetrics_core.models.addresses import is_on_this_machine
 from ragmetrics_core.models.attempts import (
     Attempts,
     call_authors_code,
@@ -58,7 +59,6 @@ from ragmetrics_core.models.threads import (
     call_in_thread,
     compute_beside_loop,
 )
-from ragmetrics_core.models.urls import is_on_this_machine
 
 T = TypeVar("T")
 ReplyOrError = Choice | errors.JudgeError

@@ -24,6 +24,7 @@ from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, Usage, errors
+from ragmetrics_core.models.addresses import public_address
 from ragmetrics_core.models.attempts import check_reply
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
@@ -31,7 +32,6 @@ from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, SqliteStore
-from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.scale import batch_calls, batch_table
 from ragmetrics_core.scale.batch_calls import (
     ENDED,

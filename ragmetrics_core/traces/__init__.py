@@ -1,8 +1,8 @@
 """Samples from the traces that instrumentations record; no tracing SDK is imported.
 
 The stages: ``grouping`` reads the spans of a trace, ``dialects`` and ``span_values`` say
-what each span tells, ``span_calls`` puts them inside one another, ``span_trees`` makes
-the trees that the capture reads. Every name is imported at its first use.
+what each span tells, ``span_trees`` puts them inside one another, and makes the trees
+that the capture reads. Every name is imported at its first use.
 """
 
 from ragmetrics_core import names_of_stub

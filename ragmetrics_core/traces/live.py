@@ -20,7 +20,7 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.traces.notes import Code
 from ragmetrics_core.traces.reader import TraceReader
-from ragmetrics_core.traces.span_calls import Resolve
+from ragmetrics_core.traces.span_trees import Resolve
 from ragmetrics_core.traces.spans import Span, spans_in
 
 _SHUTDOWN_SECONDS = 2.0

@@ -22,8 +22,13 @@ from ragmetrics_core.traces.dialects import (
 )
 from ragmetrics_core.traces.grouping import Lines, SpanSource, UnreadableSpan, traces_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
-from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
-from ragmetrics_core.traces.span_trees import ANSWER_TOOLS, trees_of
+from ragmetrics_core.traces.span_trees import (
+    ANSWER_TOOLS,
+    Call,
+    Resolve,
+    calls_of,
+    trees_of,
+)
 from ragmetrics_core.traces.span_values import mapping, plain
 from ragmetrics_core.traces.spans import ERRORS_OF_OTHER_FORMS, MLFLOW_SIZES, Span
 from ragmetrics_core.traces.unread import with_unknown_fates

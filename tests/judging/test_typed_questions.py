@@ -24,6 +24,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     evaluate,
+    metrics,
 )
 from ragmetrics_core.data import (
     Asked,
@@ -44,7 +45,6 @@ from ragmetrics_core.judging.decision_judge import (
     DecisionJudge,
     convert_question,
 )
-from ragmetrics_core.metrics import templates
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_support import MakesClaim
 from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
@@ -320,7 +320,7 @@ def test_rules_are_what_is_told_without_texts_tags_and_the_form_of_a_reply(
 
 
 def test_every_prompt_that_ships_leaves_rules_and_no_form_of_a_reply():
-    for path in Path(templates.__file__).parent.glob("prompts/*.txt"):
+    for path in Path(metrics.__file__).parent.glob("prompts/*.txt"):
         if path.stem.endswith("_examples"):
             continue
         asked = tone(

@@ -56,6 +56,7 @@ from ragmetrics_core.metrics.fact_matrix import (
     ExtractFacts,
     FactInContext,
 )
+from ragmetrics_core.metrics.metric import digest_of_prompt
 from ragmetrics_core.metrics.polls import Adherent, RestsOn, SentenceSupport
 from ragmetrics_core.metrics.registry import (
     METRICS,
@@ -63,7 +64,6 @@ from ragmetrics_core.metrics.registry import (
     metric_named,
     metrics_with_settings,
 )
-from ragmetrics_core.metrics.templates import digest_of_prompt
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
 from ragmetrics_core.testing.metric_contract import MetricContract
 

@@ -42,8 +42,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models import attempts, compatible_model
-from ragmetrics_core.models.addresses import NAME_A_KEY
-from ragmetrics_core.models.urls import is_on_this_machine, proxy_for
+from ragmetrics_core.models.addresses import NAME_A_KEY, is_on_this_machine, proxy_for
 from ragmetrics_core.reporting.comparison import compare
 
 KEY = "sk-abc123456789"

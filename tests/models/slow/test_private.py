@@ -23,9 +23,9 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data import errors
+from ragmetrics_core.models.addresses import public_address
 from ragmetrics_core.models.chat import ChatModel, ChatRequest, Message
 from ragmetrics_core.models.litellm_model import LiteLLMModel
-from ragmetrics_core.models.urls import public_address
 
 KEY = "sk-secret-key"
 TEXT = "a secret text"
