@@ -848,6 +848,7 @@ def test_a_count_that_an_honest_server_may_give_is_believed(
         [{**row(), "contexts": [text]}],
         ["context_sufficiency"],
         judge=OpenAICompatibleModel(server.base_url, "local"),
+        contexts_column="contexts",  # numbers alone look like ids
     )
     (outcome,) = report.results[0].results.values()
     assert outcome.status == "scored"
