@@ -607,7 +607,9 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows):
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="there is no device that is always full"
 )
-@pytest.mark.parametrize("gate", ["adherence=0.9", "adherence=0.1"])
+@pytest.mark.parametrize(
+    "gate", ["adherence=0.9", pytest.param("adherence=0.1", marks=pytest.mark.nightly)]
+)
 def test_what_cannot_be_shown_is_no_gate_that_failed(gate, rows, monkeypatch):
     """Exit 2 and a sentence: the disk of the log is full, or nobody opened the output."""
     monkeypatch.delenv(

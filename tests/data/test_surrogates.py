@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lanes import crossed
 from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, Scored, evaluate, metric
@@ -118,8 +119,7 @@ def test_every_file_is_written_whole(place, tmp_path):
     assert len((tmp_path / "sink").read_text("utf-8").splitlines()) == 5
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("job", [True, False])
+@pytest.mark.parametrize(("place", "job"), crossed(list(PLACES), [True, False]))
 def test_the_command_writes_everything(place, job, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     row = {**ROW, **PLACES[place]}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from judge_replies import covered, poll, polls, useful
+from lanes import crossed
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -148,8 +149,10 @@ def numbered(count: int) -> Iterator[Sample]:
     return (Sample(answer=str(number)) for number in range(count))
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results"])
+@pytest.mark.parametrize(
+    ("how", "concurrency"),
+    crossed(["evaluate", "aevaluate", "iter_results"], [1, 3]),
+)
 def test_at_most_two_rows_per_slot_are_judged_at_a_time(concurrency, how):
     window = 2 * concurrency
     lock, window_is_full = threading.Lock(), threading.Event()
@@ -218,8 +221,10 @@ def test_an_async_run_that_is_left_leaves_no_row_and_no_message(caplog):
     assert not begun.acquire(timeout=0.05), "no further row starts"
 
 
-@pytest.mark.parametrize("first", [0, 7, 60])
-@pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results", "iterator"])
+@pytest.mark.parametrize(
+    ("how", "first"),
+    crossed(["evaluate", "aevaluate", "iter_results", "iterator"], [0, 7, 60]),
+)
 def test_one_row_that_does_not_end_keeps_no_other_from_being_judged(how, first):
     rows = 200
     waiting = waits_for_the_last(rows, first=first)

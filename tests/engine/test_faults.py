@@ -13,6 +13,7 @@ from copy import copy
 from typing import Any
 
 import pytest
+from lanes import crossed
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
 
@@ -257,49 +258,36 @@ def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(loopback_serve
 
 # Every request that left is counted.
 
-COUNTED: list[tuple[str, dict[str, Any]]] = [
-    (
-        "refused parameters",
-        {
-            "n": "reject",
-            "logprobs": "reject",
-            "json_schema": "reject",
-            "temperature": "reject",
-        },
-    ),
-    ("ignored parameters", {"n": "ignore", "logprobs": "ignore"}),
-    (
-        "nothing but refusals",
-        {"faults": lambda number: Fault(400, code="invalid_request")},
-    ),
-    (
-        "a key that is revoked",
-        {"faults": lambda number: Fault(401) if number > 3 else None},
-    ),
-    (
-        "texts that are refused",
-        {"faults": lambda number: Fault(403) if number % 4 == 3 else None},
-    ),
-    ("an outage", {"faults": lambda number: Fault(503) if number > 5 else None}),
-    (
-        "slow replies",
-        {"faults": lambda number: Fault(hang=True) if number % 5 == 2 else None},
-    ),
-    (
-        "every third fails",
-        {"faults": lambda number: Fault(500) if number % 3 else None},
-    ),
-    ("replies that cannot be used", {"reply": lambda body: "no JSON"}),
-    (
-        "replies that are cut off",
-        {
-            "reply": lambda body: {
-                "message": {"content": "{"},
-                "finish_reason": "length",
-            }
-        },
-    ),
-]
+COUNTED: dict[str, dict[str, Any]] = {
+    "refused parameters": {
+        "n": "reject",
+        "logprobs": "reject",
+        "json_schema": "reject",
+        "temperature": "reject",
+    },
+    "ignored parameters": {"n": "ignore", "logprobs": "ignore"},
+    "nothing but refusals": {
+        "faults": lambda number: Fault(400, code="invalid_request")
+    },
+    "a key that is revoked": {
+        "faults": lambda number: Fault(401) if number > 3 else None
+    },
+    "texts that are refused": {
+        "faults": lambda number: Fault(403) if number % 4 == 3 else None
+    },
+    "an outage": {"faults": lambda number: Fault(503) if number > 5 else None},
+    "slow replies": {
+        "faults": lambda number: Fault(hang=True) if number % 5 == 2 else None
+    },
+    "every third fails": {"faults": lambda number: Fault(500) if number % 3 else None},
+    "replies that cannot be used": {"reply": lambda body: "no JSON"},
+    "replies that are cut off": {
+        "reply": lambda body: {
+            "message": {"content": "{"},
+            "finish_reason": "length",
+        }
+    },
+}
 
 
 class Counting(OpenAICompatibleModel):
@@ -313,15 +301,11 @@ class Counting(OpenAICompatibleModel):
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [None, Limits(max_calls=9), Limits(deadline=0.6)],
-    ids=["all", "calls", "deadline"],
+    ("name", "limits"),
+    crossed(list(COUNTED), [None, Limits(max_calls=9), Limits(deadline=0.6)]),
 )
-@pytest.mark.parametrize(("name", "server"), COUNTED, ids=[case[0] for case in COUNTED])
-def test_the_usage_counts_every_request_that_left(
-    name, server, limits, loopback_server
-):
-    endpoint = loopback_server(**{"reply": plausible_reply, **server})
+def test_the_usage_counts_every_request_that_left(name, limits, loopback_server):
+    endpoint = loopback_server(**{"reply": plausible_reply, **COUNTED[name]})
     rows = [
         {
             "question": f"Who lit lamp {n}?",
@@ -463,14 +447,11 @@ CUT: dict[str, tuple[Callable[[], None], str, Limits | None, str]] = {
 
 
 @pytest.mark.parametrize(
-    "text", ['{"useful": 1, "reason": "r"}', "no JSON"], ids=["usable", "unusable"]
+    ("name", "text"),
+    crossed(list(CUT), ['{"useful": 1, "reason": "r"}', "no JSON"]),
 )
-@pytest.mark.parametrize(
-    ("at_the_fourth", "then", "limits", "stopped"), CUT.values(), ids=CUT
-)
-def test_what_a_question_cost_that_was_cut_off_is_told(
-    at_the_fourth, then, limits, stopped, text, tmp_path
-):
+def test_what_a_question_cost_that_was_cut_off_is_told(name, text, tmp_path):
+    at_the_fourth, then, limits, stopped = CUT[name]
     model = Toy(at=4, then=at_the_fourth, text=text)
     rows = [
         {"question": "q", "contexts": [f"c {n}", f"d {n}"], "answer": f"a {n}"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import SettingError
@@ -266,7 +267,7 @@ def forgeries(draw: st.DrawFn) -> tuple[str, tuple[str, ...]]:
 
 
 @given(forgeries())
-@settings(max_examples=900)
+@settings(max_examples=examples(200))
 def test_a_text_that_knows_the_algorithm_forges_no_tag(texts):
     first, others = texts
     contexts = Part("Context", (first, *others))

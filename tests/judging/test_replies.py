@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lanes import examples
+from lanes import crossed, examples
 from plausible import plausible_reply
 
 from ragmetrics_core import (
@@ -258,8 +258,7 @@ def written(reply: str, name: str) -> str:
     )
 
 
-@pytest.mark.parametrize("name", DECIDING)
-@pytest.mark.parametrize("kind", REPLIES)
+@pytest.mark.parametrize(("kind", "name"), crossed(list(REPLIES), list(DECIDING)))
 def test_a_reply_is_read_alike_by_every_metric(name, kind):
     reading, reply = REPLIES[kind]
     text = written(reply, name)

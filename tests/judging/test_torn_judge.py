@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from lanes import crossed
 from loopback import tokens
 
 from ragmetrics_core import (
@@ -139,8 +140,7 @@ CLAIMING: dict[str, tuple[Metric, bool, Callable[[Any], float]]] = {
 }
 
 
-@pytest.mark.parametrize("chance", [0.3, 0.5, 0.7])
-@pytest.mark.parametrize("name", CLAIMING)
+@pytest.mark.parametrize(("name", "chance"), crossed(list(CLAIMING), [0.3, 0.5, 0.7]))
 def test_the_mean_score_of_a_torn_judge_is_its_probability(name, chance):
     metric, logprobs, probability_of = CLAIMING[name]
     judge = LLMJudge(Torn(chance, logprobs=logprobs))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lanes import crossed
 from measured_runs import ANSWERS, PASSAGES, RENDERINGS, WORDS, verdicts_of
 
 from ragmetrics_core import LLMJudge, ScriptedJudge
@@ -77,8 +78,7 @@ def reader_of(read: Collection[str]) -> Scripted:
     return Scripted(lambda present: ANSWERS[present & frozenset(read)])
 
 
-@pytest.mark.parametrize("rendering", RENDERINGS)
-@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize(("rendering", "k"), crossed(list(RENDERINGS), [2, 3, 1, 4, 5]))
 def test_the_passages_that_a_model_reads_are_used_and_no_other(rendering, k):
     texts = PASSAGES[:k]
     sample = sample_of(texts, RENDERINGS[rendering](texts))
@@ -92,9 +92,11 @@ def test_the_passages_that_a_model_reads_are_used_and_no_other(rendering, k):
             assert measured.use.effect_of_all == (1.0 if read else 0.0)
 
 
-@pytest.mark.parametrize("rendering", RENDERINGS)
-@pytest.mark.parametrize("pair", list(itertools.combinations(range(4), 2)))
-def test_two_passages_that_hold_the_same_are_found_as_a_pair(rendering, pair):
+@pytest.mark.parametrize(
+    ("pair", "rendering"),
+    crossed(list(itertools.combinations(range(4), 2)), list(RENDERINGS)),
+)
+def test_two_passages_that_hold_the_same_are_found_as_a_pair(pair, rendering):
     first, second = (WORDS[place] for place in pair)
     texts = [
         f"{text} The ferry takes 40 minutes." if place in pair else text

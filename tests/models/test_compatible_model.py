@@ -158,7 +158,7 @@ def keys(draw: st.DrawFn) -> tuple[str, str]:
 @example(("DOMAIN\\user7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON", "text")
 @example(("p&#000000000000", "000000000000"), "in an address", "reason")
 @example(("sk-SEC/RET+KEY0123456789&abc", "KEY012345678"), "in HTML", "400")
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_no_spelling_of_the_key_is_told_or_kept(key_and_word, spelling, place):
     key, word = key_and_word
     said = SPELLINGS[spelling](key)

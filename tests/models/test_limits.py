@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lanes import examples
+from lanes import crossed, examples
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -445,15 +445,22 @@ class Queued(Singly):
         self.workers = asyncio.Semaphore(self.width)
 
 
-@pytest.mark.parametrize("width", [1, 4, 16])
-@pytest.mark.parametrize(
-    ("seconds", "n_short"),
-    [(0.2, 0), (0.9, 0), (1.1, 0), (1.9, 0), (2.2, 0), (2.2, 1), (7.0, 9), (30.0, 0)],
-)
-def test_a_server_is_kept_busy_however_long_its_calls_take(
-    width, seconds, n_short, monkeypatch
-):
+CALLS = [
+    (0.2, 0),
+    (0.9, 0),
+    (1.1, 0),
+    (1.9, 0),
+    (2.2, 0),
+    (2.2, 1),
+    (7.0, 9),
+    (30.0, 0),
+]
+
+
+@pytest.mark.parametrize(("calls", "width"), crossed(CALLS, [1, 4, 16]))
+def test_a_server_is_kept_busy_however_long_its_calls_take(calls, width, monkeypatch):
     """Also where only the first short ones are answered in the first time of a call, 2 s."""
+    seconds, n_short = calls
     n_requests, waits = 400, Waits()
     monkeypatch.setattr(time, "monotonic", lambda: waits.now)
     model = Queued(width, seconds, timeout=2.0, n_short=n_short)

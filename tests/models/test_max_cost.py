@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -124,8 +123,10 @@ def bought(
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("prices", list(permutations((0.01, 0.05, 0.2))))
-@pytest.mark.parametrize("turns", [(20,), (1, 30, 10), (30, 2, 2, 12)])
+@pytest.mark.parametrize(
+    ("turns", "prices"),
+    [((20,), (0.01, 0.05, 0.2)), ((30, 2, 2, 12), (0.2, 0.01, 0.05))],
+)
 def test_what_is_in_flight_together_fits_by_the_dearest_so_far(prices, turns):
     cap = 3.0
     shop = Shop(prices, turns)
@@ -197,7 +198,7 @@ def test_free_calls_are_not_held_up():
     concurrency=st.integers(1, 8),
     opened=st.booleans(),
 )
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_bill_keeps_to_the_cap(prices, turns, cap, concurrency, opened):
     """Whatever the prices, their order, how long calls take and which of them fail."""
     shop = Shop(prices, turns)

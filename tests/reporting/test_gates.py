@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 from collections.abc import Sequence
 
 import pytest
@@ -24,8 +23,6 @@ from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.testing import assert_score
-from ragmetrics_core.testing.assertions import UndecidedWarning
 
 Outcome = float | str
 NAMES = list(METRICS)
@@ -359,19 +356,6 @@ def test_a_gate_may_be_a_text():
     assert decide("m=0.7", EIGHTEEN) == decide(gate, EIGHTEEN.summary())
     with pytest.raises(SettingError, match="context_adherence was not asked for"):
         decide("faithfulness=0.7", EIGHTEEN)
-
-
-def test_in_a_test_suite():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert_score(EIGHTEEN, at_least=0.71)
-    with pytest.raises(AssertionError, match="m misses"):
-        assert_score(EIGHTEEN, at_least=0.95)
-    few = report(1.0, "failed")
-    with pytest.warns(UndecidedWarning, match="1 of 2 rows were scored"):
-        assert_score(few, at_least=0.5)
-    with pytest.raises(AssertionError, match="1 of 2 rows were scored"):
-        assert_score(few, at_least=0.5, undecided="fail")
 
 
 METRIC_NAMES = ["utilization", "adherence", "recall", "accuracy"]

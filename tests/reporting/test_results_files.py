@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import InputError, errors
+from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import LEFT
 from ragmetrics_core.data.results import ErrorInfo
 
@@ -102,13 +100,6 @@ def test_a_part_of_a_run_is_undecided(loss, capsys):
     assert "undecided" in capsys.readouterr().out
 
 
-def test_a_part_that_is_judged_again_is_undecided():
-    lines = a_run(30, 90)
-    Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
-    again = ["evaluate", "part.jsonl", "--metrics", "adherence", "--judge", "lexical"]
-    assert main([*again, *GATE]) == 3
-
-
 def test_lost_rows_are_counted():
     lines = a_run(30, 90)
     Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
@@ -127,15 +118,6 @@ def test_rows_may_stand_in_any_order():
     turned = Report.from_jsonl("turned.jsonl")
     assert turned == Report.from_jsonl("results.jsonl")
     assert turned.run.stopped == ""
-
-
-def test_copies_of_a_run_are_doubted(capsys):
-    a_run(8, 2)
-    shutil.copy("results.jsonl", "copy.jsonl")
-    main(["report", "results.jsonl", "copy.jsonl", "--report", "page.html"])
-    sentence = "10 of 10 questions of copy.jsonl stand in an earlier file"
-    assert sentence in capsys.readouterr().out
-    assert sentence in Path("page.html").read_text()
 
 
 def test_rows_that_stand_twice_in_a_file_count_once():
@@ -191,16 +173,6 @@ def test_a_broken_row_of_a_run_is_left_out_and_counted(capsys):
     assert main(compared) == 3
 
 
-def test_a_file_of_another_kind_is_refused():
-    Path("notes.txt").write_text("one\ntwo\n")
-    with pytest.raises(InputError, match="line 1: no results of ragmetrics begin here"):
-        Report.from_jsonl("notes.txt")
-    lines = a_run(1, 0)
-    Path("two.jsonl").write_text("".join(lines * 2))
-    with pytest.raises(InputError, match="nothing may follow the closing line 3"):
-        Report.from_jsonl("two.jsonl")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")
 def test_the_file_of_a_sink_is_for_its_owner_alone():
     before = os.umask(0o022)
@@ -216,28 +188,6 @@ def test_the_file_of_a_sink_is_for_its_owner_alone():
 def an_old_run() -> Path:
     a_run(3, 1)
     return Path("results.jsonl")
-
-
-def test_a_killed_process_leaves_a_sink_that_is_read():
-    a_run(2, 0)
-    script = """
-import os
-from ragmetrics_core import Report
-from ragmetrics_core.capture import JsonlSink
-sink = JsonlSink("sink.jsonl")
-row = Report.from_jsonl("results.jsonl").results[0]
-sink.write(row)
-with open("sink.jsonl", "a") as file:
-    file.write('{"index": 1, "sample": {"questi')
-    file.flush()
-    os._exit(9)
-"""
-    ended = subprocess.run([sys.executable, "-c", script])  # our own script
-    assert ended.returncode == 9
-    JsonlSink("sink.jsonl").write(Report.from_jsonl("results.jsonl").results[1])
-    report = Report.from_jsonl("sink.jsonl")
-    assert [row.problem for row in report.results] == ["", ""]
-    assert "1 broken line in sink.jsonl" in report.run.stopped
 
 
 def test_an_error_of_an_earlier_version_is_read_as_the_nearest_one():

@@ -248,17 +248,6 @@ def test_files_of_every_number_are_read(name, tmp_path, monkeypatch):
     )
 
 
-def test_no_contexts_of_an_old_file_are_not_known():
-    def contexts(name: str) -> list[Any]:
-        rows = Report.from_jsonl(GOLDEN / name).results
-        return [row.sample and row.sample.contexts for row in rows][3:]
-
-    for number in "123":
-        assert contexts(f"results_{number}.jsonl") == [None, None]
-    # a row without contexts, one where nothing was found, and one that is none
-    assert contexts("results_4.jsonl") == [None, (), None]
-
-
 def test_an_abstention_of_an_old_file_declines():
     line = {"metric": "m", "status": "undefined", "code": "abstained", "reason": ""}
     row = SampleResult.model_validate(

@@ -1,6 +1,5 @@
 """What a person sees at a prompt and in a notebook's cell: value, verdicts, reason and judge; HTML is escaped."""
 
-import csv
 import io
 import logging
 import os
@@ -138,34 +137,6 @@ def test_the_embedded_judge_is_told_in_words_wherever_scores_are():
     assert judge_in_words("openai/gpt-4o-mini") == "openai/gpt-4o-mini"
     other = Report(report.results, RunFacts(judges=("openai/x",)))
     assert "by words" not in other.table()
-
-
-def test_csv_holds_no_formula(tmp_path):
-    texts = [
-        "=1+1",
-        "+1",
-        "-2",
-        "@SUM(A1)",
-        "\t=1",
-        " =1",
-        "|calc",
-        "fine = fine",
-        'a "quoted", one\nand two',
-    ]
-    report = evaluate(
-        [
-            Sample(id=str(at), answer=text, contexts=["x"])
-            for at, text in enumerate(texts)
-        ]
-    )
-    report.to_csv(tmp_path / "table.csv")
-    with (tmp_path / "table.csv").open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["answer"].removeprefix("'") for row in rows] == texts
-    assert [row["answer"][0] for row in rows[:7]] == ["'"] * 7
-    assert [row["answer"][0] for row in rows[7:]] == ["f", "a"]
-    assert list(rows[0])[:4] == ["row", "id", "question", "answer"]
-    assert list(rows[0]) == list(report.to_pandas().columns)
 
 
 class OutStream:

@@ -350,21 +350,19 @@ SPELLINGS = {
     [(usual, written) for usual, names in SPELLINGS.items() for written in names],
 )
 def test_usual_names_of_clusters_are_compared_as_those_of_columns(usual, written):
-    """A row's cell and the same in the metadata.
+    """A row's cell and the same in the metadata."""
+    row = {"contexts": ["Anna lit it."], "answer": "Anna lit it.", written: "s1"}
+    assert group_of(Sample.from_row(row), "auto") == f"{usual}=s1"
 
-    Rows of one conversation are one cluster in intervals.
-    """
+
+def test_rows_of_one_conversation_are_one_cluster_in_intervals():
     rows = [
         {
             "contexts": [f"Anna lit lamp {n}."],
             "answer": f"Anna lit lamp {n}." if n // 4 % 2 else "Rome.",
-            written: f"s{n // 4}",
+            "sessionId": f"s{n // 4}",
         }
         for n in range(24)
-    ]
-    assert [group_of(Sample.from_row(row), "auto") for row in rows[:8:4]] == [
-        f"{usual}=s0",
-        f"{usual}=s1",
     ]
     interval = (
         evaluate(rows, ["adherence"], judge="lexical").summary()["adherence"].interval

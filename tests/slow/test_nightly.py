@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lanes import rest_at_night
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / ".ci"
@@ -147,22 +148,21 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(checkout):
     ]
 
 
-@pytest.mark.parametrize(
-    ("variables", "failed"),
-    [
-        ({"FAULT": "python3.11 checkout: run pytest"}, "3.11"),
-        ({"FAULT": "python3.12 checkout: run pytest"}, "3.12"),
-        ({"FAULT": "python3.12 checkout: run python"}, "3.12"),
-        ({"FAULT": "python3.13 newest: run pytest"}, "newest"),
-        ({"FAULT": "python3.13 checkout: run pytest -m hypothesis"}, "laws"),
-        ({"FAULT": "matrix "}, "wheels"),
-        ({"FAULT": "matrix tests lowest -m "}, "lowest adapters"),
-        ({"FAULT": "matrix tests newest -m "}, "newest adapters"),
-        ({"SKIPS": "python3.11 checkout:"}, "3.11"),
-        ({"SKIPS": "python3.13 newest:"}, "newest"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value.values()),
-)
+FAILURES = [
+    ({"FAULT": "python3.11 checkout: run pytest"}, "3.11"),
+    ({"FAULT": "python3.13 newest: run pytest"}, "newest"),
+    ({"FAULT": "matrix tests lowest -m "}, "lowest adapters"),
+    ({"SKIPS": "python3.11 checkout:"}, "3.11"),
+    ({"FAULT": "python3.12 checkout: run pytest"}, "3.12"),
+    ({"FAULT": "python3.12 checkout: run python"}, "3.12"),
+    ({"FAULT": "python3.13 checkout: run pytest -m hypothesis"}, "laws"),
+    ({"FAULT": "matrix "}, "wheels"),
+    ({"FAULT": "matrix tests newest -m "}, "newest adapters"),
+    ({"SKIPS": "python3.13 newest:"}, "newest"),
+]
+
+
+@pytest.mark.parametrize(("variables", "failed"), rest_at_night(4, FAILURES))
 def test_one_failure_or_skipped_test_fails_the_night_and_all_else_runs(
     checkout, variables, failed
 ):
@@ -183,11 +183,14 @@ def test_a_python_that_is_missing_fails_the_night(checkout):
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        "python3.13 checkout: sync",
-        "python3.13 newest: sync",
-        "python3.13 newest: pip freeze",
-    ],
+    rest_at_night(
+        1,
+        [
+            "python3.13 newest: sync",
+            "python3.13 checkout: sync",
+            "python3.13 newest: pip freeze",
+        ],
+    ),
 )
 def test_newest_releases_that_cannot_be_installed_fail_the_night(checkout, fault):
     code, outcomes, _ = run_nightly(checkout, FAULT=fault)

@@ -1,6 +1,7 @@
 """A wing can be removed: core and command judge, report and compare without it, and say what needs it."""
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -45,15 +46,15 @@ COMMAND_NEEDING = {
 """A command that needs a wing."""
 
 WITHOUT = """
-import importlib, pkgutil, sys
+import importlib, json, pkgutil, sys
 from pathlib import Path
 
-wing, needed_by, command_needing, *core = sys.argv[1:]
+wings, needed_by, commands_needing, core = map(json.loads, sys.argv[1:])
 
 
 class Removed:
     def find_spec(self, name, path=None, target=None):
-        if name == wing or name.startswith(wing + "."):
+        if any(f"{name}.".startswith(f"{wing}.") for wing in wings):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
@@ -82,15 +83,15 @@ assert ContextAdherence().score(answer="Anna.", contexts=["Anna."], judge="lexic
 report.to_jsonl("run.jsonl")
 assert Report.from_jsonl("run.jsonl") == report
 assert report.compare(report).changes
-if needed_by:
+for wing, use in needed_by.items():
     try:
-        eval(needed_by)
+        eval(use)
     except MissingDependency as error:
         assert f"needs {wing}, which is not installed" in str(error), error
     else:
-        raise AssertionError(f"{needed_by} does without {wing}")
+        raise AssertionError(f"{use} does without {wing}")
 
-if wing != "ragmetrics_core.cli":
+if "ragmetrics_core.cli" not in wings:
     from ragmetrics_core.cli.main import main
 
     asked = ["evaluate", "rows.csv", "--judge", "lexical"]
@@ -98,26 +99,39 @@ if wing != "ragmetrics_core.cli":
     assert main([*asked, "--out", "b.jsonl", "--report", "b.html"]) == 0
     assert main(["report", "a.jsonl", "--fail-under", "adherence=0.1"]) == 0
     assert main(["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]) == 0
-    if command_needing:
-        assert main(command_needing.split()) == 2
-assert not [name for name in sys.modules if name.startswith(wing)]
+    for command in commands_needing:
+        assert main(command.split()) == 2
+assert not [name for name in sys.modules if name.startswith(tuple(wings))]
 """
 
 
-@pytest.mark.parametrize("wing", WINGS)
-def test_core_and_command_stand_without_a_wing(wing, tmp_path):
-    command = COMMAND_NEEDING.get(wing, "")
-    needed_by = NEEDED_BY.get(wing, "")
-    arguments = [f"ragmetrics_core.{wing}", needed_by, command, *sorted(CORE)]
+@pytest.mark.parametrize(
+    "wings",
+    [
+        WINGS,
+        [wing for wing in WINGS if wing != "cli"],
+        *(pytest.param([wing], marks=pytest.mark.nightly) for wing in WINGS),
+    ],
+    ids=",".join,
+)
+def test_core_and_command_stand_without_wings(wings, tmp_path):
+    needing = [wing for wing in wings if wing in COMMAND_NEEDING and "cli" not in wings]
+    arguments = (
+        [f"ragmetrics_core.{wing}" for wing in wings],
+        {f"ragmetrics_core.{w}": use for w, use in NEEDED_BY.items() if w in wings},
+        [COMMAND_NEEDING[wing] for wing in needing],
+        sorted(CORE),
+    )
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *arguments],
+        [sys.executable, "-c", WITHOUT, *map(json.dumps, arguments)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    sentence = f"the command needs ragmetrics_core.{wing}, which is not installed"
-    assert (sentence in done.stderr) == bool(command)
+    for wing in WINGS:
+        sentence = f"the command needs ragmetrics_core.{wing}, which is not installed"
+        assert (sentence in done.stderr) == (wing in needing)
 
 
 def imported_in(file: Path) -> list[str]:

@@ -3,7 +3,7 @@
 A test is *fast* unless it stands in a slow folder. A test is *nightly* where its own decorator says so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from types import FunctionType
@@ -82,6 +82,19 @@ def crossed(*axes: Sequence[Any]) -> list[Any]:
 
 def _met(row: tuple[int, ...], size: int) -> set[tuple[tuple[int, int], ...]]:
     return set(combinations(enumerate(row), size))
+
+
+def rest_at_night(n_by_day: int, values: Iterable[Any]) -> list[Any]:
+    """Values for ``parametrize``: by day only the first ones."""
+    return [
+        value
+        if place < n_by_day
+        else pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=pytest.mark.nightly,
+        )
+        for place, value in enumerate(values)
+    ]
 
 
 def few_by_day(test: Callable[..., None]) -> Callable[..., None]:

@@ -13,6 +13,7 @@ import pytest
 import yarl
 from hypothesis import example, given
 from hypothesis import strategies as st
+from lanes import crossed
 from loopback import Fault
 from one_loop import OneLoop
 
@@ -73,10 +74,12 @@ THROUGH_LITELLM: dict[str, Make] = {
     "LiteLLM, another protocol": litellm_of("anthropic/test"),
 }
 MODELS: dict[str, Make] = {"own client": own, **(THROUGH_LITELLM if LITELLM else {})}
+OF_BOTH = list(MODELS.values())[:2]
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("status", "name"), crossed([301, 302, 303, 307, 308], list(MODELS))
+)
 def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     name, status, loopback_server
 ):
@@ -189,8 +192,7 @@ def test_a_traceback_holds_neither_key_nor_text(name, loopback_server):
     assert TEXT not in shown
 
 
-@pytest.mark.parametrize("status", [400, 401, 500])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "status"), crossed(list(MODELS), [400, 401, 500]))
 def test_a_sentence_is_repeated_without_the_key(name, status, loopback_server):
     said = {"error": {"message": f"Not with {KEY} here", "code": status}}
     server = loopback_server(faults=lambda _: Fault(status, body=json.dumps(said)))
@@ -337,10 +339,7 @@ def test_an_address_is_shown_without_what_it_may_hide(address):
     )
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-@pytest.mark.parametrize(
-    "make", [own, *([litellm_of("openai/test")] if LITELLM else [])]
-)
+@pytest.mark.parametrize(("address", "make"), crossed(list(ADDRESSES), OF_BOTH))
 def test_what_an_address_hides_reaches_no_file(address, make, tmp_path):
     """Reprs, names, errors with their tracebacks, results as JSONL."""
     shown, out = [], tmp_path / "results.jsonl"
@@ -384,10 +383,7 @@ FOR_ANOTHER_HOST = (
 )
 
 
-@pytest.mark.parametrize("address", FOR_ANOTHER_HOST)
-@pytest.mark.parametrize(
-    "make", [own, *([litellm_of("openai/test")] if LITELLM else [])]
-)
+@pytest.mark.parametrize(("address", "make"), crossed(FOR_ANOTHER_HOST, OF_BOTH))
 def test_an_address_that_can_be_read_in_two_ways_is_refused_and_nothing_is_sent(
     address, make, loopback_server
 ):

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lanes import crossed
 from loopback import Fault, LoopbackServer
 from one_loop import OneLoop
 
@@ -161,11 +162,11 @@ TABLE: tuple[Case, ...] = (
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("address", "key", "follows"), TABLE)
+@pytest.mark.parametrize(("name", "case"), crossed(NAMES, TABLE))
 def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
-    name, address, key, follows, server, monkeypatch
+    name, case, server, monkeypatch
 ):
+    address, key, follows = case
     if address == "environment":
         monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
     if key == "environment":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
+
+import ragmetrics_core
+
+pytest_plugins = ["pytester"]
 
 TESTS = """
 import pytest
@@ -42,14 +46,22 @@ def test_without(): ...
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """What a run within this process loads is forgotten behind it: all of ours is loaded before."""
+    for module in walk_packages(ragmetrics_core.__path__, "ragmetrics_core."):
+        import_module(module.name)
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "test_answers.py").write_text(TESTS)
-    (tmp_path / "ragmetrics.toml").write_text(
+def project(pytester: pytest.Pytester) -> Path:
+    folder = pytester.path
+    (folder / "test_answers.py").write_text(TESTS)
+    (folder / "ragmetrics.toml").write_text(
         'metrics = ["adherence"]\njudge = "lexical"\n[columns]\nquestion = "question"\n'
     )
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
-    return tmp_path
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+    return folder
 
 
 # Those of others that are installed here, too, would load half of them for seconds in
@@ -65,23 +77,29 @@ PLUGINS_LEFT_OUT = (
     "no:hypothesispytest",
     "-p",
     "no:anyio",
+    "-p",
+    "no:timeout",  # it would end the time of the test around it
 )
+Run = Callable[..., tuple[int, str]]
 
 
-def run(project: Path, *options: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGINS_LEFT_OUT, "-W", "error", *options],
-        cwd=project,
-        text=True,
-        capture_output=True,
-        env={**os.environ, "PYTEST_ADDOPTS": ""},
-    )
-    return done.returncode, done.stdout + done.stderr
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
+    """Runs pytest in the project, and gives its exit code and what it told."""
+
+    def run(*options: str, in_a_process: bool = False) -> tuple[int, str]:
+        how = pytester.runpytest_inprocess
+        if in_a_process:
+            how = pytester.runpytest_subprocess
+        done = how(*PLUGINS_LEFT_OUT, "-W", "error", *options)
+        return int(done.ret), str(done.stdout) + str(done.stderr)
+
+    return run
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_gates_decide_and_the_terminal_says_what_was_measured(project, workers):
-    code, told = run(project, "-n", workers)
+def test_gates_decide_and_the_terminal_says_what_was_measured(project, run, workers):
+    code, told = run("-n", workers, in_a_process=workers == "2")
     assert (code, "2 failed, 4 passed" in told) == (1, True), told
     summary = told.partition("= ragmetrics =")[2]
     assert "test_answers.py::test_of_the_marker\n" in summary
@@ -98,8 +116,8 @@ def test_gates_decide_and_the_terminal_says_what_was_measured(project, workers):
     assert "Bert" not in summary.partition("short test summary")[0]
 
 
-def test_without_gates_the_table_is_shown(project):
-    code, told = run(project, "-k", "of_the_file", "-n", "0")
+def test_without_gates_the_table_is_shown(project, run):
+    code, told = run("-k", "of_the_file", "-n", "0")
     assert code == 0
     assert "context_adherence 0.9" in told.partition("= ragmetrics =")[2]
 
@@ -161,7 +179,7 @@ def test_passes_without_the_fixture(): ...
 """
 
 
-def test_the_nearest_settings_file_above_a_test_is_read(project):
+def test_the_nearest_settings_file_above_a_test_is_read(project, run):
     """As in a repository of several projects, where pytest's root folder is above them all."""
     service = project / "service" / "tests"
     service.mkdir(parents=True)
@@ -169,17 +187,17 @@ def test_the_nearest_settings_file_above_a_test_is_read(project):
         'judge = "lexical"\ngates = ["adherence=0.99"]\n'
     )
     (service / "test_service.py").write_text(GATES_OF_THE_FILE)
-    _, told = run(project, "-n", "0", "-rA", "service")
+    _, told = run("-n", "0", "-rA", "service")
     assert "2 failed, 1 passed" in told
     assert "context_adherence misses 0.99" in told
 
 
-def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project):
+def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project, run):
     (project / "ragmetrics.toml").write_text(
         'judge = "lexical"\nmetrics = ["adherence"]\ngates = ["adherence=0.5"]\n'
     )
     (project / "test_answers.py").write_text(GATES_OF_THE_FILE)
-    _, told = run(project, "-n", "0", "-rA")
+    _, told = run("-n", "0", "-rA")
     assert "2 passed" in told
     assert "1 failed" in told
     assert (
@@ -188,9 +206,9 @@ def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project):
     )
 
 
-def test_no_gate_of_a_marker_is_lost(project):
+def test_no_gate_of_a_marker_is_lost(project, run):
     (project / "test_answers.py").write_text(GATES_THAT_MAY_BE_LOST)
-    _, told = run(project, "-n", "0", "-rA")
+    _, told = run("-n", "0", "-rA")
     outcomes = [
         line.partition(" - ")[0].split("::")[-1]
         for line in told.splitlines()
@@ -207,14 +225,14 @@ def test_no_gate_of_a_marker_is_lost(project):
     assert "no gate was named: nothing is held" in told
 
 
-def test_a_wrong_file_is_told(project):
+def test_a_wrong_file_is_told(project, run):
     (project / "ragmetrics.toml").write_text('gate = "adherence=0.8"\n')
-    code, told = run(project, "-k", "of_the_file", "-n", "0")
+    code, told = run("-k", "of_the_file", "-n", "0")
     assert code == 1
     assert "gate: no such setting (did you mean 'gates'?)" in told
 
 
-def test_the_plugin_loads_nothing_heavy(project, monkeypatch):
+def test_the_plugin_loads_nothing_heavy(project, run, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (project / "test_answers.py").write_text(
         "import sys\ndef test_modules():\n    heavy = {'pydantic', 'aiohttp',"
@@ -222,18 +240,15 @@ def test_the_plugin_loads_nothing_heavy(project, monkeypatch):
         " 'ragmetrics_core.testing.plugin' in sys.modules and not heavy &"
         " set(sys.modules)\n"
     )
-    code, told = run(project, "-p", "ragmetrics_core.testing.plugin")
+    code, told = run("-p", "ragmetrics_core.testing.plugin", in_a_process=True)
     assert code == 0, told
 
 
-def test_the_marker_is_listed(project):
-    assert (
-        "@pytest.mark.ragmetrics(*gates, **how): "
-        in run(project, "--markers", "-n", "0")[1]
-    )
+def test_the_marker_is_listed(project, run):
+    assert "@pytest.mark.ragmetrics(*gates, **how): " in run("--markers", "-n", "0")[1]
 
 
-def test_a_missing_key_and_a_wrong_gate_are_a_line_each(project, monkeypatch):
+def test_a_missing_key_and_a_wrong_gate_are_a_line_each(project, run, monkeypatch):
     for name in ("OPENAI_API_KEY", "RAGMETRICS_API_BASE", "RAGMETRICS_JUDGE"):
         monkeypatch.delenv(name, raising=False)
     (project / "ragmetrics.toml").write_text('judge = "lexical"')
@@ -244,7 +259,7 @@ def test_key(ragmetrics):
 def test_gate(ragmetrics):
     ragmetrics([{"answer": "a", "contexts": ["a"]}], gates="adherance=0.8")
 """)
-    status, shown = run(project, "-q")
+    status, shown = run("-q")
     assert status == 1
     assert "Traceback" not in shown
     assert "plugin.py" not in shown
