@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from own_words import (
     DOCUMENTS,
     FOUND,
@@ -37,7 +38,7 @@ from ragmetrics_core.capture import Document, Message, ToolCall, samples_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data import Sample
 
-law = settings(max_examples=200, deadline=None)
+law = settings(max_examples=examples(50))
 TOLD = "Faro was founded in 1850 by Ida Holm, who came from the Azores."
 
 

@@ -8,6 +8,7 @@ that it found other ("said"). ``benchmarks/traces.py --keep`` writes them.
 import gzip
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,18 @@ def verdicts(path: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+def runs() -> Iterator[Any]:
+    """By day the smallest file of each tracer, the others by night."""
+    known: set[str] = set()
+    for path in sorted(FILES, key=lambda path: path.stat().st_size):
+        name = path.name.partition(".")[0]
+        tracer = name.partition("_")[0]
+        marks = pytest.mark.nightly if tracer in known else ()
+        known.add(tracer)
+        yield pytest.param(path, marks=marks, id=name)
+
+
+@pytest.mark.parametrize("path", list(runs()))
 def test_a_recorded_run_is_right_hedged_or_told(path):
     found = verdicts(path)
     assert len(found) > 10

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from numbered_prompts import chain, citation_query_engine, pipeline
 
 from ragmetrics_core import (
@@ -145,6 +146,7 @@ IS_90 = "The Velm is 90 km long."
 TOLD = "the answer held a model's reasoning"
 
 
+@settings(max_examples=examples(20))
 @given(
     block=st.sampled_from(
         [*BLOCKS, "{}\n</think>\n\n", "{}</think>", "[THINK]{}[/THINK]", "{}[/THINK]"]
