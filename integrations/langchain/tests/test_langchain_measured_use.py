@@ -258,7 +258,7 @@ def test_the_command_takes_a_model_in_its_adapters_class(
     monkeypatch.setitem(sys.modules, "settings_of_app", settings)
     command = ["measure-use", str(results), "--out", str(out), "--quiet", "--model"]
     assert main([*command, "settings_of_app:model"]) == 2
-    assert "LangChainModel(model)" in capsys.readouterr().err
+    assert "give LangChainModel(" in capsys.readouterr().err
     assert main([*command, "settings_of_app:judge_model"]) == 0
     [row] = Report.from_jsonl(out).results
     assert row.sample is not None
