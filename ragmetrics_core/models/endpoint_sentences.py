@@ -24,7 +24,7 @@ _CODE = re.compile(
     r"|(?<=%)([0-9a-fA-F]{2}(?:%[0-9a-fA-F]{2})*)"
     r"|(?<=&)(\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|\w{1,32});?)"
 )
-# Signs that no text writes in two ways; of these keys are compared.
+# Signs that no text writes in two ways; of these, in either case, keys are compared.
 _NOT_COMPARED = re.compile(r"[^!-*,-\[\]-~]+")
 _SHORTEST_SECRET = 8  # a shorter one may be a word
 _SHORTEST_WITH_OTHER_SIGNS = 5  # than letters
@@ -174,21 +174,21 @@ def leave_secret_out(error: errors.JudgeError, secret: str) -> None:
 def without_secret(text: str, secret: str) -> str:
     """Return a text without a secret that it repeats, whole or in part.
 
-    Runs of twelve signs are left out, in whatever codes they are written: those of
-    JSON, HTML and addresses, codes of codes, and Base64, in which a header carries a
-    user with a key. Example: of ``the key a%2Fb-7Hd82 is bad`` and ``a/b-7Hd82`` it is
+    Runs of twelve signs are left out, in whatever case and codes they are written:
+    those of JSON, HTML and addresses, codes of codes, and Base64, in which a header
+    carries a user with a key. Example: of ``the key a%2Fb-7Hd82 is bad`` and ``a/b-7Hd82`` it is
     "the key … is bad". A short word, such as "EMPTY", is no secret.
     """
     shortest = _SHORTEST_SECRET if secret.isalpha() else _SHORTEST_WITH_OTHER_SIGNS
     if len(secret) < shortest:
         return text
     text = text.replace(secret, LEFT_OUT)
-    compared = _NOT_COMPARED.sub("", _decoded(text))
+    compared = _compared(_decoded(text))
     if not any(_runs(compared, form) for form in _forms(secret)):
         return text
     if len(text) > _LONGEST_KEPT:
         return LEFT_OUT
-    signs = [sign for sign in _placed_signs(text) if not _NOT_COMPARED.match(sign[0])]
+    signs = [sign for sign in _placed_signs(text) if _compared(sign[0])]
     is_private = [False] * len(text)
     for form in _forms(secret):
         for start, end in _runs(compared, form):
@@ -197,16 +197,21 @@ def without_secret(text: str, secret: str) -> str:
     return _left_out(text, is_private)
 
 
+def _compared(text: str) -> str:
+    """Return the signs of a text of which keys are compared, in small letters."""
+    return _NOT_COMPARED.sub("", text).lower()  # all are ASCII: as many
+
+
 @lru_cache(maxsize=16)
 def _forms(secret: str) -> tuple[str, ...]:
     """Return a secret as it is compared, and in Base64 behind any user's name."""
-    forms = [secret]
+    forms = [secret, _decoded(secret)]  # codes in capitals are none
     for n_before in range(3):  # Base64 writes three bytes in four signs
         written = b64encode(bytes(n_before) + secret.encode()).decode()
         n_whole = 8 * (n_before + len(secret.encode())) // 6
         form = written[(0, 2, 3)[n_before] : n_whole]
         forms += [form, form.replace("+", "-").replace("/", "_")]
-    compared = (_NOT_COMPARED.sub("", _decoded(form)) for form in forms)
+    compared = dict.fromkeys(map(_compared, forms))
     return tuple(form for form in compared if len(form) >= _SHORTEST_WITH_OTHER_SIGNS)
 
 

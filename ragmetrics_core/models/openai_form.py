@@ -356,7 +356,7 @@ def _names_a_model(name: str, key: str) -> bool:
         if variable.upper().endswith(_ENDS_OF_SECRETS)
         and len(value) >= _SHORTEST_SECRET
     ]
-    return not any(secret in name for secret in secrets)
+    return not any(secret.lower() in name.lower() for secret in secrets)
 
 
 def _choice(model: str, choice: Any) -> Choice:

@@ -110,6 +110,9 @@ def in_base64(key: str) -> str:
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "plain": str,
+    "in capitals": str.upper,
+    "in small letters": str.lower,
+    "in the other case": str.swapcase,
     "in JSON": in_json,
     "in JSON twice": lambda key: in_json(in_json(key)),
     "in JSON's numbers": lambda key: "".join(f"\\u{ord(sign):04x}" for sign in key),
@@ -156,6 +159,8 @@ def keys(draw: st.DrawFn) -> tuple[str, str]:
 @example(('p"w-7Hd82kLmQz41', "7Hd82kLmQz41"), "in JSON", "reason")
 @example(("CORP\\nick-7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON twice", "400")
 @example(("DOMAIN\\user7Hd82kLmQz41", "7Hd82kLmQz41"), "in JSON", "text")
+@example(("geheim12", "geheim12"), "in capitals", "401")
+@example(("p\\x41bcdefghijklm", "41bcdefghijklm"), "in the other case", "reason")
 @example(("p&#000000000000", "000000000000"), "in an address", "reason")
 @example(("sk-SEC/RET+KEY0123456789&abc", "KEY012345678"), "in HTML", "400")
 @settings(max_examples=examples(50))
@@ -196,16 +201,16 @@ def test_no_spelling_of_the_key_is_told_or_kept(key_and_word, spelling, place):
         kept = b"".join(file.read_bytes() for file in Path(folder).iterdir())
     told += kept.decode(errors="replace")
     for secret in (key, word, in_json(key), in_base64(key)):
-        assert secret not in told
+        assert secret.lower() not in told.lower()
 
 
 @pytest.mark.parametrize(
     "part",
-    ["eyJzdWIiOiIxMjM0NTY3ODkwIiw", "a1b2c3d4-5678", "QWxhZGRpbjpv"],
-    ids=["token", "UUID", "Base64"],
+    ["eyJzdWIiOiIxMjM0NTY3ODkwIiw", "A1B2C3D4-5678", "QWxhZGRpbjpv"],
+    ids=["token", "UUID in capitals", "Base64"],
 )
 def test_a_part_of_the_key_is_left_out(loopback_server, part):
-    key = f"0x{part}-and/more=="
+    key = f"0x{part}-and/more==".replace("A1B2C3D4", "a1b2c3d4")
     server = loopback_server(faults=lambda _: of_error(400)(f"Bad {part[:14]} sent"))
     with pytest.raises(JudgeError) as caught:
         once(OpenAICompatibleModel(server.base_url, "test", api_key=key))

@@ -16,7 +16,7 @@ class Refusal(Exception):
     status_code = 400
 
     def __init__(self) -> None:
-        self.body = {"error": {"message": f"bad header: Bearer {KEY}"}}
+        self.body = {"error": {"message": f"bad header: Bearer {KEY.upper()}"}}
         super().__init__(str(self.body))
 
 
@@ -35,6 +35,6 @@ def check_key_is_left_out(answering: ChatModel, refusing: ChatModel) -> None:
     assert KEY[:12] not in choice.text
     with pytest.raises(RequestRejected) as refused:
         asyncio.run(refusing.complete(request))
-    told = f"{refused.value} {refused.value.raw}"
+    told = f"{refused.value} {refused.value.raw}".lower()
     assert "bad header" in told
     assert KEY[:12] not in told

@@ -281,6 +281,7 @@ NAMED: dict[str, bool] = {
     f"gpt-4o/{KEY}": False,
     "sk-another": False,
     OF_THE_ENVIRONMENT: False,
+    OF_THE_ENVIRONMENT.upper(): False,
     "a secret text": False,
     "": False,
     "x" * 300: False,
