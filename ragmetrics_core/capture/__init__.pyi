@@ -42,7 +42,6 @@ from ragmetrics_core.capture.providers import (
     may_tell_of_search as may_tell_of_search,
 )
 from ragmetrics_core.capture.question import question_among as question_among
-from ragmetrics_core.capture.shown import show_the_same as show_the_same
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.step_documents import (

@@ -17,7 +17,6 @@ from ragmetrics_core.capture import (
     history_in,
     history_of_prompts,
     question_in,
-    show_the_same,
 )
 
 # the fields of a call that hold documents
@@ -182,11 +181,9 @@ def _shows_earlier_results(models: Sequence[Node]) -> bool:
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: documents without a text, and what one method of a model only handed on to
-    another. Added: the agent that called each tool, and which messages of a prompt are
+    Taken out: documents without a text. Added: the agent that called each tool, and which messages of a prompt are
     earlier talk. What is settled already stays as it is.
     """
-    _join_models(run.root)
     calls = list(run.root.walk())
     _name_agents_of_tools(calls)
     blank_documents: dict[str | None, Document] = {}
@@ -201,32 +198,6 @@ def _settle(run: Run) -> None:
                 with_text = tuple(each for each in documents if each.text.strip())
                 setattr(call, name, with_text)
     run.documents_without_text += tuple(blank_documents.values())
-
-
-def _join_models(call: Node) -> None:
-    """Make one call of those inside each other that were shown the same texts.
-
-    Example: ``llm.chat(messages)`` calls ``llm.complete(text)`` with the messages as one
-    text. The outer call knows their roles. A model that hands other texts on to the one
-    that it wraps stays around it, and the inner call counts.
-    """
-    inner_calls = []
-    for inner in call.children:
-        _join_models(inner)
-        shown = [[message.text for message in each.prompt] for each in (call, inner)]
-        is_inside = call.kind == inner.kind == "model"
-        if not is_inside or not show_the_same(*shown):
-            inner_calls.append(inner)
-            continue
-        call.model = call.model or inner.model
-        call.evidence_not_recorded += inner.evidence_not_recorded
-        call.texts_handed_in += inner.texts_handed_in
-        call.may_have_searched = call.may_have_searched or inner.may_have_searched
-        if not any(each.by_provider for each in call.children):
-            inner_calls += inner.children
-        if call.reply is None and call.error is None:  # no event told a stream's reply
-            call.reply, call.ended = inner.reply, inner.ended
-    call.children = inner_calls
 
 
 def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
