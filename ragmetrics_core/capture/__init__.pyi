@@ -32,6 +32,7 @@ from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
 from ragmetrics_core.capture.plain_values import question_in as question_in
+from ragmetrics_core.capture.plain_values import plain_value as plain_value
 from ragmetrics_core.capture.plain_values import reference_in as reference_in
 from ragmetrics_core.capture.plain_values import sample_in as sample_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in

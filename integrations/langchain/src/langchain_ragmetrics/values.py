@@ -18,14 +18,12 @@ from ragmetrics_core.capture import (
     ToolCall,
     UnwrappedMessage,
     is_bulk,
+    plain_value,
     unwrap_message,
 )
 
 _Value = TypeVar("_Value")
 _DEPTH_COPIED = 4
-# deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
-_DEPTH_READ = 10
-_PLAIN = (str, int, float, CapturedDocument, Message)
 _WITHOUT_DOCUMENTS = frozenset((str, int, float, bool, NoneType))
 _MAPPINGS = (dict, Mapping)  # a dict is told at once
 
@@ -149,37 +147,21 @@ class Snapshots:
         return document
 
 
-def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
+def plain(value: object) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
-    Plain values are texts, numbers, documents, messages, and mappings and tuples of
-    these. Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``. A dataclass or a
-    Pydantic object becomes a mapping of its fields. Any other object becomes None.
-
-    Args:
-        value: The value.
-        containers: The containers that it stands in, from the outermost. One of these
-            within itself is empty, and so is what lies deeper than ten containers.
+    A dataclass or a Pydantic object becomes a mapping of its fields.
     """
-    if value is None or isinstance(value, _PLAIN):
-        return value
+    return plain_value(value, _read)
+
+
+def _read(value: object) -> object:
+    """A document, a message, or the fields of an object; anything else as it is."""
     document_or_message = _document(value) or message_of(value)
     if document_or_message is not None:
         return document_or_message
-    is_left_out = len(containers) == _DEPTH_READ or any(
-        value is container for container in containers
-    )
-    inside = (*containers, value)
-    if isinstance(value, (list, tuple)):
-        if is_left_out or is_bulk(value):
-            return ()
-        return tuple(plain(element, inside) for element in value)
     fields = fields_of(value)
-    if fields is None:
-        return None
-    if is_left_out:
-        return {}
-    return {str(name): plain(field, inside) for name, field in fields.items()}
+    return value if fields is None else fields
 
 
 def _document(value: object) -> CapturedDocument | None:

@@ -293,7 +293,7 @@ def question(run: Run) -> str | None:
     inputs = dict(run.lookup_inputs[0])
     talks = [inputs.pop(name, None) for name in ("chat_history", "messages")]
     asked = question_in(inputs.get("user_msg")) or question_in(inputs)
-    last_messages = [talk[-1] for talk in talks if isinstance(talk, list) and talk]
+    last_messages = [talk[-1] for talk in talks if isinstance(talk, tuple) and talk]
     for message in () if asked else last_messages:
         # an earlier question is not asked now
         if isinstance(message, Message) and message.role == "user":
