@@ -23,6 +23,7 @@ from ragmetrics_core.capture.hooks import (
 )
 from ragmetrics_core.capture.hooks import guard_hook as guard_hook
 from ragmetrics_core.capture.hooks import renew_after_fork as renew_after_fork
+from ragmetrics_core.capture.hooks import reported as reported
 from ragmetrics_core.capture.hooks import words_of as words_of
 from ragmetrics_core.capture.plain_values import FieldPlace as FieldPlace
 from ragmetrics_core.capture.plain_values import Overrides as Overrides
@@ -31,8 +32,8 @@ from ragmetrics_core.capture.plain_values import answer_text as answer_text
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
-from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import plain_value as plain_value
+from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import reference_in as reference_in
 from ragmetrics_core.capture.plain_values import sample_in as sample_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in

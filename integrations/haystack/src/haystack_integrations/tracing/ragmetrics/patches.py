@@ -12,14 +12,14 @@ after us.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from haystack import component
 from haystack.core.component.component import ComponentMeta
 
-from ragmetrics_core.capture import Listeners, ReplacedMethods, guard_hook
+from ragmetrics_core.capture import Listeners, ReplacedMethods, guard_hook, reported
 
-Method = Callable[..., Any]
 _AGENTS = "haystack.components.agents.agent"
 
 
@@ -27,12 +27,12 @@ class RunMethods:
     """Replaces the ``run`` and ``run_async`` of all classes of components, and restores them.
 
     Args:
-        observing: Makes the method that takes the place of another.
+        report: Makes the context of a run of a component; see ``reported``.
         listeners: Who listens, and where internal errors are counted.
     """
 
-    def __init__(self, observing: Callable[[Method], Method], listeners: Listeners):
-        self._observing = observing
+    def __init__(self, report: Callable[..., Any], listeners: Listeners):
+        self._report = report
         self.problems = listeners.problems
         self._methods = ReplacedMethods()
 
@@ -56,9 +56,9 @@ class RunMethods:
         if any(each.__module__ == _AGENTS for each in owner.__mro__):
             return
         for name in ("run", "run_async"):
-            self._methods.replace(owner, name, self._observing)
+            self._methods.replace(owner, name, partial(reported, report=self._report))
 
-    def _following(self, call: Method) -> Method:
+    def _following(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Make the metaclass's ``__call__`` that replaces the methods of a new class, too."""
 
         def make_instance(owner: type, *args: Any, **kwargs: Any) -> Any:

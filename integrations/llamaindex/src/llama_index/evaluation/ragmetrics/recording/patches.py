@@ -11,8 +11,15 @@
 
 import functools
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import (
+    AbstractContextManager,
+    aclosing,
+    closing,
+    contextmanager,
+    nullcontext,
+)
+from traceback import walk_stack
 from types import AsyncGeneratorType, FrameType, GeneratorType
 from typing import Any
 
@@ -106,51 +113,52 @@ def observe(
         setattr(response, name, replacement)
 
 
-def _hand_on(
-    pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
-) -> Generator[Any, Any, Any]:
-    """Hand on the pieces of a streamed answer, and tell at the end what was read.
+@contextmanager
+def _told(on_end: OnEnd) -> Iterator[list[str]]:
+    """Tell at the end of a stream what was read of it.
 
     Example: pieces "Rome", " is", " old", and the application stops behind the second:
     ``on_end("Rome is", GeneratorExit())``.
     """
     pieces_read: list[str] = []
     try:
+        yield pieces_read
+    except BaseException as error:
+        on_end("".join(pieces_read), error)
+        raise
+    on_end("".join(pieces_read), None)
+
+
+def _hand_on(
+    pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
+) -> Generator[Any, Any, Any]:
+    """Hand on the pieces of a streamed answer."""
+    with _told(on_end) as pieces_read, closing(pieces):
         while True:
             with while_fetching():
                 piece = next(pieces, _END)
             if piece is _END:
-                break
+                return
             pieces_read.append(_text(piece))
             yield piece
-    except BaseException as error:
-        pieces.close()
-        on_end("".join(pieces_read), error)
-        raise
-    on_end("".join(pieces_read), None)
 
 
 async def _hand_on_async(
     pieces: AsyncGenerator[Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> AsyncGenerator[Any, Any]:
-    """Hand on the pieces of an async stream, as ``_hand_on`` does."""
-    pieces_read: list[str] = []
-    try:
-        while True:
-            try:
-                with while_fetching():
-                    # no anext(): with a default it fails where a tracer's wrapper has a
-                    # coroutine for a method
-                    piece = await pieces.__anext__()
-            except StopAsyncIteration:
-                break
-            pieces_read.append(_text(piece))
-            yield piece
-    except BaseException as error:
-        await pieces.aclose()
-        on_end("".join(pieces_read), error)
-        raise
-    on_end("".join(pieces_read), None)
+    """Hand on the pieces of an async stream."""
+    with _told(on_end) as pieces_read:
+        async with aclosing(pieces):
+            while True:
+                try:
+                    with while_fetching():
+                        # no anext(): with a default it fails where a tracer's wrapper
+                        # has a coroutine for a method
+                        piece = await pieces.__anext__()
+                except StopAsyncIteration:
+                    return
+                pieces_read.append(_text(piece))
+                yield piece
 
 
 def _text(piece: object) -> str:
@@ -167,17 +175,13 @@ def is_called_aside() -> bool:
     Example: a model is called inside ``memory.get()``. Such methods answer no question.
     A task that one of them starts has other callers: there it is not seen.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
-    while frame is not None:
+    for frame, _ in walk_stack(sys._getframe(1)):  # noqa: SLF001  # the one way to see who called, or awaits
         name = frame.f_code.co_name
-        if name in _NAMES_ASIDE:
-            caller = frame.f_locals.get("self")
-            for owner, names in _ASIDE:
-                if isinstance(caller, owner) and name in names.split():
-                    if isinstance(caller, ObjectRetriever):
-                        return _finds_no_evidence(caller, frame)
-                    return True
-        frame = frame.f_back
+        caller = frame.f_locals.get("self") if name in _NAMES_ASIDE else None
+        for owner, names in _ASIDE:
+            if isinstance(caller, owner) and name in names.split():
+                finds_objects = isinstance(caller, ObjectRetriever)
+                return not finds_objects or _finds_no_evidence(caller, frame)
     return False
 
 
@@ -186,10 +190,8 @@ def _finds_no_evidence(retriever: ObjectRetriever[Any], frame: FrameType) -> boo
 
     One that writes SQL lets it find the tables, and searches by itself then.
     """
-    mapping = retriever.object_node_mapping
-    caller = frame.f_back
-    while caller is not None:
-        if isinstance(caller.f_locals.get("self"), BaseRetriever):
-            return True
-        caller = caller.f_back
-    return isinstance(mapping, (BaseToolNodeMapping, BaseQueryToolNodeMapping))
+    callers = [each.f_locals.get("self") for each, _ in walk_stack(frame.f_back)]
+    if any(isinstance(caller, BaseRetriever) for caller in callers):
+        return True
+    tools = (BaseToolNodeMapping, BaseQueryToolNodeMapping)
+    return isinstance(retriever.object_node_mapping, tools)
