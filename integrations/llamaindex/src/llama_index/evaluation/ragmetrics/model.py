@@ -207,9 +207,8 @@ class LlamaIndexModel(FrameworkModel):
             own = new_values if llm is self.llm else {}
             return {**own, "callback_manager": no_callbacks}
 
-        copy: LLM = self._changed(self.llm, changes_of)
-        copies[key] = (contents, copy)
-        return copy
+        copies[key] = (contents, self._changed(self.llm, changes_of))
+        return copies[key][1]
 
 
 def capabilities_of(llm: LLM) -> Capabilities:

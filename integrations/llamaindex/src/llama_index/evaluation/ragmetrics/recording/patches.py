@@ -180,8 +180,9 @@ def is_called_aside() -> bool:
         caller = frame.f_locals.get("self") if name in _NAMES_ASIDE else None
         for owner, names in _ASIDE:
             if isinstance(caller, owner) and name in names.split():
-                finds_objects = isinstance(caller, ObjectRetriever)
-                return not finds_objects or _finds_no_evidence(caller, frame)
+                if isinstance(caller, ObjectRetriever):
+                    return _finds_no_evidence(caller, frame)
+                return True
     return False
 
 
