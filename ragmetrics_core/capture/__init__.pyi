@@ -23,7 +23,6 @@ from ragmetrics_core.capture.hooks import (
 )
 from ragmetrics_core.capture.hooks import guard_hook as guard_hook
 from ragmetrics_core.capture.hooks import renew_after_fork as renew_after_fork
-from ragmetrics_core.capture.hooks import reported as reported
 from ragmetrics_core.capture.hooks import words_of as words_of
 from ragmetrics_core.capture.plain_values import FieldPlace as FieldPlace
 from ragmetrics_core.capture.plain_values import Overrides as Overrides
@@ -67,7 +66,6 @@ from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.messages import ROLES as ROLES
 from ragmetrics_core.data.messages import UnwrappedMessage as UnwrappedMessage
-from ragmetrics_core.data.messages import unwrap_message as unwrap_message
 from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.engine.loop import submit as submit

@@ -404,6 +404,38 @@ class ReplacedMethods:
                     setattr(owner, name, method)
             self._replaced.clear()
 
+    @staticmethod
+    def reported(
+        method: Callable[..., Any],
+        report: Callable[..., AbstractContextManager[Callable[[Any], object]]],
+    ) -> Callable[..., Any]:
+        """Make what takes a method's place, and reports each call of it; async if the method is.
+
+        The method is bound to its object before it is called: where another tool has
+        wrapped it, that one learns from this whose method it is.
+
+        Args:
+            method: The method, as a class holds it.
+            report: Makes the context of a call of the object and the arguments. It gives a
+                function that takes what the method returned.
+        """
+
+        @functools.wraps(method)
+        def call(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+            with report(owner, args, kwargs) as found:
+                result = method.__get__(owner)(*args, **kwargs)
+                found(result)
+            return result
+
+        @functools.wraps(method)
+        async def acall(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+            with report(owner, args, kwargs) as found:
+                result = await method.__get__(owner)(*args, **kwargs)
+                found(result)
+            return result
+
+        return acall if inspect.iscoroutinefunction(method) else call
+
     @contextmanager
     def hide(self) -> Iterator[None]:
         """Hide what is called inside, and in its tasks and threads that copy the context.
@@ -423,38 +455,6 @@ class ReplacedMethods:
                 self._n_hidden -= 1
                 if self._n_hidden == 0:
                     self.restore()
-
-
-def reported(
-    method: Callable[..., Any],
-    report: Callable[..., AbstractContextManager[Callable[[Any], object]]],
-) -> Callable[..., Any]:
-    """Make what takes a method's place, and reports each call of it; async if the method is.
-
-    The method is bound to its object before it is called: where another tool has
-    wrapped it, that one learns from this whose method it is.
-
-    Args:
-        method: The method, as a class holds it.
-        report: Makes the context of a call of the object and the arguments. It gives a
-            function that takes what the method returned.
-    """
-
-    @functools.wraps(method)
-    def call(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-        with report(owner, args, kwargs) as found:
-            result = method.__get__(owner)(*args, **kwargs)
-            found(result)
-        return result
-
-    @functools.wraps(method)
-    async def acall(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-        with report(owner, args, kwargs) as found:
-            result = await method.__get__(owner)(*args, **kwargs)
-            found(result)
-        return result
-
-    return acall if inspect.iscoroutinefunction(method) else call
 
 
 _is_hidden: ContextVar[bool] = ContextVar("ragmetrics_hidden", default=False)

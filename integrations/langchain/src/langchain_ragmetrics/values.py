@@ -19,7 +19,6 @@ from ragmetrics_core.capture import (
     UnwrappedMessage,
     is_bulk,
     plain_value,
-    unwrap_message,
 )
 
 _Value = TypeVar("_Value")
@@ -188,7 +187,7 @@ def _document(value: object) -> CapturedDocument | None:
 
 def _document_of_fields(value: Mapping[Any, Any]) -> CapturedDocument | None:
     """Read a document that is stored as its fields; None if they are of anything else."""
-    fields = unwrap_message(value).fields if "lc" in value else value
+    fields = UnwrappedMessage.of(value).fields if "lc" in value else value
     text = fields.get("page_content")
     if not isinstance(text, str):
         return None
@@ -218,7 +217,7 @@ def unwrapped(value: object) -> UnwrappedMessage | None:
         kind, content = value
         value = {"role": kind, "content": content}
     if isinstance(value, Mapping):
-        message = unwrap_message(value)
+        message = UnwrappedMessage.of(value)
         if "content" in message.fields and message.role is not None:
             return message
     return None

@@ -30,7 +30,7 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.calls import ADD_DOCUMENTS, STORE_SEARCH
 from langchain_ragmetrics.recording.recorder import Recorder
-from ragmetrics_core.capture import ReplacedMethods, reported
+from ragmetrics_core.capture import ReplacedMethods
 
 Store = TypeVar("Store", bound=VectorStore)
 
@@ -163,7 +163,7 @@ def observe(vectorstore: Store) -> Store:
     """
     report = partial(_store_search_reported, by_hand=False)
     for name in _SEARCHES:
-        search = reported(getattr(type(vectorstore), name), report)
+        search = ReplacedMethods.reported(getattr(type(vectorstore), name), report)
         object.__setattr__(vectorstore, name, MethodType(search, vectorstore))
     return vectorstore
 
@@ -180,7 +180,9 @@ def record_store_searches() -> None:
     for store in classes:  # the list grows while the loop runs
         classes += store.__subclasses__()
         for name in _SEARCHES:
-            STORE_METHODS.replace(store, name, partial(reported, report=report))
+            STORE_METHODS.replace(
+                store, name, partial(ReplacedMethods.reported, report=report)
+            )
 
 
 def _is_made_for_another() -> bool:

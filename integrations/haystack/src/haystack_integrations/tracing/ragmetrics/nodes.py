@@ -27,7 +27,6 @@ from ragmetrics_core.capture import (
     Listener,
     Message,
     ToolCall,
-    is_bulk,
     kept_once,
     plain_value,
 )
@@ -82,8 +81,9 @@ def _read(value: object) -> object:
     if isinstance(value, ExtractedAnswer):
         return Answer(value.data, is_extracted=True, question=value.query)
     if isinstance(value, (list, tuple)):
+        of_builder = bool(value) and isinstance(value[0], GeneratedAnswer)
         # only the last one answers the question
-        is_conversation = not is_bulk(value) and _are_answers_of_one_conversation(value)
+        is_conversation = of_builder and _are_answers_of_one_conversation(value)
         return value[-1:] if is_conversation else value
     kind = type(value)
     is_plain_dataclass = "__dataclass_fields__" in vars(kind)

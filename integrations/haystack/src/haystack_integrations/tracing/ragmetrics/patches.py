@@ -18,7 +18,7 @@ from typing import Any
 from haystack import component
 from haystack.core.component.component import ComponentMeta
 
-from ragmetrics_core.capture import Listeners, ReplacedMethods, guard_hook, reported
+from ragmetrics_core.capture import Listeners, ReplacedMethods, guard_hook
 
 _AGENTS = "haystack.components.agents.agent"
 
@@ -27,7 +27,7 @@ class RunMethods:
     """Replaces the ``run`` and ``run_async`` of all classes of components, and restores them.
 
     Args:
-        report: Makes the context of a run of a component; see ``reported``.
+        report: Makes the context of a run of a component; see ``ReplacedMethods``.
         listeners: Who listens, and where internal errors are counted.
     """
 
@@ -56,7 +56,9 @@ class RunMethods:
         if any(each.__module__ == _AGENTS for each in owner.__mro__):
             return
         for name in ("run", "run_async"):
-            self._methods.replace(owner, name, partial(reported, report=self._report))
+            self._methods.replace(
+                owner, name, partial(self._methods.reported, report=self._report)
+            )
 
     def _following(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Make the metaclass's ``__call__`` that replaces the methods of a new class, too."""
