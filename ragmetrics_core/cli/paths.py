@@ -15,6 +15,7 @@ from ragmetrics_core.data import (
     as_input_error,
     check_leads_nowhere_else,
 )
+from ragmetrics_core.data.files import AtomicFile
 
 # The options that name outputs. A store never touches a file that is not its own.
 _MADE = tuple(options_of_type("output"))
@@ -80,6 +81,8 @@ def check_paths(options: argparse.Namespace) -> None:
         for path in _paths_of(options, name):
             with as_input_error(f"{_option(name)} {path} cannot be written"):
                 path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_file() or not path.exists():
+                AtomicFile(path, _option(name)).leave(keeps_part=False)
 
 
 def _option(name: str) -> str:

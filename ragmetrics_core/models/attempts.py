@@ -196,6 +196,11 @@ class Attempts:
         # Other requests need not find out again that the endpoint cannot be reached, if
         # it never answered; nor that it lets several requests wait in vain.
         if isinstance(last_error, errors.NoReplyInTime):
+            if self.endpoint.n_answers == 0:
+                waited = math.ceil(self.budget.seconds_silent)
+                last_error = errors.NoReplyInTime(
+                    f"{last_error}; it never answered, in {waited} s: check that it runs"
+                )
             self.endpoint.note_no_reply(last_error)
         is_unreachable = (
             isinstance(last_error, errors.TransientJudgeError)

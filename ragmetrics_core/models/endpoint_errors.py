@@ -29,6 +29,9 @@ from ragmetrics_core.models.features import topics_of
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
+ADVICE_ON_REFUSED_CONTENT = (
+    "read the row's texts, and judge it with another model or leave it out"
+)
 _MOST_SEARCHED = 20_000  # characters of an error that are searched for words
 
 # Client errors that pass by themselves: a time-out, a conflict, and "too early".
@@ -378,9 +381,9 @@ def _error_of_rejection(
         )
     # Some providers tell a request that is too long as a rate that is exceeded.
     is_within_rate = status != 429 or "oo large" in fault.text
-    if is_within_rate and _TOO_LONG.search(fault.text):
+    if is_within_rate and (status == 413 or _TOO_LONG.search(fault.text)):
         return errors.ContextWindowExceeded(
-            f"the request is longer than the context window of {where}: use shorter"
+            f"the request is longer than {where} takes{fault.details}: use shorter"
             " contexts"
         )
     if status == 429 or (status == 403 and _RATE.match(fault.sentence)):
@@ -393,7 +396,8 @@ def _error_of_rejection(
         )
     if _FILTERED.search(fault.text):
         return errors.ContentRefused(
-            f"{where} or a content filter refused the request{fault.details}"
+            f"{where} or a content filter refused the request{fault.details}:"
+            f" {ADVICE_ON_REFUSED_CONTENT}"
         )
     # an endpoint tells of a key in JSON or a line; firewalls send pages
     if status == 403 and _PAGE.match(fault.text):
@@ -412,7 +416,14 @@ def _error_of_rejection(
         return errors.JudgeUnavailable(
             f"there is no model {where}{fault.details}: {advice}"
         )
-    return errors.RequestRejected(f"{where} rejected the request{fault.details}")
+    return _rejection(fault, where)
+
+
+def _rejection(fault: Fault, where: str) -> errors.RequestRejected:
+    return errors.RequestRejected(
+        f"{where} rejected the request{fault.details}: check the model, its address and"
+        " its settings, and the row's texts"
+    )
 
 
 def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
@@ -441,7 +452,7 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     if isinstance(error, NotImplementedError) or (
         isinstance(error, (TypeError, ValueError, KeyError)) and fault.refuses_parameter
     ):
-        rejection = errors.RequestRejected(f"{where} rejected the request")
+        rejection = _rejection(fault, where)
         rejection.topics = topics_of(fault.text)
         return rejection
     message = f"{where} could not answer: its client raised {type(error).__name__}"

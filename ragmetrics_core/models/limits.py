@@ -348,17 +348,29 @@ class Patience:
                 raise
             if self._n_answers == n_answers_before:
                 self._slowest_answer = max(self._slowest_answer, seconds)
-            raise late_error(model, seconds) from None
+            raise late_error(model, seconds, self.least) from None
         self._n_answers += 1
         remembered = _FORGETTING * self._slowest_answer
         self._slowest_answer = max(time.monotonic() - began_at, remembered)
 
 
-def late_error(model: str, seconds: float) -> NoReplyInTime:
-    """Return the error of a call that was not answered in its time."""
+def late_error(
+    model: str, seconds: float, seconds_at_first: float | None = None
+) -> NoReplyInTime:
+    """Return the error of a call that was not answered in its time.
+
+    Args:
+        model: The model's name.
+        seconds: The time of the call.
+        seconds_at_first: The time that was set; None if it never grows.
+    """
+    has_grown = seconds_at_first is not None and seconds > seconds_at_first
+    grown = (
+        f" (timeout {seconds_at_first:.4g} at first, then longer)" if has_grown else ""
+    )
     return NoReplyInTime(
-        f"{model} sent no reply within {seconds:.4g} s: raise --timeout (timeout= of the"
-        " model and of its judge), or lower --concurrency"
+        f"{model} sent no reply within {seconds:.4g} s{grown}: raise --timeout (timeout="
+        " of the model and of its judge), or lower --concurrency"
     )
 
 

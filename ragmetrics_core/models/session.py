@@ -38,6 +38,7 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.decision_forms import request_text
+from ragmetrics_core.models.endpoint_errors import ADVICE_ON_REFUSED_CONTENT
 from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.features import (
     EndpointState,
@@ -393,9 +394,7 @@ class Session:
                 f" max_tokens={limit_tried * _LONGER})"
             )
         elif isinstance(result, errors.ContentRefused):
-            advice = (
-                "read the row's texts, and judge it with another model or leave it out"
-            )
+            advice = ADVICE_ON_REFUSED_CONTENT
         elif not result.raw.strip():
             advice = "another model may answer"
         else:

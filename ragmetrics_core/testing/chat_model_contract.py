@@ -61,11 +61,12 @@ def rejection_fault(message: str, code: str, status: int = 400) -> Fault:
 
 
 BY_STATUS: dict[int, type[errors.JudgeError]] = {
-    **dict.fromkeys((400, 413, 422), errors.RequestRejected),
+    **dict.fromkeys((400, 422), errors.RequestRejected),
     **dict.fromkeys((401, 403), errors.AuthenticationFailed),
     402: errors.JudgeUnavailable,
     404: errors.JudgeUnavailable,
     408: errors.TransientJudgeError,
+    413: errors.ContextWindowExceeded,
     429: errors.RateLimited,
     **dict.fromkeys((200, 500, 502, 503), errors.TransientJudgeError),
 }

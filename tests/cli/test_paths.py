@@ -107,6 +107,8 @@ REFUSED = {
     "dataset score rows.jsonl symlink.jsonl": "symlink.jsonl is a file that is named",
     f"{EVALUATE} --out docs": "--out docs is a folder; name a file",
     f"{EVALUATE} --report rows.jsonl/page.html": "cannot be written: ",
+    f"{EVALUATE} --report {'x' * 245}.html": "--report cannot be written to xxx",
+    f"{EVALUATE} --summary {'x' * 245}.md": "--summary cannot be written to xxx",
     f"{COMPARE} --report docs": "is a folder",
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from base64 import b64encode
@@ -471,6 +472,30 @@ SAID = [
 def test_what_endpoints_say_of_too_long_requests(text):
     error = judge_error(EndpointFault(400, text=text), "m")
     assert isinstance(error, ContextWindowExceeded)
+
+
+@settings(max_examples=examples(200))
+@given(
+    status=st.integers(400, 599),
+    said=st.sampled_from(
+        [
+            "",
+            "Request Entity Too Large",
+            "content_filter",
+            "rate limit",
+            "<html>",
+            *SAID,
+        ]
+    ),
+)
+@example(status=400, said="content_filter")
+@example(status=405, said="")
+@example(status=413, said="")
+def test_each_error_of_an_endpoint_says_what_to_do(status, said):
+    error = judge_error(EndpointFault(status, text=said), "m")
+    assert re.search(r": (?:[a-z]+ )+\w", str(error)), error
+    if status == 413:
+        assert "use shorter contexts" in str(error)
 
 
 QUIET = """

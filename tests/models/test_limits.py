@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 import selectors
 import time
 from collections.abc import Callable
@@ -301,6 +302,30 @@ def test_an_endpoint_that_never_answers_ends_the_run(
 
     assert asyncio.run(work()) == expected
     assert clock.now <= ends_by
+
+
+def test_of_an_endpoint_that_never_answers_the_time_set_and_the_time_waited_are_told(
+    monkeypatch,
+):
+    """A call gets longer than the time that was set, and the run waits for several."""
+    waits = Waits()
+    monkeypatch.setattr(time, "monotonic", lambda: waits.now)
+    model = Queued(1, math.inf, timeout=3.0)
+
+    async def ask() -> Any:
+        budget = Budget(clock=lambda: waits.now)
+        run = Session(model).during(store=None, concurrency=1, budget=budget)
+        return await run.ask(ChatRequest((Message("user", "q"),)), str)
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(waits)) as loop:
+        (error,) = loop.run(ask()).outcomes
+    assert isinstance(error, JudgeUnavailable)
+    waited = re.fullmatch(
+        r".* within 81 s \(timeout 3 at first, then longer\): raise --timeout .*; it never"
+        r" answered, in (\d+) s: check that it runs",
+        str(error),
+    )
+    assert int(waited[1]) == math.ceil(waits.now)
 
 
 def test_a_run_that_may_not_call_any_more_waits_no_longer():
