@@ -439,7 +439,12 @@ def test_a_criterion_is_dumped_with_its_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "judged_by", [{"judge": "lexical"}, {"chat_generator": MockChatGenerator("yes")}]
+    "judged_by",
+    [
+        {"judge": "lexical"},
+        {"chat_generator": MockChatGenerator("yes")},
+        {"judge": MockChatGenerator("yes")},
+    ],
 )
 def test_a_dictionary_makes_the_component_again(judged_by: dict[str, Any]) -> None:
     made = RagMetricsEvaluator(
@@ -448,6 +453,11 @@ def test_a_dictionary_makes_the_component_again(judged_by: dict[str, Any]) -> No
     again = RagMetricsEvaluator.from_dict(made.to_dict())
     assert again.metrics == made.metrics
     assert again.to_dict() == made.to_dict()
+    is_generator = judged_by.get("judge") != "lexical"
+    assert isinstance(again.chat_generator, MockChatGenerator) is is_generator
+    for each in (made, again):
+        meta = each.run(query=QUESTION, documents=[DOCUMENT], replies=ANSWER)["meta"]
+        assert (meta["calls"] > 0) is is_generator
 
 
 def test_a_metric_of_ones_own_cannot_be_dumped() -> None:

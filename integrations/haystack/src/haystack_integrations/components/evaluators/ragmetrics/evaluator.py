@@ -8,6 +8,7 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
+from haystack.core.component import Component
 from haystack.core.errors import SerializationError
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
@@ -74,7 +75,7 @@ class RagMetricsEvaluator:
     Args:
         metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for all.
         chat_generator: The model of the judge: any ChatGenerator.
-        judge: Instead, a judge of ragmetrics or the name of a model, e.g.
+        judge: Such a model, too, a judge of ragmetrics, or the name of a model, e.g.
             ``"openai/gpt-4o-mini"``; ``"lexical"`` is the embedded judge, which needs
             neither key nor network and is the default.
         raise_on_failure: Raise if a score could not be determined; otherwise it is NaN
@@ -98,7 +99,7 @@ class RagMetricsEvaluator:
         metrics: Sequence[MetricLike] | MetricLike | None = None,
         *,
         chat_generator: ChatGenerator | None = None,
-        judge: JudgeLike = None,
+        judge: JudgeLike | ChatGenerator = None,
         raise_on_failure: bool = True,
         concurrency: int = 32,
     ) -> None:
@@ -108,6 +109,8 @@ class RagMetricsEvaluator:
         """
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
+        if isinstance(judge, Component):
+            chat_generator, judge = judge, None
         self.metrics = tuple(metrics_described(metrics))
         # the settings as the user gave them, for ``to_dict``
         self.chat_generator = chat_generator
@@ -116,7 +119,7 @@ class RagMetricsEvaluator:
         self.concurrency = concurrency
         # what judges: the generator as a model, else the judge as the user gave it
         self._model = None if chat_generator is None else HaystackModel(chat_generator)
-        self._judge = judge if self._model is None else LLMJudge(self._model)
+        self._judge = self.judge if self._model is None else LLMJudge(self._model)
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component.
