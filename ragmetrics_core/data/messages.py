@@ -118,6 +118,40 @@ class UnwrappedMessage(NamedTuple):
         return cls("", value)
 
 
+def with_written_messages(value: object, depth: int = 2) -> Any:
+    """Return a value in which each message object of a framework is a mapping.
+
+    Example: LangChain's ``HumanMessage("Who?")`` becomes ``{"role": "user", "content":
+    "Who?"}``. No framework is imported: an object is a message if it names a known role
+    and can be written. A value without such an object is returned as it is.
+
+    Args:
+        value: A message, a list or mapping that may hold some, or anything else.
+        depth: How many containers inside of each other are looked into.
+    """
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, (list, tuple, Mapping)):
+        if not depth:
+            return value
+        keys = list(value) if isinstance(value, Mapping) else range(len(value))
+        parts = [with_written_messages(value[key], depth - 1) for key in keys]
+        if all(part is value[key] for key, part in zip(keys, parts, strict=True)):
+            return value
+        return (
+            dict(zip(keys, parts, strict=True)) if isinstance(value, Mapping) else parts
+        )
+    names = [getattr(value, name, None) for name in ("role", "type")]
+    roles = [ROLES[name] for name in names if isinstance(name, str) and name in ROLES]
+    # pydantic's, as of LangChain and LlamaIndex; Haystack's
+    write = getattr(value, "model_dump", None) or getattr(value, "to_dict", None)
+    if not roles or write is None:
+        return value
+    fields = write()
+    content = fields["content"] if "content" in fields else fields.get("blocks")
+    return {"role": roles[0], "content": content}
+
+
 def text_of_content(content: object) -> str:
     """Return the texts of a message's content, joined.
 
@@ -152,7 +186,12 @@ def holds_media(content: object) -> bool:
     if not isinstance(content, Mapping):
         return False
     objects = [key for key, value in content.items() if isinstance(value, Mapping)]
-    return any(str(name).startswith(_MEDIA) for name in (content.get("type"), *objects))
+    return any(str(name).startswith(_MEDIA) for name in (_kind(content), *objects))
+
+
+def _kind(part: Mapping[str, Any]) -> object:
+    """Return the type of a part of a content; LlamaIndex calls it otherwise."""
+    return part.get("type") or part.get("block_type")
 
 
 def _text_of_part(part: Mapping[str, Any]) -> str:
@@ -162,7 +201,7 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     """
     # OpenInference writes the part one level deeper: {"message_content": {…}}
     fields = UnwrappedMessage.of(part).fields
-    kind = fields.get("type")
+    kind = _kind(fields)
     # "web_fetch_tool_result": what the provider found, and nobody said
     is_of_provider = isinstance(kind, str) and kind.endswith("_tool_result")
     if kind in _SILENT_PARTS or is_of_provider:

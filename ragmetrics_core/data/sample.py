@@ -45,6 +45,7 @@ from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     kind_of_part,
     text_of_content,
+    with_written_messages,
 )
 from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.sample_parts import (
@@ -424,18 +425,23 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
 def fields_of_row(row: object) -> Row:
     """Return a mapping as it is, and of another object its fields.
 
-    Such an object is a test case of another library.
+    Such an object is a test case of another library. Message objects become mappings.
 
     Raises ``RowError`` for what has no fields.
     """
     if isinstance(row, Mapping):
-        return row
+        with_messages: Row = with_written_messages(row, depth=3)
+        return with_messages
     fields = getattr(row, "__dict__", None)
     if not fields or isinstance(row, type):
         raise RowError(
             f"a row must be an object with named fields, got {type(row).__name__}"
         )
-    return {name: value for name, value in fields.items() if name[:1] != "_"}
+    return {
+        name: with_written_messages(value)
+        for name, value in fields.items()
+        if name[:1] != "_"
+    }
 
 
 def columns_by_field(
