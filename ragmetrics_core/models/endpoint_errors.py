@@ -441,6 +441,8 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         where: Name of the model.
     """
     fault = Fault.of(error)
+    if "ContentFilterFinishReasonError" in fault.class_names:  # of OpenAI's client
+        return errors.ContentRefused(f"a content filter cut off the reply of {where}")
     tells_of_endpoint = (
         fault.status is not None
         or fault.is_connection_lost

@@ -205,7 +205,14 @@ class FrameworkModel(ChatModel):
             await asyncio.wait([task])
         finally:
             task.cancel()  # has no effect on a task that is done
-        return task.result()
+        try:
+            return task.result()
+        except Exception as error:
+            # OpenAI's client raises at the token limit, and hands the reply on
+            completion = getattr(error, "completion", None)
+            if completion is None:
+                raise
+        return chat_reply(self.name, completion.model_dump(), None)
 
     def _quiet(self) -> AbstractContextManager[object]:
         """Return a context to hold around a call.

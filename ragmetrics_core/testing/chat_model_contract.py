@@ -406,6 +406,34 @@ class ChatModelContract:
         )
         assert choice_read.text == text, "give the choice the reply's text"
 
+    @pytest.mark.parametrize(
+        ("reason", "finish"), [("length", "length"), ("content_filter", "refused")]
+    )
+    def test_how_replies_in_a_schema_end(
+        self, reason: str, finish: str, loopback_server: Servers
+    ) -> None:
+        """A reply that is cut off says why, also where the client would parse it.
+
+        Args:
+            reason: What the server sends as the reason of its end, in OpenAI's words.
+            finish: The end that the choice must state, in ours; for "refused" the model
+                may raise ``ContentRefused``.
+            loopback_server: Makes servers.
+        """
+        message = {"role": "assistant", "content": '{"use'}
+        server = loopback_server(
+            lambda _: {"message": message, "finish_reason": reason}
+        )
+        schema = None if "json_schema" in self.lacks else REQUEST.schema
+        try:
+            reply = self.complete(server, replace(PLAIN, schema=schema))
+            finishes = [choice.finish for choice in reply.choices]
+        except errors.ContentRefused:
+            finishes = ["refused"]
+        assert "ends" in self.lacks or finishes == [finish], (
+            f"a reply in a schema that ended with {reason!r} has the finish {finishes}"
+        )
+
     @pytest.mark.parametrize(("fault", "error_class"), FAULTS)
     def test_faults_are_typed_and_tell_nothing_private(
         self,
