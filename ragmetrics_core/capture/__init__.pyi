@@ -31,7 +31,6 @@ from ragmetrics_core.capture.plain_values import answer_text as answer_text
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
-from ragmetrics_core.capture.plain_values import plain_value as plain_value
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import reference_in as reference_in
 from ragmetrics_core.capture.plain_values import sample_in as sample_in
@@ -43,6 +42,7 @@ from ragmetrics_core.capture.providers import (
     may_tell_of_search as may_tell_of_search,
 )
 from ragmetrics_core.capture.question import question_among as question_among
+from ragmetrics_core.capture.shown import show_the_same as show_the_same
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.step_documents import (
@@ -66,6 +66,7 @@ from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.messages import ROLES as ROLES
 from ragmetrics_core.data.messages import UnwrappedMessage as UnwrappedMessage
+from ragmetrics_core.data.messages import unwrap_message as unwrap_message
 from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.engine.loop import submit as submit

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import os
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -403,38 +402,6 @@ class ReplacedMethods:
                 if vars(owner).get(name) is ours:
                     setattr(owner, name, method)
             self._replaced.clear()
-
-    @staticmethod
-    def reported(
-        method: Callable[..., Any],
-        report: Callable[..., AbstractContextManager[Callable[[Any], object]]],
-    ) -> Callable[..., Any]:
-        """Make what takes a method's place, and reports each call of it; async if the method is.
-
-        The method is bound to its object before it is called: where another tool has
-        wrapped it, that one learns from this whose method it is.
-
-        Args:
-            method: The method, as a class holds it.
-            report: Makes the context of a call of the object and the arguments. It gives a
-                function that takes what the method returned.
-        """
-
-        @functools.wraps(method)
-        def call(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-            with report(owner, args, kwargs) as found:
-                result = method.__get__(owner)(*args, **kwargs)
-                found(result)
-            return result
-
-        @functools.wraps(method)
-        async def acall(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-            with report(owner, args, kwargs) as found:
-                result = await method.__get__(owner)(*args, **kwargs)
-                found(result)
-            return result
-
-        return acall if inspect.iscoroutinefunction(method) else call
 
     @contextmanager
     def hide(self) -> Iterator[None]:

@@ -17,7 +17,6 @@ from ragmetrics_core.capture.structures import (
     ANSWER_NAMES,
     compact,
     find_instances,
-    is_bulk,
 )
 from ragmetrics_core.capture.tree import Answer, Document, Message
 from ragmetrics_core.data import (
@@ -44,9 +43,6 @@ QUESTION_KEYS = (
 # those under which inputs hold an answer that was given before
 _GIVEN_ANSWER_KEYS = (*ANSWER_NAMES, "output_text", "result")
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
-_PLAIN = (str, int, float, Document, Message, Answer)
-# deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
-_DEEPEST = 10
 _DEPTH = 4  # mappings inside of each other in which a question is looked for
 # names under which an application hands in what was said, or what it remembers
 _HISTORY_LIKE_NAME = re.compile(
@@ -168,42 +164,6 @@ def name_of(place: FieldPlace) -> str:
     if isinstance(place, str):
         return repr(place)
     return getattr(place, "__name__", type(place).__name__)
-
-
-def plain_value(
-    value: object, read: Callable[[Any], object], containers: tuple[object, ...] = ()
-) -> Any:
-    """Turn a value of a framework into plain values: the copy that the rules read.
-
-    Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``.
-
-    Args:
-        value: The value.
-        read: Returns what an object of the framework is: a plain value, or a sequence
-            or mapping of further ones. It returns as it is what it does not know, which
-            becomes None.
-        containers: The containers that it stands in, from the outermost. One of these
-            within itself becomes None, and so does what lies deeper than ten, and a
-            list that is an embedding or has more than 10,000 items.
-    """
-    if value is None or isinstance(value, _PLAIN):
-        return value
-    known = read(value)
-    if known is None or isinstance(known, _PLAIN):
-        return known
-    if len(containers) == _DEEPEST or any(value is each for each in containers):
-        return None
-    inside = (*containers, value)
-    if isinstance(known, Mapping):
-        return {
-            str(name): plain_value(part, read, inside) for name, part in known.items()
-        }
-    if not isinstance(known, (list, tuple, set, frozenset)):
-        return None
-    parts = tuple(known)
-    if is_bulk(parts):
-        return None
-    return tuple(plain_value(part, read, inside) for part in parts)
 
 
 def documents_in(value: object) -> Iterator[Document]:

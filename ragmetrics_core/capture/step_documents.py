@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
-from ragmetrics_core.capture.shown import show_the_same
 from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -45,16 +44,14 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     node.sorts_documents = sum(map(_has_documents, returned_by_name.values())) > 1
 
 
-def complete_calls(root: Node) -> None:
-    """Write into the calls of models and tools what a run tells of them without words.
+def complete_tools(root: Node) -> None:
+    """Write into the calls of tools what a run tells of them without words.
 
-    That is which calls of models are one, the query and text of tools, and which
-    searches found nothing.
+    That is their query and text, and which searches found nothing.
 
     Args:
         root: The outermost call. What is noted already stays as it is.
     """
-    _join_models(root)
     calls = [root]
     for call in calls:  # the list grows while the loop runs
         if call.kind != "ignored":
@@ -66,32 +63,6 @@ def complete_calls(root: Node) -> None:
         if tool.text is None and tool.result:
             tool.text = compact(tool.result)
     _name_empty_searches(tools)
-
-
-def _join_models(call: Node) -> None:
-    """Make one call of those inside each other that were shown the same texts.
-
-    Example: ``llm.chat(messages)`` calls ``llm.complete(text)`` with the messages as one
-    text. The outer call knows their roles. A model that hands other texts on to the one
-    that it wraps stays around it, and the inner call counts.
-    """
-    inner_calls: list[Node] = []
-    for inner in call.children:
-        _join_models(inner)
-        shown = [[message.text for message in each.prompt] for each in (call, inner)]
-        is_inside = call.kind == inner.kind == "model"
-        if not is_inside or not show_the_same(*shown):
-            inner_calls.append(inner)
-            continue
-        call.model = call.model or inner.model
-        call.evidence_not_recorded += inner.evidence_not_recorded
-        call.texts_handed_in += inner.texts_handed_in
-        call.may_have_searched = call.may_have_searched or inner.may_have_searched
-        if not any(each.by_provider for each in call.children):
-            inner_calls += inner.children
-        if call.reply is None and call.error is None:  # no event told a stream's reply
-            call.reply, call.ended = inner.reply, inner.ended
-    call.children = inner_calls
 
 
 def note_what_was_left_out(node: Node) -> None:

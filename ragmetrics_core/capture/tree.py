@@ -339,6 +339,8 @@ class Tree:
         history: Earlier turns of the conversation, oldest first, without the question.
         is_history_of_prompt: Whether the history was read from a prompt, where typed
             messages may be examples as well.
+        shows_earlier_results: Whether a prompt shows what tools returned in an earlier
+            turn.
         instructions: Texts that stand in prompts for another reason than evidence:
             templates, examples.
         answers: The answers that the framework gives, a sample for each; () leaves it
@@ -387,6 +389,7 @@ class Tree:
     standalone_question: str | None = None
     history: tuple[Turn, ...] = ()
     is_history_of_prompt: bool = False
+    shows_earlier_results: bool = False
     instructions: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
     output: Any = None
@@ -412,29 +415,6 @@ class Tree:
     lookup_outputs: tuple[Any, ...] = ()
     to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)
     call_by_place: Mapping[str, Node] = field(default_factory=dict)
-
-    @property
-    def shows_earlier_results(self) -> bool:
-        """Whether a prompt shows what a tool returned before this turn.
-
-        It stands before the user's last message, and no tool of the run had returned it.
-        """
-        nodes = list(self.root.walk())
-        tools = [node for node in nodes if node.kind == "tool"]
-        for node in nodes:
-            roles = [message.role for message in node.prompt]
-            if "user" not in roles or "tool" not in roles:
-                continue
-            last_of_user = len(roles) - 1 - roles[::-1].index("user")
-            returned = {
-                (tool.text or "").strip()
-                for tool in tools
-                if tool.ended is not None and tool.ended <= node.began
-            }
-            for message in node.prompt[:last_of_user]:
-                if message.role == "tool" and message.text.strip() not in returned:
-                    return True
-        return False
 
     @property
     def only_searches(self) -> bool:

@@ -30,7 +30,7 @@ from ragmetrics_core.capture.history import history_of_prompts, is_same_talk
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import edges_of
-from ragmetrics_core.capture.step_documents import complete_calls
+from ragmetrics_core.capture.step_documents import complete_tools
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
 from ragmetrics_core.data.sample_parts import before_this_turn
@@ -452,7 +452,7 @@ class Turns(Generic[Run]):
                 raise SettingError("trees() of an adapter returned a Tree: yield it")
             for tree in trees:
                 check_tree(tree)  # before anything reads it
-                complete_calls(tree.root)
+                complete_tools(tree.root)
                 # a name in context_tools= may be misspelt
                 names = self._overrides.context_tools
                 for node in tree.root.walk() if names else ():

@@ -16,9 +16,9 @@ from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     ROLES,
-    UnwrappedMessage,
     holds_media,
     text_of_content,
+    unwrap_message,
 )
 from ragmetrics_core.data.name_matching import plain_name
 from ragmetrics_core.data.sample_parts import Context, Turn, fields_of_document
@@ -464,7 +464,7 @@ def _read_turn(index: int, message: Any) -> Any:
     if isinstance(message, Turn):
         return message
     if isinstance(message, Mapping):
-        class_name, fields = UnwrappedMessage.of(message)
+        class_name, fields = unwrap_message(message)
         speaker = _value_of_first_key(fields, ("role", "speaker", "type", "from"))
         role = str(speaker or class_name or "user")
         content = _value_of_first_key(fields, ("content", "text", "message", "value"))

@@ -4,7 +4,7 @@ A message says who spoke, and what was said.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
@@ -95,27 +95,27 @@ class UnwrappedMessage(NamedTuple):
             return "\n".join(map(text_of_content, content))
         return text_of_content(content)
 
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
-        """Return a message without the object that a framework has put around it.
 
-        Example: LangChain writes ``{"type": "constructor", "id": [..., "HumanMessage"],
-        "kwargs": {"content": "Hi"}}``: the class is "HumanMessage", and the fields are
-        ``{"content": "Hi"}``. A bare message is returned as it is, without a class.
-        """
-        # LangChain's dumpd: {"id": […, "HumanMessage"], "kwargs": {…}, …}
-        is_serialised = value.get("lc") == 1 and isinstance(value.get("id"), list)
-        if is_serialised and isinstance(value.get("kwargs"), Mapping):
-            return cls(str(value["id"][-1]), value["kwargs"])
-        # LangChain's messages_to_dict: {"type": "human", "data": {…}}
-        if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
-            return cls(str(value["type"]), value["data"])
-        # OpenInference: {"message": {…}} and nothing beside it
-        if len(value) == 1:
-            (key,) = value
-            if key in _WRAPPER_KEYS and isinstance(value[key], Mapping):
-                return cls("", value[key])
-        return cls("", value)
+def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
+    """Return a message without the object that a framework has put around it.
+
+    Example: LangChain writes ``{"type": "constructor", "id": [..., "HumanMessage"],
+    "kwargs": {"content": "Hi"}}``: the class is "HumanMessage", and the fields are
+    ``{"content": "Hi"}``. A bare message is returned as it is, without a class.
+    """
+    # LangChain's dumpd: {"id": […, "HumanMessage"], "kwargs": {…}, …}
+    is_serialised = value.get("lc") == 1 and isinstance(value.get("id"), list)
+    if is_serialised and isinstance(value.get("kwargs"), Mapping):
+        return UnwrappedMessage(str(value["id"][-1]), value["kwargs"])
+    # LangChain's messages_to_dict: {"type": "human", "data": {…}}
+    if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
+        return UnwrappedMessage(str(value["type"]), value["data"])
+    # OpenInference: {"message": {…}} and nothing beside it
+    if len(value) == 1:
+        (key,) = value
+        if key in _WRAPPER_KEYS and isinstance(value[key], Mapping):
+            return UnwrappedMessage("", value[key])
+    return UnwrappedMessage("", value)
 
 
 def with_written_messages(value: object, depth: int = 2) -> Any:
@@ -200,7 +200,7 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     "" for an image, a call of a tool, or a model's thoughts.
     """
     # OpenInference writes the part one level deeper: {"message_content": {…}}
-    fields = UnwrappedMessage.of(part).fields
+    fields = unwrap_message(part).fields
     kind = _kind(fields)
     # "web_fetch_tool_result": what the provider found, and nobody said
     is_of_provider = isinstance(kind, str) and kind.endswith("_tool_result")
@@ -240,7 +240,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
             yield from said_messages(item, depth - 1)
     if not depth or not isinstance(value, Mapping):
         return
-    message = UnwrappedMessage.of(value)
+    message = unwrap_message(value)
     content = None
     for key in _CONTENT_KEYS:
         if key in message.fields:

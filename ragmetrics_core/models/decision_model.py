@@ -27,6 +27,7 @@ from ragmetrics_core.models.decision_forms import (
     object_of_single_names,
     openai_fields,
     systemone_fields,
+    tokens_by_name,
 )
 from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.openai_form import add_price, decision_prices, reply_of
@@ -152,7 +153,7 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
         reply = reply_of(
             self.name,
             choices,
-            usage=reply_body.get("usage"),
+            usage=tokens_by_name(reply_body),
             models=[reply_body.get("model")],
             # An endpoint may echo the key as its model's name.
             secret_to_leave_out=self._key(),

@@ -9,12 +9,11 @@ kept for the process only, and whoever wants more gives ``cache_key=``.
 
 import asyncio
 import copy
-import operator
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
@@ -52,8 +51,6 @@ class FrameworkModel(ChatModel):
         Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], dict[str, Any]]
     ]
     name = ""
-    # the framework's class of such an object, and of those that it may hold
-    kind: ClassVar[type]
 
     def __init__(
         self,
@@ -109,51 +106,9 @@ class FrameworkModel(ChatModel):
             )
         return replace(reply, choices=choices)
 
-    def _secrets(self) -> set[str]:
-        """Return the keys that the object and those inside it hold: an endpoint may repeat them.
-
-        A key is a text ``api_key``, or stands in an object of pydantic's or Haystack's
-        that hides it.
-        """
-        secrets: set[object] = set()
-        for part in _parts_of(self._held, self.kind):
-            for name, value in vars(part).items():
-                for reveal in ("get_secret_value", "resolve_value"):
-                    if hasattr(value, reveal):
-                        secrets.add(getattr(value, reveal)())
-                if name == "api_key":
-                    secrets.add(value)
-        return {secret for secret in secrets if isinstance(secret, str) and secret}
-
-    def _changed(self, value: Any, changes_of: Callable[[Any], dict[str, Any]]) -> Any:
-        """Copy the framework's objects in a value, with changes, to any depth.
-
-        Example: of a fallback to another model a copy that holds a copy of that model.
-
-        Args:
-            value: An object of the framework's, or what one holds: anything, also a
-                list, tuple or dictionary of such objects. Where nothing changes, the
-                same object is returned.
-            changes_of: Returns the new values of an object's attributes.
-        """
-        if isinstance(value, (list, tuple)):
-            items = [self._changed(each, changes_of) for each in value]
-            return value if all(map(operator.is_, items, value)) else items
-        is_part = isinstance(value, self.kind)
-        if not is_part and not isinstance(value, dict):
-            return value
-        changes = changes_of(value) if is_part else {}
-        for name, inner in (vars(value) if is_part else value).items():
-            changed = self._changed(inner, changes_of)
-            if changed is not inner:
-                changes.setdefault(name, changed)
-        if not changes:
-            return value
-        if not is_part:
-            return {**value, **changes}
-        copied = copy.copy(value)
-        vars(copied).update(changes)
-        return copied
+    def _secrets(self) -> Sequence[str]:
+        """Return the keys that the object holds: an endpoint may repeat them."""
+        return ()
 
     async def _ask_framework(self, request: ChatRequest) -> ChatReply:
         """Send a request to the framework's object, where no tracing sees it.
@@ -248,14 +203,3 @@ class FrameworkModel(ChatModel):
         """Raise ``ValueError`` for a module that is not installed: its code may change."""
         if not is_installed(module):
             raise ValueError(f"{module} is defined outside an installed package")
-
-
-def _parts_of(value: object, kind: type) -> Iterator[object]:
-    """Yield the objects of a class in a value, in its lists and mappings, and in each other."""
-    if isinstance(value, kind):
-        yield value
-        value = vars(value)
-    if isinstance(value, dict):
-        value = list(value.values())
-    for each in value if isinstance(value, (list, tuple)) else ():
-        yield from _parts_of(each, kind)

@@ -283,9 +283,8 @@ def reply_of(
     Args:
         model: Name of the model that was asked, for messages.
         choices: The choices; at least one.
-        usage: A mapping with ``prompt_tokens`` and ``completion_tokens``, or with
-            ``input_tokens`` and ``output_tokens``. A number that is missing or
-            impossible becomes 0, for unknown.
+        usage: A mapping with ``prompt_tokens`` and ``completion_tokens``. A number that
+            is missing or impossible becomes 0, for unknown.
         models: Names of the models that answered, as the endpoint gives them. Anything
             that is no name, or contains a secret, is left out.
         secret_to_leave_out: The API key that was sent; "" for none.
@@ -317,8 +316,8 @@ def reply_of(
     }
     usage_of_call = Usage(
         calls=1,
-        prompt_tokens=_token_count(counts, "prompt_tokens", "input_tokens"),
-        completion_tokens=_token_count(counts, "completion_tokens", "output_tokens"),
+        prompt_tokens=_token_count(counts.get("prompt_tokens")),
+        completion_tokens=_token_count(counts.get("completion_tokens")),
         cost=None,
         models=tuple(sorted(usable_names)),
     )
@@ -333,11 +332,10 @@ def reply_of(
     return ChatReply((), usage_of_call, (error,) * len(all_choices))
 
 
-def _token_count(counts: Mapping[str, object], *names: str) -> int:
-    """Return the first number of tokens under some names; 0 for what cannot be such a number."""
-    for count in map(counts.get, names):
-        if type(count) is int and 0 < count <= MOST_TOKENS:
-            return count
+def _token_count(count: object) -> int:
+    """Return a number of tokens; 0 for anything that cannot be such a number."""
+    if type(count) is int and 0 < count <= MOST_TOKENS:
+        return count
     return 0
 
 
@@ -379,11 +377,9 @@ def _choice(model: str, choice: Any) -> Choice:
         text = "".join(text for text in texts if isinstance(text, str))
     if not isinstance(text, str) or not text.strip():
         text = _object_elsewhere(message) or text
-    # a framework may hand on the names of Anthropic or Ollama
-    names_of_reason = ("finish_reason", "stop_reason", "done_reason")
     read = choice_of(
         text,
-        next(filter(None, map(choice.get, names_of_reason)), None),
+        choice.get("finish_reason"),
         message.get("refusal"),
         choice.get("logprobs"),
     )

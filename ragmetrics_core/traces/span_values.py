@@ -15,8 +15,8 @@ from ragmetrics_core.data import json_value
 from ragmetrics_core.data.messages import (
     CALL_PARTS,
     ROLES,
-    UnwrappedMessage,
     text_of_content,
+    unwrap_message,
 )
 
 _WRITTEN_OBJECT = re.compile(
@@ -139,7 +139,7 @@ def _document(value: object) -> Document | None:
     Its keys tell whose it is. Example: ``{"page_content": "Rome is old."}`` is a
     document of LangChain.
     """
-    _, fields = UnwrappedMessage.of(mapping(value))
+    _, fields = unwrap_message(mapping(value))
     document_id = fields.get("id")
     score = fields.get("score")
     node = fields.get("node")
@@ -181,7 +181,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     """
     # LangChain may write its class around the fields: {"id": [..., "HumanMessage"],
     # "kwargs": {"content": "Hi"}}. A bare message has the class "".
-    class_name, own_fields = UnwrappedMessage.of(value)
+    class_name, own_fields = unwrap_message(value)
     role = _ROLES.get(
         str(own_fields.get("role") or class_name or own_fields.get("type"))
     )
@@ -241,7 +241,7 @@ def _first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     """The call of a tool that a model made, in any form in which providers write it."""
-    _, fields = UnwrappedMessage.of(call)
+    _, fields = unwrap_message(call)
     function = mapping(fields.get("function")) or fields
     name = function.get("name") or function.get("tool_name") or ""
     arguments = _first_of(function, ("args", "arguments", "input"))

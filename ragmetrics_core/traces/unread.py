@@ -21,7 +21,7 @@ from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 from ragmetrics_core.data import PassageNote, Sample
-from ragmetrics_core.data.messages import UnwrappedMessage
+from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, value_of
 from ragmetrics_core.traces.span_values import decode, mapping
 from ragmetrics_core.traces.spans import Span
@@ -135,7 +135,7 @@ def _blocks_in(value: Any, depth: int = _DEEPEST) -> Iterator[object]:
         for element in value:
             yield from _blocks_in(element, depth - 1)
     elif isinstance(value, Mapping) and depth:
-        message = UnwrappedMessage.of(value)
+        message = unwrap_message(value)
         if message.role == "assistant":
             return
         names = _FIELDS_OF_CONTENT if message.role is not None else _FIELDS_OF_REQUEST

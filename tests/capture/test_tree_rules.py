@@ -1192,22 +1192,6 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
         ],
         [(QUESTION, [PORTO], ANSWER, "")],
     ),
-    "a tool of an earlier turn that nobody captured": (
-        [
-            alone(found(P)),
-            alone(
-                reads(
-                    [
-                        Message("user", AND_FARO),
-                        Message("tool", FARO),
-                        Message("assistant", NOT_FARO),
-                        Message("user", asked(PORTO)),
-                    ]
-                )
-            ),
-        ],
-        [(QUESTION, [PORTO], ANSWER, "history_unread which_turn")],
-    ),
     "documents of two tasks in one prompt": (
         [
             alone(found(P), task_or_thread="a"),

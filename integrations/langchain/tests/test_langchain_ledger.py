@@ -720,15 +720,3 @@ def test_ledger(name: str) -> None:
         expected = [sorted(calls, key=str) for calls in expected]
     assert ledgers == expected
     assert all(sample.answer for sample in samples)
-
-
-def test_a_thread_whose_first_turn_nobody_captured_is_in_doubt() -> None:
-    """The model was shown what a tool returned then, and the ledger lacks it."""
-    lines = [wants(look()), ANSWER, wants(look("Rhône"))]
-    made = agent(*lines, checkpointer=InMemorySaver())
-    ask(made, QUESTION, "t")
-    with capture() as captured:
-        ask(made, SECOND, "t")
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert set(sample.capture.doubts) == {"which_turn"}

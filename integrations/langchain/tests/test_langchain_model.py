@@ -475,7 +475,7 @@ class Keyed(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-@pytest.mark.parametrize("shape", ["model", "bound", "chain", "fallback"])
+@pytest.mark.parametrize("shape", ["model", "bound", "chain"])
 def test_a_key_that_the_endpoint_repeats_is_left_out(shape: str) -> None:
     def model(*, is_refused: bool) -> LangChainModel:
         held: Any = Keyed(is_refused=is_refused)
@@ -483,8 +483,6 @@ def test_a_key_that_the_endpoint_repeats_is_left_out(shape: str) -> None:
             held = held.bind(stop=["x"])
         if shape == "chain":
             held = RunnableLambda(lambda messages: messages) | held
-        if shape == "fallback":
-            held = held.with_fallbacks([held])
         return LangChainModel(held)
 
     check_key_is_left_out(model(is_refused=False), model(is_refused=True))

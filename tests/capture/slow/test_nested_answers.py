@@ -97,5 +97,5 @@ def test_an_object_that_holds_itself_is_read_once():
         return report
 
     answer = json.loads(langchain(around_itself).answer or "")
-    again = {**REPORT.model_dump(), "above": None}
+    again = {**REPORT.model_dump(), "above": {}}
     assert answer == {**REPORT.model_dump(), "above": {"report": again}}

@@ -1,6 +1,7 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
 import json
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
@@ -16,11 +17,12 @@ from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
     RunnableConfig,
-    RunnableSerializable,
+    RunnableSequence,
 )
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langsmith import tracing_context
+from pydantic import BaseModel, SecretStr
 
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core.capture import (
@@ -40,7 +42,6 @@ _MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
 }
 # the limit of a reply's length: in a request, and as a field of LangChain's models
 _NAMES_OF_LIMIT = ("max_tokens", "max_completion_tokens")
-_NAME_FIELDS = ("model_name", "model", "model_id", "deployment_name")
 _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
@@ -94,8 +95,6 @@ class LangChainModel(FrameworkModel):
         'always-yes'
     """
 
-    kind = RunnableSerializable
-
     def __init__(
         self,
         model: Runnable[Any, Any],
@@ -118,7 +117,7 @@ class LangChainModel(FrameworkModel):
             judge_async,
             cache_key,
         )
-        self._model = self._changed(model, _without_watchers)
+        self._model = _unwatched(model)
 
     def _form(self) -> object:
         """As LangChain writes it to a file.
@@ -130,6 +129,18 @@ class LangChainModel(FrameworkModel):
         if "'not_implemented'" in repr(form):
             raise ValueError("a part has no serialised form")
         return form
+
+    def _secrets(self) -> list[str]:
+        parts: list[Any] = [self._model]
+        for part in parts:  # the list grows
+            if isinstance(part, RunnableSequence):
+                parts += part.steps
+            elif isinstance(part, RunnableBindingBase):
+                parts.append(part.bound)
+        values = [value for part in parts for value in vars(part).values()]
+        return [
+            value.get_secret_value() for value in values if isinstance(value, SecretStr)
+        ]
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -248,8 +259,9 @@ def _reply(
 ) -> dict[str, Any]:
     """Make the reply, with the tokens that it took and the model that gave it.
 
-    Example: two messages, each with a ``usage_metadata`` of 6 input tokens: 12 tokens.
-    For several replies the usage of the whole call counts, if LangChain says it.
+    Example: a message with ``usage_metadata`` of 12 input and 3 output tokens: the
+    usage is 12 prompt tokens and 3 completion tokens. For several replies the usage
+    of the whole call counts, if LangChain says it.
 
     Args:
         choices: The replies of the model, in OpenAI's form.
@@ -258,11 +270,12 @@ def _reply(
     """
     messages = [reply for reply in replies if isinstance(reply, AIMessage)]
     facts_of_call = llm_output or {}
-    # what comes from a cache may have a cost alone
-    counts: list[Mapping[str, Any]] = [each.usage_metadata or {} for each in messages]
-    usage: dict[str, Any] = {}
-    for name in ("input_tokens", "output_tokens"):
-        usage[name] = sum(each.get(name, 0) for each in counts)
+    usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
+    for message in messages:
+        # what comes from a cache may have a cost alone
+        tokens: Mapping[str, Any] = message.usage_metadata or {}
+        usage["prompt_tokens"] += tokens.get("input_tokens", 0)
+        usage["completion_tokens"] += tokens.get("output_tokens", 0)
     # each of several messages may have only a part of the tokens
     if len(replies) > 1:
         usage_of_call = facts_of_call.get("token_usage")
@@ -274,12 +287,32 @@ def _reply(
     return {"choices": choices, "usage": usage, "model": model}
 
 
-def _without_watchers(part: Any) -> dict[str, Any]:
-    """What changes in a runnable so that it has no callbacks, listeners and cache.
+def _unwatched(part: Any) -> Any:
+    """Copy a runnable without its callbacks, listeners and cache, to any depth.
 
-    A reply from a cache tells nothing of a second call.
+    A reply from a cache tells nothing of a second call. Example: of
+    ``ChatOpenAI(callbacks=[tracer]).with_fallbacks([other])`` a copy that tells no
+    tracer, keeps no reply, and holds such a copy of ``other``.
+
+    Args:
+        part: A runnable, or what one holds in a field: anything, also a list, tuple or
+            dictionary of runnables. Where there is nothing to leave out, the same
+            object is returned.
     """
+    if isinstance(part, list | tuple):
+        items = [_unwatched(each) for each in part]
+        same = all(map(operator.is_, items, part))
+        return part if same else items
+    is_model = isinstance(part, Runnable) and isinstance(part, BaseModel)
+    if not (is_model or isinstance(part, dict)):
+        return part
     changes: dict[str, Any] = {}
+    for name, value in (part if isinstance(part, dict) else vars(part)).items():
+        unwatched = _unwatched(value)
+        if unwatched is not value:
+            changes[name] = unwatched
+    if isinstance(part, dict):
+        return {**part, **changes} if changes else part
     if getattr(part, "callbacks", None):
         changes["callbacks"] = None
     if isinstance(part, BaseLanguageModel):
@@ -289,7 +322,7 @@ def _without_watchers(part: Any) -> dict[str, Any]:
         changes["config"] = config
     if isinstance(part, RunnableBindingBase):
         changes["config_factories"] = []
-    return changes
+    return part.model_copy(update=changes) if changes else part
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
@@ -322,10 +355,15 @@ def _name_of(model: Runnable[Any, Any]) -> str:
     LangChain's name for its class or kind, such as "openai-chat".
     """
     if isinstance(model, BaseChatModel):
-        fields = type(model).model_fields
-        names = [getattr(model, each) for each in _NAME_FIELDS if each in fields]
-        of_provider = [name for name in names if isinstance(name, str) and name]
-        return next(iter(of_provider), model._llm_type)  # noqa: SLF001  # LangChain's name of the kind of model
+        for field in ("model_name", "model", "model_id", "deployment_name"):
+            value = (
+                getattr(model, field, None)
+                if field in type(model).model_fields
+                else None
+            )
+            if isinstance(value, str) and value:
+                return value
+        return model._llm_type  # noqa: SLF001  # LangChain's name of the kind of model
     if isinstance(model, RunnableBinding):
         return model.config.get("run_name") or _name_of(model.bound)
     return model.get_name()
@@ -344,13 +382,21 @@ def _choice(reply: object) -> dict[str, Any]:
         if not isinstance(reply, str):
             text = _as_json(reply) if message is None else message.text
         return {"message": {"content": text}}
+    facts = reply.response_metadata
+    reason = (
+        facts.get("finish_reason")
+        or facts.get("stop_reason")
+        or facts.get("done_reason")
+    )
+    refusal = reply.additional_kwargs.get("refusal")
     return {
-        **reply.response_metadata,  # why it ended, and its log-probabilities
         "message": {
             "content": str(reply.text),
-            "refusal": reply.additional_kwargs.get("refusal"),
+            "refusal": refusal,
             "tool_calls": reply.tool_calls,
         },
+        "finish_reason": reason,
+        "logprobs": facts.get("logprobs"),
     }
 
 

@@ -18,11 +18,14 @@ from ragmetrics_core.capture import (
     ToolCall,
     UnwrappedMessage,
     is_bulk,
-    plain_value,
+    unwrap_message,
 )
 
 _Value = TypeVar("_Value")
 _DEPTH_COPIED = 4
+# deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
+_DEPTH_READ = 10
+_PLAIN = (str, int, float, CapturedDocument, Message)
 _WITHOUT_DOCUMENTS = frozenset((str, int, float, bool, NoneType))
 _MAPPINGS = (dict, Mapping)  # a dict is told at once
 
@@ -146,21 +149,37 @@ class Snapshots:
         return document
 
 
-def plain(value: object) -> Any:
+def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
-    A dataclass or a Pydantic object becomes a mapping of its fields.
+    Plain values are texts, numbers, documents, messages, and mappings and tuples of
+    these. Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``. A dataclass or a
+    Pydantic object becomes a mapping of its fields. Any other object becomes None.
+
+    Args:
+        value: The value.
+        containers: The containers that it stands in, from the outermost. One of these
+            within itself is empty, and so is what lies deeper than ten containers.
     """
-    return plain_value(value, _read)
-
-
-def _read(value: object) -> object:
-    """A document, a message, or the fields of an object; anything else as it is."""
+    if value is None or isinstance(value, _PLAIN):
+        return value
     document_or_message = _document(value) or message_of(value)
     if document_or_message is not None:
         return document_or_message
+    is_left_out = len(containers) == _DEPTH_READ or any(
+        value is container for container in containers
+    )
+    inside = (*containers, value)
+    if isinstance(value, (list, tuple)):
+        if is_left_out or is_bulk(value):
+            return ()
+        return tuple(plain(element, inside) for element in value)
     fields = fields_of(value)
-    return value if fields is None else fields
+    if fields is None:
+        return None
+    if is_left_out:
+        return {}
+    return {str(name): plain(field, inside) for name, field in fields.items()}
 
 
 def _document(value: object) -> CapturedDocument | None:
@@ -187,7 +206,7 @@ def _document(value: object) -> CapturedDocument | None:
 
 def _document_of_fields(value: Mapping[Any, Any]) -> CapturedDocument | None:
     """Read a document that is stored as its fields; None if they are of anything else."""
-    fields = UnwrappedMessage.of(value).fields if "lc" in value else value
+    fields = unwrap_message(value).fields if "lc" in value else value
     text = fields.get("page_content")
     if not isinstance(text, str):
         return None
@@ -217,7 +236,7 @@ def unwrapped(value: object) -> UnwrappedMessage | None:
         kind, content = value
         value = {"role": kind, "content": content}
     if isinstance(value, Mapping):
-        message = UnwrappedMessage.of(value)
+        message = unwrap_message(value)
         if "content" in message.fields and message.role is not None:
             return message
     return None

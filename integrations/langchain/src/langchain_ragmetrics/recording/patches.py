@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
-from traceback import walk_stack
-from types import MethodType
+from types import FrameType, MethodType
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -115,6 +115,32 @@ def _store_search_reported(
         _is_searching.reset(before)
 
 
+def _reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]:
+    """Wrap a search of a class of stores so that each search is recorded.
+
+    Args:
+        method: The method; the wrapper is async if it is.
+        by_hand: Whether the application did not name the store to us.
+    """
+    report = functools.partial(_store_search_reported, by_hand=by_hand)
+
+    @functools.wraps(method)
+    def search(store: object, /, *args: Any, **kwargs: Any) -> Any:
+        with report(store, args, kwargs) as found:
+            result = method(store, *args, **kwargs)
+            found(result)
+        return result
+
+    @functools.wraps(method)
+    async def asearch(store: object, /, *args: Any, **kwargs: Any) -> Any:
+        with report(store, args, kwargs) as found:
+            result = await method(store, *args, **kwargs)
+            found(result)
+        return result
+
+    return asearch if inspect.iscoroutinefunction(method) else search
+
+
 def add_documents(
     documents: Iterable[Document | tuple[Document, float]], *, query: str = ""
 ) -> None:
@@ -161,9 +187,8 @@ def observe(vectorstore: Store) -> Store:
         >>> observe(store).similarity_search("Capital of France?")[0].page_content
         'Paris.'
     """
-    report = partial(_store_search_reported, by_hand=False)
     for name in _SEARCHES:
-        search = ReplacedMethods.reported(getattr(type(vectorstore), name), report)
+        search = _reported(getattr(type(vectorstore), name), by_hand=False)
         object.__setattr__(vectorstore, name, MethodType(search, vectorstore))
     return vectorstore
 
@@ -175,18 +200,19 @@ def record_store_searches() -> None:
     Example: ``Chroma.similarity_search`` is replaced by a method that records the search
     and calls it, until ``STORE_METHODS.restore()`` is called.
     """
-    report = partial(_store_search_reported, by_hand=True)
     classes: list[type] = VectorStore.__subclasses__()
     for store in classes:  # the list grows while the loop runs
         classes += store.__subclasses__()
         for name in _SEARCHES:
-            STORE_METHODS.replace(
-                store, name, partial(ReplacedMethods.reported, report=report)
-            )
+            report = functools.partial(_reported, by_hand=True)
+            STORE_METHODS.replace(store, name, report)
 
 
 def _is_made_for_another() -> bool:
     """Whether a retriever, or what looks up examples, calls this or awaits it."""
-    frames = walk_stack(sys._getframe(1))  # noqa: SLF001  # the one way to see who called, or awaits
-    callers = (frame.f_locals.get("self") for frame, _ in frames)
-    return any(isinstance(caller, _OTHER_SEARCHERS) for caller in callers)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), _OTHER_SEARCHERS):
+            return True
+        frame = frame.f_back
+    return False

@@ -4,7 +4,6 @@ import inspect
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
-from traceback import walk_stack
 from typing import Any
 from uuid import UUID
 
@@ -287,8 +286,10 @@ class Recorder(BaseCallbackHandler):
 
 def _is_old_chain() -> bool:
     """Whether it is a ``Chain`` of before LCEL that reports its begin here."""
-    for frame, _ in walk_stack(inspect.currentframe()):
+    frame = inspect.currentframe()
+    while frame is not None:
         module = str(frame.f_globals.get("__name__"))
         if not module.startswith(_REPORTING):
             return module.endswith(".chains.base")
+        frame = frame.f_back
     return False

@@ -27,8 +27,8 @@ from ragmetrics_core.capture import (
     Listener,
     Message,
     ToolCall,
+    is_bulk,
     kept_once,
-    plain_value,
 )
 
 PIPELINE = "haystack.pipeline.run"
@@ -39,6 +39,7 @@ AGENT_TOOL = "haystack.agent.step.tool"
 KEPT = frozenset({PIPELINE, COMPONENT, AGENT, AGENT_LLM, AGENT_TOOL})
 
 _EDITED = re.compile(r"The parameters for tool '[^']*' were updated by the user to:\n")
+_DEPTH = 6
 tick = itertools.count(1).__next__  # gives the next position in time, over all runs
 
 
@@ -60,18 +61,23 @@ class CopiedMessage(Message):
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def copied(value: object) -> Any:
+def copied(value: object, depth: int = _DEPTH) -> Any:
     """Copy a value, as objects of the core.
 
     Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a
-    mapping with a tuple of one ``Document`` of the core. Objects of any other class
-    become None, but for pydantic's models and the application's own dataclasses.
+    mapping with a tuple of one ``Document`` of the core. Lists become tuples.
+    Embeddings, lists of more than 10,000 items and objects of any other class become
+    None, but for pydantic's models and the application's own dataclasses.
+
+    Args:
+        value: A value of Haystack's or of the application.
+        depth: How many containers inside of each other are read; what lies deeper
+            becomes None.
     """
-    return plain_value(value, _read)
-
-
-def _read(value: object) -> object:
-    """Copy an object of Haystack's; the fields of one of the application, else as it is."""
+    if value is None or isinstance(
+        value, (str, bool, int, float, Document, Message, Answer)
+    ):
+        return value
     if isinstance(value, haystack.Document):
         return _document(value)
     if isinstance(value, ChatMessage):
@@ -80,17 +86,25 @@ def _read(value: object) -> object:
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
         return Answer(value.data, is_extracted=True, question=value.query)
-    if isinstance(value, (list, tuple)):
-        of_builder = bool(value) and isinstance(value[0], GeneratedAnswer)
-        # only the last one answers the question
-        is_conversation = of_builder and _are_answers_of_one_conversation(value)
-        return value[-1:] if is_conversation else value
-    kind = type(value)
-    is_plain_dataclass = "__dataclass_fields__" in vars(kind)
-    is_plain_dataclass = is_plain_dataclass and "__slots__" not in vars(kind)
-    is_of_haystack = kind.__module__.startswith("haystack")
-    is_of_application = is_plain_dataclass and not is_of_haystack
-    return vars(value) if is_of_application or isinstance(value, BaseModel) else value
+    if depth == 0:
+        return None
+    if isinstance(value, (list, tuple, set, frozenset)):
+        elements = list(value)
+        if is_bulk(elements):
+            return None
+        if _are_answers_of_one_conversation(value):
+            elements = elements[-1:]  # only the last one answers the question
+        return tuple(copied(element, depth - 1) for element in elements)
+    if not isinstance(value, Mapping):
+        kind = type(value)
+        is_plain_dataclass = "__dataclass_fields__" in vars(kind)
+        is_plain_dataclass = is_plain_dataclass and "__slots__" not in vars(kind)
+        is_of_haystack = kind.__module__.startswith("haystack")
+        is_of_application = is_plain_dataclass and not is_of_haystack
+        if not is_of_application and not isinstance(value, BaseModel):
+            return None
+        value = vars(value)
+    return {str(key): copied(element, depth - 1) for key, element in value.items()}
 
 
 def _document(document: haystack.Document) -> Document:

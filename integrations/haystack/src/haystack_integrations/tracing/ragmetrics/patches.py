@@ -12,7 +12,6 @@ after us.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from haystack import component
@@ -20,6 +19,7 @@ from haystack.core.component.component import ComponentMeta
 
 from ragmetrics_core.capture import Listeners, ReplacedMethods, guard_hook
 
+Method = Callable[..., Any]
 _AGENTS = "haystack.components.agents.agent"
 
 
@@ -27,12 +27,12 @@ class RunMethods:
     """Replaces the ``run`` and ``run_async`` of all classes of components, and restores them.
 
     Args:
-        report: Makes the context of a run of a component; see ``ReplacedMethods``.
+        observing: Makes the method that takes the place of another.
         listeners: Who listens, and where internal errors are counted.
     """
 
-    def __init__(self, report: Callable[..., Any], listeners: Listeners):
-        self._report = report
+    def __init__(self, observing: Callable[[Method], Method], listeners: Listeners):
+        self._observing = observing
         self.problems = listeners.problems
         self._methods = ReplacedMethods()
 
@@ -56,11 +56,9 @@ class RunMethods:
         if any(each.__module__ == _AGENTS for each in owner.__mro__):
             return
         for name in ("run", "run_async"):
-            self._methods.replace(
-                owner, name, partial(self._methods.reported, report=self._report)
-            )
+            self._methods.replace(owner, name, self._observing)
 
-    def _following(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _following(self, call: Method) -> Method:
         """Make the metaclass's ``__call__`` that replaces the methods of a new class, too."""
 
         def make_instance(owner: type, *args: Any, **kwargs: Any) -> Any:

@@ -11,11 +11,11 @@ must not look as if it ran inside.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 from haystack.core.errors import BreakpointException
@@ -32,7 +32,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     tick,
     tools_in,
 )
-from haystack_integrations.tracing.ragmetrics.patches import RunMethods
+from haystack_integrations.tracing.ragmetrics.patches import Method, RunMethods
 
 from ragmetrics_core.capture import (
     Listener,
@@ -244,7 +244,7 @@ class Tee(Tracer):
 
     @guard_hook
     def begin_bare(
-        self, component: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, component: Any, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> TeeSpan | None:
         """Begin to record a component outside of any pipeline, which ``inner`` does not see.
 
@@ -265,7 +265,7 @@ class Tee(Tracer):
         }
         span = self._begin_span(COMPONENT, tags, None, NullSpan(), component)
         if span is not None:
-            _, *names = inspect.signature(type(component).run).parameters
+            _, *names = inspect.signature(run).parameters
             inputs = {**dict(zip(names, args, strict=False)), **kwargs}
             embedding, text = _embedded.get()
             if any(value is embedding for value in inputs.values()):
@@ -368,17 +368,35 @@ def _is_part_of_another(component: object) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def _reported(
-    component: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[Callable[[Any], object]]:
-    """Record the run of a component, and what it returned."""
-    with bare_span(component, args, kwargs) as span:
-        yield partial(span.set_content_tag, "haystack.component.output")
+def _observing(run: Method) -> Method:
+    """Make the method that takes the place of a component's ``run`` or ``run_async``.
+
+    That one is bound to the component before it is called: another tracer may have
+    wrapped it, and learns from this which component runs.
+    """
+    if inspect.iscoroutinefunction(run):
+
+        @functools.wraps(run)
+        async def run_observed_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with bare_span(self, run, args, kwargs) as span:
+                output = await run.__get__(self)(*args, **kwargs)
+                span.set_content_tag("haystack.component.output", output)
+                return output
+
+        return run_observed_async
+
+    @functools.wraps(run)
+    def run_observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with bare_span(self, run, args, kwargs) as span:
+            output = run.__get__(self)(*args, **kwargs)
+            span.set_content_tag("haystack.component.output", output)
+            return output
+
+    return run_observed
 
 
 def bare_span(
-    component: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    component: object, run: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> contextlib.AbstractContextManager[Span]:
     """The span around the run of a component; it does nothing inside of a pipeline's."""
     tee = _tracer_slot.tee
@@ -392,7 +410,7 @@ def bare_span(
         # its pipeline or agent opened its span, or we did
         if span.component is component:
             return _NO_SPAN
-    return tee.opened(tee.begin_bare(component, args, kwargs), NullSpan())
+    return tee.opened(tee.begin_bare(component, run, args, kwargs), NullSpan())
 
 
 def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
@@ -457,4 +475,4 @@ class _TracerSlot:
 
 _tracer_slot = _TracerSlot()
 LISTENERS = Listeners(_tracer_slot.take, _tracer_slot.leave)
-_run_methods = RunMethods(_reported, LISTENERS)
+_run_methods = RunMethods(_observing, LISTENERS)

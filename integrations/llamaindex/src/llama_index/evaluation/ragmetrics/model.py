@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from llama_index.core import Settings
@@ -29,6 +29,7 @@ from ragmetrics_core.capture import (
     ReplacedMethods,
 )
 
+T = TypeVar("T")
 JudgeOrLLM = JudgeLike | LLM
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
@@ -76,8 +77,6 @@ class LlamaIndexModel(FrameworkModel):
             what ``to_dict`` writes, without secrets. Where that leaves out a part,
             replies are kept for the process only.
     """
-
-    kind = LLM
 
     def __init__(
         self,
@@ -132,6 +131,10 @@ class LlamaIndexModel(FrameworkModel):
             addresses.add(str(getattr(client, "base_url", "")).rstrip("/"))
         addresses -= {"", str(form.get("api_base")).rstrip("/")}
         return [form, functions, sorted(addresses)]
+
+    def _secrets(self) -> list[str]:
+        key = getattr(self.llm, "api_key", None)
+        return [key] if isinstance(key, str) else []
 
     def _quiet(self) -> AbstractContextManager[object]:
         return _HIDDEN_CALLS.hide()
@@ -199,16 +202,28 @@ class LlamaIndexModel(FrameworkModel):
             contents_when_copied, copy = copies[key]
             if contents_when_copied == contents:
                 return copy
-        # also without the handler that is set for all of LlamaIndex
-        no_callbacks = CallbackManager()
-        no_callbacks.set_handlers([])
+        copy = _unwatched(self.llm, new_values)
+        copies[key] = (contents, copy)
+        return copy
 
-        def changes_of(llm: LLM) -> dict[str, Any]:
-            own = new_values if llm is self.llm else {}
-            return {**own, "callback_manager": no_callbacks}
 
-        copies[key] = (contents, self._changed(self.llm, changes_of))
-        return copies[key][1]
+def _unwatched(llm: LLM, new_values: Mapping[str, Any]) -> LLM:
+    """Copy an LLM without its callbacks, with the LLMs that it holds.
+
+    Example: of ``llm.as_structured_llm(Reply)`` a copy that holds a copy of ``llm``.
+
+    Args:
+        llm: The LLM.
+        new_values: Values of its own fields for the copy.
+    """
+    # also without the handler that is set for all of LlamaIndex
+    no_callbacks = CallbackManager()
+    no_callbacks.set_handlers([])
+    changes = {**new_values, "callback_manager": no_callbacks}
+    for name, value in vars(llm).items():
+        if isinstance(value, LLM):
+            changes[name] = _unwatched(value, {})
+    return llm.model_copy(update=changes)
 
 
 def capabilities_of(llm: LLM) -> Capabilities:
@@ -292,25 +307,51 @@ def _reply(
     raw = response.raw
     if isinstance(raw, BaseModel):
         raw = raw.model_dump()
-    # each provider has its own place: OpenAI, Anthropic and Ollama are looked through
-    facts = raw if isinstance(raw, Mapping) else {}
-    choices, usage = facts.get("choices"), facts.get("usage")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    facts_of_choice = first if isinstance(first, Mapping) else {}
-    message = facts_of_choice.get("message")
-    refusal = message.get("refusal") if isinstance(message, Mapping) else None
+    # each provider has its own names: OpenAI, Anthropic and Ollama are looked through
+    choices = raw.get("choices") if isinstance(raw, Mapping) else None
+    first_choice = choices[0] if isinstance(choices, list) and choices else None
+    facts = {"raw": raw, "choice": first_choice, "more": response.additional_kwargs}
+    finish_reason = _first_of_kind(
+        str,
+        facts,
+        "choice.finish_reason",
+        "raw.stop_reason",
+        "raw.done_reason",
+    )
+    refusal = _first_of_kind(str, facts, "choice.message.refusal")
     choice = {
-        **facts,
-        **facts_of_choice,  # why it ended
         "message": {"content": text, "refusal": refusal},
+        "finish_reason": finish_reason,
         "logprobs": {"content": tokens},
     }
-    tokens_used = {**usage} if isinstance(usage, Mapping) else {}
     return {
         "choices": [choice],
-        "usage": {**tokens_used, **response.additional_kwargs},
-        "model": facts.get("model"),
+        "usage": {
+            "prompt_tokens": _n_tokens(facts, "prompt", "input"),
+            "completion_tokens": _n_tokens(facts, "completion", "output"),
+        },
+        "model": _first_of_kind(str, facts, "raw.model"),
     }
+
+
+def _n_tokens(facts: object, *names: str) -> int | None:
+    """A number of tokens, by the names that providers have for it; None if unknown."""
+    paths = []
+    for place in ("more", "raw.usage"):
+        for name in names:
+            paths.append(f"{place}.{name}_tokens")
+    return _first_of_kind(int, facts, *paths)
+
+
+def _first_of_kind(kind: type[T], data: object, *paths: str) -> T | None:
+    """What the first path leads to that leads to something of this kind."""
+    for path in paths:
+        value = data
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(value, kind):
+            return value
+    return None
 
 
 def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> list[dict[str, Any]]:

@@ -2,10 +2,12 @@
 
 import inspect
 import json
+import operator
 import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Any
 
 from haystack.components.generators.chat.types import ChatGenerator
@@ -13,6 +15,7 @@ from haystack.core.component import Component
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.tracing.tracer import NullTracer, ProxyTracer
+from haystack.utils import Secret
 
 from ragmetrics_core.capture import (
     Capabilities,
@@ -59,8 +62,6 @@ class HaystackModel(FrameworkModel):
         HaystackModel('mock')
     """
 
-    kind = Component
-
     def __init__(
         self,
         chat_generator: ChatGenerator,
@@ -75,9 +76,7 @@ class HaystackModel(FrameworkModel):
         Without ``name``, ``OpenAIChatGenerator(model="gpt-5")`` is called "gpt-5", and
         a generator without a model's name by its class.
         """
-        self.chat_generator: ChatGenerator = self._changed(
-            chat_generator, _without_listener
-        )
+        self.chat_generator: ChatGenerator = _unwatched(chat_generator)
         run_parameters = inspect.signature(chat_generator.run).parameters
         # whether a call can set a temperature and the like
         self._takes_settings = "generation_kwargs" in run_parameters
@@ -116,6 +115,14 @@ class HaystackModel(FrameworkModel):
         for module in types:
             self._refuse_own_code(module)
         return form
+
+    def _secrets(self) -> list[str]:
+        parts: list[Any] = [self.chat_generator]
+        for part in parts:  # the list grows
+            parts += getattr(part, "chat_generators", ())  # of a fallback
+        held = [value for part in parts for value in vars(part).values()]
+        keys = [each.resolve_value() for each in held if isinstance(each, Secret)]
+        return [key for key in keys if key]
 
     def _quiet(self) -> AbstractContextManager[object]:
         return _HIDDEN_CALLS.hide()
@@ -170,8 +177,9 @@ def _read_output(output: object) -> dict[str, Any]:
     messages = [reply for reply in replies if isinstance(reply, ChatMessage)]
     choices = [
         {
-            **message.meta,  # why it ended, and its log-probabilities
             "message": {"content": message.text, "tool_calls": message.tool_calls},
+            "finish_reason": message.meta.get("finish_reason"),
+            "logprobs": message.meta.get("logprobs"),
         }
         for message in messages
     ]
@@ -179,10 +187,31 @@ def _read_output(output: object) -> dict[str, Any]:
     return {"choices": choices, "usage": meta.get("usage"), "model": meta.get("model")}
 
 
-def _without_listener(generator: object) -> dict[str, Any]:
-    """What changes in a generator so that it streams to nobody."""
-    is_heard = getattr(generator, "streaming_callback", None) is not None
-    return {"streaming_callback": None} if is_heard else {}
+def _unwatched(part: Any) -> Any:
+    """Copy a generator without its streaming callback, with those that it holds.
+
+    Example: of ``FallbackChatGenerator([generator])`` a copy that holds a copy of
+    ``generator``, which streams to nobody.
+
+    Args:
+        part: A generator, or what one holds in an attribute: anything, also a list of
+            generators. Where nothing streams, the same object is returned.
+    """
+    if isinstance(part, list):
+        items = [_unwatched(each) for each in part]
+        return part if all(map(operator.is_, items, part)) else items
+    if not isinstance(part, Component):
+        return part
+    changes: dict[str, Any] = {}
+    for name, value in vars(part).items():
+        unwatched = None if name == "streaming_callback" else _unwatched(value)
+        if unwatched is not value:
+            changes[name] = unwatched
+    if not changes:
+        return part
+    copied = copy(part)
+    vars(copied).update(changes)
+    return copied
 
 
 def _is_openai(generator: object) -> bool:

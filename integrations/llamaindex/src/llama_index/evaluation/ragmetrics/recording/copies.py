@@ -59,10 +59,10 @@ from ragmetrics_core.capture import (
     add_provider_evidence,
     answer_in,
     find_instances,
+    is_bulk,
     kept_once,
     names_a_history,
     note_documents_of_step,
-    plain_value,
     unread_request,
 )
 
@@ -433,13 +433,21 @@ def note_reply_of_agent(step: Node, output: AgentOutput, moment: float) -> None:
             last_model.ended = moment
 
 
-def plain_data(value: object) -> Any:
-    """Turn a provider's objects into plain data: mappings, tuples, texts and numbers."""
+def plain_data(value: object, depth: int = 10) -> Any:
+    """Turn a provider's objects into plain data: dicts, lists, texts and numbers.
 
-    def read(inner: object) -> object:
-        return dict(inner) if isinstance(inner, BaseModel) else inner
-
-    return plain_value(value, read)
+    Args:
+        value: An object of the provider's client, or data.
+        depth: How many containers inside of each other are read: as deep as evidence
+            lies. Anything deeper, and what is no data, becomes None.
+    """
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping) and depth > 0:
+        return {str(key): plain_data(inner, depth - 1) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)) and depth > 0 and not is_bulk(value):
+        return [plain_data(element, depth - 1) for element in value]
+    return value if isinstance(value, (str, int, float)) else None
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
@@ -658,16 +666,18 @@ def sources_of(result: object) -> tuple[Document, ...]:
     return tuple(documents)
 
 
-def plain(value: object) -> Any:
+def plain(value: object, depth: int = 6) -> Any:
     """Turn a value into plain data, so that keys and paths can be looked up in it.
 
-    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": the documents}.
+    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": [the documents]}.
+
+    Args:
+        value: What a call was given or returned.
+        depth: How many containers inside of each other are read. Anything deeper, what
+            is no data, and a list of more than 10,000 items, becomes None.
     """
-    return plain_value(value, _read)
-
-
-def _read(value: object) -> object:
-    """Copy an object of the framework's; anything else as it is."""
+    if value is None or isinstance(value, (str, int, float, bool, Document, Message)):
+        return value
     if isinstance(value, QueryBundle):
         return value.query_str
     if isinstance(value, ChatMessage):
@@ -678,5 +688,14 @@ def _read(value: object) -> object:
     if isinstance(value, NodeWithScore):
         return document_of(value)
     if isinstance(value, Returned):
-        return {"response": answer_of(value), "source_nodes": sources_of(value)}
-    return fields_of(value) if isinstance(value, Event) else value
+        return {
+            "response": answer_of(value),
+            "source_nodes": list(sources_of(value)),
+        }
+    if isinstance(value, Event):
+        value = fields_of(value)
+    if isinstance(value, Mapping) and depth > 0:
+        return {str(key): plain(element, depth - 1) for key, element in value.items()}
+    if isinstance(value, (list, tuple)) and depth > 0 and not is_bulk(value):
+        return [plain(element, depth - 1) for element in value]
+    return None

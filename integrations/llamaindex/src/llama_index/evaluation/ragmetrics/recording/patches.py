@@ -11,15 +11,8 @@
 
 import functools
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import (
-    AbstractContextManager,
-    aclosing,
-    closing,
-    contextmanager,
-    nullcontext,
-)
-from traceback import walk_stack
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from types import AsyncGeneratorType, FrameType, GeneratorType
 from typing import Any
 
@@ -113,52 +106,51 @@ def observe(
         setattr(response, name, replacement)
 
 
-@contextmanager
-def _told(on_end: OnEnd) -> Iterator[list[str]]:
-    """Tell at the end of a stream what was read of it.
+def _hand_on(
+    pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
+) -> Generator[Any, Any, Any]:
+    """Hand on the pieces of a streamed answer, and tell at the end what was read.
 
     Example: pieces "Rome", " is", " old", and the application stops behind the second:
     ``on_end("Rome is", GeneratorExit())``.
     """
     pieces_read: list[str] = []
     try:
-        yield pieces_read
+        while True:
+            with while_fetching():
+                piece = next(pieces, _END)
+            if piece is _END:
+                break
+            pieces_read.append(_text(piece))
+            yield piece
     except BaseException as error:
+        pieces.close()
         on_end("".join(pieces_read), error)
         raise
     on_end("".join(pieces_read), None)
 
 
-def _hand_on(
-    pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
-) -> Generator[Any, Any, Any]:
-    """Hand on the pieces of a streamed answer."""
-    with _told(on_end) as pieces_read, closing(pieces):
-        while True:
-            with while_fetching():
-                piece = next(pieces, _END)
-            if piece is _END:
-                return
-            pieces_read.append(_text(piece))
-            yield piece
-
-
 async def _hand_on_async(
     pieces: AsyncGenerator[Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> AsyncGenerator[Any, Any]:
-    """Hand on the pieces of an async stream."""
-    with _told(on_end) as pieces_read:
-        async with aclosing(pieces):
-            while True:
-                try:
-                    with while_fetching():
-                        # no anext(): with a default it fails where a tracer's wrapper
-                        # has a coroutine for a method
-                        piece = await pieces.__anext__()
-                except StopAsyncIteration:
-                    return
-                pieces_read.append(_text(piece))
-                yield piece
+    """Hand on the pieces of an async stream, as ``_hand_on`` does."""
+    pieces_read: list[str] = []
+    try:
+        while True:
+            try:
+                with while_fetching():
+                    # no anext(): with a default it fails where a tracer's wrapper has a
+                    # coroutine for a method
+                    piece = await pieces.__anext__()
+            except StopAsyncIteration:
+                break
+            pieces_read.append(_text(piece))
+            yield piece
+    except BaseException as error:
+        await pieces.aclose()
+        on_end("".join(pieces_read), error)
+        raise
+    on_end("".join(pieces_read), None)
 
 
 def _text(piece: object) -> str:
@@ -175,14 +167,17 @@ def is_called_aside() -> bool:
     Example: a model is called inside ``memory.get()``. Such methods answer no question.
     A task that one of them starts has other callers: there it is not seen.
     """
-    for frame, _ in walk_stack(sys._getframe(1)):  # noqa: SLF001  # the one way to see who called, or awaits
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
+    while frame is not None:
         name = frame.f_code.co_name
-        caller = frame.f_locals.get("self") if name in _NAMES_ASIDE else None
-        for owner, names in _ASIDE:
-            if isinstance(caller, owner) and name in names.split():
-                if isinstance(caller, ObjectRetriever):
-                    return _finds_no_evidence(caller, frame)
-                return True
+        if name in _NAMES_ASIDE:
+            caller = frame.f_locals.get("self")
+            for owner, names in _ASIDE:
+                if isinstance(caller, owner) and name in names.split():
+                    if isinstance(caller, ObjectRetriever):
+                        return _finds_no_evidence(caller, frame)
+                    return True
+        frame = frame.f_back
     return False
 
 
@@ -191,8 +186,10 @@ def _finds_no_evidence(retriever: ObjectRetriever[Any], frame: FrameType) -> boo
 
     One that writes SQL lets it find the tables, and searches by itself then.
     """
-    callers = [each.f_locals.get("self") for each, _ in walk_stack(frame.f_back)]
-    if any(isinstance(caller, BaseRetriever) for caller in callers):
-        return True
-    tools = (BaseToolNodeMapping, BaseQueryToolNodeMapping)
-    return isinstance(retriever.object_node_mapping, tools)
+    mapping = retriever.object_node_mapping
+    caller = frame.f_back
+    while caller is not None:
+        if isinstance(caller.f_locals.get("self"), BaseRetriever):
+            return True
+        caller = caller.f_back
+    return isinstance(mapping, (BaseToolNodeMapping, BaseQueryToolNodeMapping))

@@ -145,17 +145,27 @@ class Spans(BaseSpanHandler[BaseSpan]):
 
     def span_enter(self, *_: Any, **span: Any) -> None:
         """Hand on that a span began, and what its method was given."""
-        arguments = span.pop("bound_args").arguments
-        self._recorder.on_span_begin(arguments=arguments, **span)
+        self._recorder.on_span_begin(
+            span["id_"],
+            span["bound_args"].arguments,
+            span.get("instance"),
+            span.get("parent_id"),
+        )
 
     def span_exit(self, *_: Any, **span: Any) -> None:
         """Hand on that a span ended with a result."""
-        self._recorder.on_span_end(**span)
+        self._recorder.on_span_end(
+            span["id_"], span.get("instance"), span.get("result"), None
+        )
 
     def span_drop(self, *_: Any, **span: Any) -> None:
         """Hand on that a span ended with an exception."""
-        error = span.pop("err", None) or GeneratorExit()
-        self._recorder.on_span_end(**span, err=error)
+        self._recorder.on_span_end(
+            span["id_"],
+            span.get("instance"),
+            None,
+            span.get("err") or GeneratorExit(),
+        )
 
     def new_span(self, *_: Any, **__: Any) -> None:
         """Make no span of the framework's own: nothing would read it."""
@@ -230,9 +240,8 @@ class Recorder:
         self,
         id_: str,
         arguments: Mapping[str, Any],
-        instance: object = None,
-        parent_id: str | None = None,
-        **_: Any,
+        instance: object,
+        parent_id: str | None,
     ) -> None:
         """Record a span as it begins: as a call of the run around it, or of a new run.
 
@@ -371,12 +380,7 @@ class Recorder:
 
     @guard_hook
     def on_span_end(
-        self,
-        id_: str,
-        instance: object = None,
-        result: object = None,
-        err: BaseException | None = None,
-        **_: Any,
+        self, id_: str, instance: object, result: object, error: BaseException | None
     ) -> None:
         """Record the end of a span, and of the run if it is the outermost one.
 
@@ -384,7 +388,7 @@ class Recorder:
             id_: The id of the span.
             instance: The object whose method ran; None for a step of a workflow.
             result: What it returned; None if it raised.
-            err: What it raised; None if it returned.
+            error: What it raised; None if it returned.
         """
         span = self._spans.get(id_, _NO_SPAN)
         run, node = span.run, span.node
@@ -398,23 +402,23 @@ class Recorder:
             return
         if isinstance(result, AgentOutput) and span.kind == "step":
             self._copy(copies.note_reply_of_agent, node, result, _tick())
-        if err is None and span.kind == "step":
+        if error is None and span.kind == "step":
             self._copy(copies.copy_documents_returned, node, span.events, result)
-        elif err is None:
+        elif error is None:
             self._copy(copies.copy_result, span.kind, node, result, instance)
         node.ended = _tick()
         # A step that waits for a person has not failed: it runs again.
-        if type(err).__name__ == "WaitingForEvent":
+        if type(error).__name__ == "WaitingForEvent":
             node.is_control = True
             node.error = None
-        elif err is not None:
-            node.error = words_of(err)
-        if node is run.root and err is None:
+        elif error is not None:
+            node.error = words_of(error)
+        if node is run.root and error is None:
             self._copy(copies.copy_outcome, run, result)
             self._end_or_wait_for_stream(run, result)
         elif node is run.root:
             # an interrupt, such as a cancelled task, leaves the run incomplete
-            run.is_complete = isinstance(err, Exception)
+            run.is_complete = isinstance(error, Exception)
             self._end(run)
 
     @guard_hook
@@ -431,7 +435,7 @@ class Recorder:
         if result.nodes or not result.ids:
             id_ = f"{type(result).__name__}.{STORE_METHOD}-{uuid4()}"
             self.on_span_begin(id_, {}, result, parent_id)
-            self.on_span_end(id_, result, result)
+            self.on_span_end(id_, result, result, None)
         elif around.node is not None:
             around.node.evidence_not_recorded += (_UNKNOWN_SEARCH,)
         else:

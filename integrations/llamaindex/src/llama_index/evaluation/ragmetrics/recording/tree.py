@@ -17,6 +17,7 @@ from ragmetrics_core.capture import (
     history_in,
     history_of_prompts,
     question_in,
+    show_the_same,
 )
 
 # the fields of a call that hold documents
@@ -96,7 +97,7 @@ def trees_of(run: Run) -> list[Tree]:
     models = [node for node in run.root.walk() if node.kind == "model"]
     tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
     tree.question = question(run)
-    _add_history(tree)
+    _add_history(tree, models)
     # a model or a program that the application calls by itself answers no question
     has_failed = tree.root.error is not None
     text = tree.root.text or ""
@@ -115,7 +116,7 @@ def trees_of(run: Run) -> list[Tree]:
     return [tree]
 
 
-def _add_history(tree: Run) -> None:
+def _add_history(tree: Run, models: Sequence[Node]) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
     Example: ``engine.chat("And when?", chat_history=[…])`` handed in its earlier turns.
@@ -123,6 +124,7 @@ def _add_history(tree: Run) -> None:
 
     Args:
         tree: The tree; it is changed.
+        models: The calls of models in it.
     """
     if tree.kind == "query":  # it keeps no talk: its templates hold examples
         messages = itertools.chain.from_iterable(tree.templates)
@@ -151,6 +153,7 @@ def _add_history(tree: Run) -> None:
     is_known = bool(tree.history or tree.summaries)
     if tree.conversation_id is not None and not is_known:
         tree.turn_number = 1  # also of a memory that was emptied
+    tree.shows_earlier_results = _shows_earlier_results(models)
 
 
 def _own_calls(node: Node) -> Node:
@@ -162,12 +165,28 @@ def _own_calls(node: Node) -> Node:
     return replace(node, children=[_own_calls(each) for each in inner_calls])
 
 
+def _shows_earlier_results(models: Sequence[Node]) -> bool:
+    """Whether a prompt shows what a tool returned before the user's last message.
+
+    Agents that share a ``Context`` are shown the tools' results of earlier turns.
+    """
+    for model in models:
+        roles = [message.role for message in model.prompt]
+        if "user" in roles and "tool" in roles:
+            last_of_user = len(roles) - 1 - roles[::-1].index("user")
+            if "tool" in roles[:last_of_user]:
+                return True
+    return False
+
+
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: documents without a text. Added: the agent that called each tool, and which messages of a prompt are
+    Taken out: documents without a text, and what one method of a model only handed on to
+    another. Added: the agent that called each tool, and which messages of a prompt are
     earlier talk. What is settled already stays as it is.
     """
+    _join_models(run.root)
     calls = list(run.root.walk())
     _name_agents_of_tools(calls)
     blank_documents: dict[str | None, Document] = {}
@@ -182,6 +201,32 @@ def _settle(run: Run) -> None:
                 with_text = tuple(each for each in documents if each.text.strip())
                 setattr(call, name, with_text)
     run.documents_without_text += tuple(blank_documents.values())
+
+
+def _join_models(call: Node) -> None:
+    """Make one call of those inside each other that were shown the same texts.
+
+    Example: ``llm.chat(messages)`` calls ``llm.complete(text)`` with the messages as one
+    text. The outer call knows their roles. A model that hands other texts on to the one
+    that it wraps stays around it, and the inner call counts.
+    """
+    inner_calls = []
+    for inner in call.children:
+        _join_models(inner)
+        shown = [[message.text for message in each.prompt] for each in (call, inner)]
+        is_inside = call.kind == inner.kind == "model"
+        if not is_inside or not show_the_same(*shown):
+            inner_calls.append(inner)
+            continue
+        call.model = call.model or inner.model
+        call.evidence_not_recorded += inner.evidence_not_recorded
+        call.texts_handed_in += inner.texts_handed_in
+        call.may_have_searched = call.may_have_searched or inner.may_have_searched
+        if not any(each.by_provider for each in call.children):
+            inner_calls += inner.children
+        if call.reply is None and call.error is None:  # no event told a stream's reply
+            call.reply, call.ended = inner.reply, inner.ended
+    call.children = inner_calls
 
 
 def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
@@ -277,7 +322,7 @@ def question(run: Run) -> str | None:
     inputs = dict(run.lookup_inputs[0])
     talks = [inputs.pop(name, None) for name in ("chat_history", "messages")]
     asked = question_in(inputs.get("user_msg")) or question_in(inputs)
-    last_messages = [talk[-1] for talk in talks if isinstance(talk, tuple) and talk]
+    last_messages = [talk[-1] for talk in talks if isinstance(talk, list) and talk]
     for message in () if asked else last_messages:
         # an earlier question is not asked now
         if isinstance(message, Message) and message.role == "user":
