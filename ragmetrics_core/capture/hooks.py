@@ -118,8 +118,12 @@ class Problems:
         """Show how often each problem occurred."""
         return f"Problems({dict(self)})"
 
-    def keys(self) -> Iterable[str]:
+    def __iter__(self) -> Iterator[str]:
         """The kinds of problems; ``dict(problems)`` has how often each occurred."""
+        return iter(self.counts)
+
+    def keys(self) -> Iterable[str]:
+        """The kinds of problems."""
         return self.counts
 
     def __getitem__(self, kind: str) -> int:

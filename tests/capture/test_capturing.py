@@ -259,6 +259,7 @@ def test_runs_without_a_sample_are_said():
         ToyApp(GOLDEN_TURNS[0]).run()
     assert captured.samples == ()
     assert dict(captured.problems) == {"say where things are by contexts_from=": 1}
+    assert list(captured.problems) == ["say where things are by contexts_from="]
     report = captured.evaluate(["context_adherence"], judge=YES)
     screen = " ".join(str(report).split())
     assert "no run gave a sample: say where things are by contexts_from=." in screen
@@ -328,6 +329,23 @@ def test_redact_that_gives_no_sample_drops_it_with_a_word():
     assert captured.samples == ()
     (said,) = captured.problems.counts
     assert "must return a Sample and returned NoneType" in said
+
+
+def test_redact_that_raises_for_one_sample_loses_no_other_of_its_run():
+    def raising_for_the_first(sample: Sample) -> Sample:
+        if sample.question != "And its river?":
+            raise ZeroDivisionError
+        return sample
+
+    def two_trees(run):
+        return [*trees(run), *trees({**run, "inputs": {"query": "And its river?"}})]
+
+    with replace(DOOR, trees=two_trees).capture(
+        redact=raising_for_the_first
+    ) as captured:
+        ToyApp(GOLDEN_TURNS[0]).run()
+    assert [sample.question for sample in captured.samples] == ["And its river?"]
+    assert len(captured.problems) == 1
 
 
 def test_a_watch_sees_the_process_and_redacts_before_anybody_sees():
