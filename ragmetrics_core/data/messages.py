@@ -148,8 +148,10 @@ def with_written_messages(value: object, depth: int = 2) -> Any:
     if not roles or write is None:
         return value
     fields = write()
-    content = fields["content"] if "content" in fields else fields.get("blocks")
-    return {"role": roles[0], "content": content}
+    for name in ("content", "blocks"):
+        if name in fields:
+            return {"role": roles[0], "content": fields[name]}
+    return value
 
 
 def text_of_content(content: object) -> str:

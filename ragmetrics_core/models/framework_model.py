@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from pydantic import BaseModel
+
 from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import is_installed, key_of
@@ -165,7 +167,7 @@ class FrameworkModel(ChatModel):
         except Exception as error:
             # OpenAI's client raises at the token limit, and hands the reply on
             completion = getattr(error, "completion", None)
-            if completion is None:
+            if not isinstance(completion, BaseModel):
                 raise
         return chat_reply(self.name, completion.model_dump(), None)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from ragmetrics_core import Sample
 from ragmetrics_core.data import RowError
@@ -67,3 +68,14 @@ def test_what_a_model_thought_in_a_message_object_is_not_its_answer():
     answer = types.ChatMessage(role="assistant", blocks=blocks)
     sample = Sample.from_row({"question": "Who?", "answer": answer})
     assert sample.answer == "Anna."
+
+
+def test_an_object_without_content_is_no_message_whatever_it_says_of_its_type():
+    class Found(BaseModel):
+        type: str = "function"
+        page_content: str = "Anna lit the lamp."
+        metadata: dict[str, str] = {}
+
+    row = {"question": "Who?", "contexts": [Found()], "answer": "Anna."}
+    (context,) = Sample.from_row(row).contexts
+    assert context.text == "Anna lit the lamp."
