@@ -34,25 +34,19 @@ from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
 
-# <think>, [THINK], <seed:think>, ◁think▷, and the channels of gpt-oss and Gemma
-_TAG = r"[<\[◁]{}(?:\w{{1,20}}:)?think(?:ing)?[>\]▷]"
-_OPENING_OF_THINKING = re.compile(
-    rf"\s*(?:{_TAG.format('')}|<\|channel>thought\b)", re.IGNORECASE
-)
+# <think>, or [THINK] of Mistral's models
+_OPENING_OF_THINKING = re.compile(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
 _END_OF_THINKING = re.compile(
-    rf"{_TAG.format('/')}|<\|channel\|>final\b[^\n]{{0,40}}?<\|message\|>|<channel\|>",
-    re.IGNORECASE,
+    r"[<\[]/think(?:ing)?[>\]]|<\|channel\|>final<\|message\|>", re.IGNORECASE
 )
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
 _FORM = re.compile(r":\s*<[^<>\n]{3,120}>")
 # What may stand beside an object on its line: fences, tags, marks of chat templates,
 # emphasis, signs without a shape, brackets of a list. A mark is a name, with bars or
-# not, in angle brackets, or in capitals in square ones. A word between two marks belongs
-# to them, as in <|constrain|>json<|message|>.
+# not, in angle brackets, or in capitals in square ones.
 _BESIDE_OBJECT = re.compile(
-    r"`{3,}\w{0,20}|<<?[/|｜]?[\w▁:-]{1,40}[|｜]?>>?(?:\w{1,20}\s*+(?=<[|｜]))?"
-    r"|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]|\[\|\w{1,40}\|\]"
+    r"`{3,}\w{0,20}|<<?[/|｜]?[\w▁-]{1,40}[|｜]?>>?|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]"
     r"|[\s*`\[\]\ufeff\u200b-\u200d\u2060]"
 )
 # A judge's reply has few braces that open no object; a hostile one may have many.

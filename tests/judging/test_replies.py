@@ -144,18 +144,6 @@ REPLIES: dict[str, tuple[str, str]] = {
     "marks of Mistral": ("good", "[TOOL_CALLS] {object}[/INST]</s>"),
     "marks of GLM": ("good", "[gMASK]<sop>{object}"),
     "marks of Llama 2": ("good", "<<SYS>>{object}<</SYS>>"),
-    "a format named between marks": (
-        "good",
-        "<|constrain|>json<|message|>{object}<|return|>",
-    ),
-    "a role between marks": (
-        "good",
-        "<|start_of_role|>assistant<|end_of_role|>{object}",
-    ),
-    "marks of EXAONE": ("good", "[|assistant|]{object}[|endofturn|]"),
-    "marks of Seed": ("good", "<seed:bos>{object}<seed:eos>"),
-    "words behind a mark": ("bad", "<|note|>perhaps {object}"),
-    "a word before a mark": ("bad", "{object} wrong<|im_end|>"),
     "a word in brackets": ("bad", "{object} [wrong]"),
     "words in angle brackets": ("bad", "{object} <that is wrong>"),
     "channels": (
@@ -163,11 +151,8 @@ REPLIES: dict[str, tuple[str, str]] = {
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
         "<|channel|>final<|message|>{object}<|return|>",
     ),
-    "a channel that names its format": (
-        "good",
-        "<|channel|>analysis<|message|>Perhaps {worse}<|end|><|start|>assistant"
-        "<|channel|>final <|constrain|>json<|message|>{object}",
-    ),
+    "a channel of thoughts alone": ("bad", "<|channel|>analysis<|message|>{object}"),
+    "words of a user": ("bad", "<|start|>user<|message|>{object}"),
     "a sign without a shape": ("good", "\u200b{object}\u2060"),
     "a list of one object": ("good", "[{object}]"),
     "braces before": ("good", "The set {{a, b}} is no object.\n{object}"),
@@ -176,9 +161,6 @@ REPLIES: dict[str, tuple[str, str]] = {
     "thinking before": ("good", "<think>Perhaps.</think>{object}"),
     "thinking in brackets": ("good", "[THINK]{worse}[/THINK]{object}"),
     "an object in its thinking": ("good", "<think>{worse}</think>{object}"),
-    "thinking of Seed": ("good", "<seed:think>{worse}</seed:think>{object}"),
-    "thinking of Kimi": ("good", "◁think▷{worse}◁/think▷{object}"),
-    "thinking of Gemma": ("good", "<|channel>thought\n{worse}<channel|>{object}"),
     "thinking and a fence": ("good", "<thinking>h</thinking>\n```json\n{object}\n```"),
     "thinking that was begun elsewhere": ("good", "I weigh it. </think>\n{object}"),
     "nothing but thinking": ("bad", "<think>{object}"),
