@@ -83,6 +83,10 @@ def check_paths(options: argparse.Namespace) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_file() or not path.exists():
                 AtomicFile(path, _option(name)).leave(keeps_part=False)
+    file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
+    if file_of_job and "summary" in options:
+        with as_input_error("GITHUB_STEP_SUMMARY cannot be written"):
+            Path(file_of_job).open("a").close()
 
 
 def _option(name: str) -> str:

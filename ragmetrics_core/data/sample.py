@@ -59,6 +59,7 @@ from ragmetrics_core.data.sample_parts import (
     before_this_turn,
 )
 from ragmetrics_core.data.scalars import (
+    is_blank,
     is_placeholder,
     is_present,
     is_word_for_nothing,
@@ -530,7 +531,8 @@ def _refuse_ids_and_addresses(
 
     Raises:
         AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
-            look like ids or are web addresses.
+            are web addresses.
+        RowError: If all its texts look like ids, which those of another row need not.
     """
     if sample.capture is not None and sample.capture.grade is not None:
         return
@@ -539,15 +541,17 @@ def _refuse_ids_and_addresses(
     ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
     ids -= texts_with_id
     for field in ("contexts", "retrieved", "expected_contexts", "reference"):
-        texts = sample.reference
-        if field != "reference":
-            texts = tuple(passage.text for passage in getattr(sample, field) or ())
+        passages_or_texts = getattr(sample, field) or ()
+        shown = (getattr(each, "text", each) for each in passages_or_texts)
+        texts = [text for text in shown if not is_blank(text)]
         if not texts or columns.get(field) is not None or field not in found_by_field:
             continue
         are_addresses = all(map(_WEB_ADDRESS.fullmatch, texts))
-        has_ids = field != "reference" and (
-            not ids.isdisjoint(texts)
-            or (not are_addresses and all(map(_IDS.fullmatch, texts)))
+        are_known_ids = field != "reference" and not ids.isdisjoint(texts)
+        has_ids = are_known_ids or (
+            field != "reference"
+            and not are_addresses
+            and all(map(_IDS.fullmatch, texts))
         )
         if are_addresses or has_ids:
             what = "web addresses in place of texts"
@@ -557,7 +561,8 @@ def _refuse_ids_and_addresses(
                 what = "ids in place of texts, which --expected-ids-column names"
             column = found_by_field[field].column
             option = f"--{field.replace('_', '-')}-column"
-            raise AmbiguousColumns(
+            is_sure = are_addresses or are_known_ids
+            raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}; if these are the texts:"
                 f" {option} {shlex.quote(column)}, in Python {field}_column="
             )

@@ -434,7 +434,7 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     class and where it was raised, and never its words. A line of the user's own file is
     named before the line of a library that it called. Example: a ``ValueError`` of a
     client gives "gpt could not answer: its client raised ValueError in send
-    (…/client.py:12)".
+    (…/client.py:12): check the model, its address and its settings".
 
     Args:
         error: What was raised.
@@ -442,7 +442,9 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     """
     fault = Fault.of(error)
     if "ContentFilterFinishReasonError" in fault.class_names:  # of OpenAI's client
-        return errors.ContentRefused(f"a content filter cut off the reply of {where}")
+        return errors.ContentRefused(
+            f"a content filter cut off the reply of {where}: {ADVICE_ON_REFUSED_CONTENT}"
+        )
     tells_of_endpoint = (
         fault.status is not None
         or fault.is_connection_lost
@@ -463,7 +465,10 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         message += f" in {frame.name} ({frame.filename}:{frame.lineno})"
         if is_users_code(frame):
             message += "; raise TransientJudgeError there if asking again may help"
-    return errors.JudgeError(message)
+            return errors.JudgeError(message)
+    return errors.JudgeError(
+        f"{message}: check the model, its address and its settings"
+    )
 
 
 def error_of_redirect(where: str) -> errors.JudgeUnavailable:

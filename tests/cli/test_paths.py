@@ -121,6 +121,16 @@ def test_files_that_cannot_be_are_refused(files, capsys, words):
     assert files() == before
 
 
+def test_a_summary_that_the_job_names_is_checked_before_the_run(
+    files, capsys, monkeypatch
+):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "rows.jsonl/summary.md")
+    before = files()
+    assert run(f"{EVALUATE} --out new.jsonl") == 2
+    assert "GITHUB_STEP_SUMMARY cannot be written" in capsys.readouterr().err
+    assert files() == before
+
+
 @pytest.mark.parametrize(
     ("words", "needed"),
     [

@@ -262,17 +262,41 @@ def test_data_sets_without_an_answer_say_which_option_names_it(tmp_path, capsys)
     assert "retrieval_accuracy" in shown
 
 
-FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."}]
-
-
 IDS = (
     ["doc_12", "doc_13"],
     ["5f0c1a52-8d9a-4a3e-9a53-0b7c2f1e6d11"],
     ["docs/paris.md", "C:\\texts\\rome.txt"],
     ["4711", "4712"],
+    ["", "doc_12"],
     "doc_12; doc_13",
     "4711",
 )
+
+
+@pytest.mark.parametrize(
+    ("field", "column", "cell"),
+    [
+        *(("contexts", "contexts", ids) for ids in IDS),
+        ("retrieved", "retrieved", ["doc_12", "13"]),
+        ("expected_contexts", "gold_contexts", ["doc_12"]),
+    ],
+)
+def test_what_looks_like_ids_is_a_bad_row_until_its_column_is_named(
+    field, column, cell
+):
+    good = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    row = {**good, column: cell}
+    report = evaluate([row, good, row], ["context_adherence"], judge="lexical")
+    first, score, last = report.scores("context_adherence")
+    assert (first, last, report.summary().bad_rows) == (None, None, 2)
+    assert score is not None  # "COVID-19" alone stops no other row
+    with pytest.raises(RowError, match=f"{field} .* in place of texts.*-column"):
+        Sample.from_row(row)
+    named: dict[str, Any] = {field: column}
+    assert getattr(Sample.from_row(row, **named), field)
+
+
+FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."}]
 
 
 @pytest.mark.parametrize(
@@ -284,9 +308,6 @@ IDS = (
         ("retrieved", "retrieved", "['d1', 'd2']", {"relevant_ids": ["d2"]}),
         ("contexts", "docs", ["https://a.example/b", "http://c.example"], {}),
         ("expected_contexts", "expected_contexts", ["https://a.example/b"], {}),
-        *(("contexts", "contexts", ids, {}) for ids in IDS),
-        ("retrieved", "retrieved", ["doc_12", "13"], {"contexts": ["Anna lit it."]}),
-        ("expected_contexts", "gold_contexts", ["doc_12"], {"contexts": ["Anna."]}),
         ("reference", "references", ["https://a.example/b"], {}),
         ("reference", "reference", " https://a.example/b ", {}),
     ],
