@@ -13,7 +13,7 @@ from ragmetrics_core import LLMJudge, ContextUtilization, OpenAICompatibleModel,
 from loopback import LoopbackServer
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # else it is ignored below a shell in the background
-rows = [{"question": f"q{n}", "contexts": [f"c{n} {k}" for k in range(5)], "answer": "a", "reference": f"r{n}"}
+rows = [{"question": f"q{n}", "contexts": [f"text {n} {k}" for k in range(5)], "answer": "a", "reference": f"r{n}"}
         for n in range(60)]
 metric = ContextUtilization()
 servers, left = [], []
