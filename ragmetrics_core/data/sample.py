@@ -343,9 +343,11 @@ UNDIVIDED_CODES = {
 }
 """By field the code of the doubt whether a row's one text of it is several."""
 _WEB_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
-# Words that each hold a sign which words of a language lack: "doc_12", "b/7.txt; 4711".
+# Words of five signs and more, each with a letter and with a sign that words of a
+# language lack: "doc_12", "b/7.txt; 5f0c-11". "1903" may be a text.
 _IDS = re.compile(
-    r"\s*+(?:(?=[a-zA-Z-]*+[\d_./:#@\\])[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
+    r"\s*+(?:(?=[\w./:#@\\-]{5})(?=[\w./:#@\\-]*[a-zA-Z])(?=[a-zA-Z-]*+[\d_./:#@\\])"
+    r"[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
     re.ASCII,
 )
 _NEEDED = {
