@@ -549,12 +549,9 @@ def _refuse_ids_and_addresses(
         if not texts or columns.get(field) is not None or field not in found_by_field:
             continue
         are_addresses = all(map(_WEB_ADDRESS.fullmatch, texts))
-        are_known_ids = field != "reference" and not ids.isdisjoint(texts)
-        has_ids = are_known_ids or (
-            field != "reference"
-            and not are_addresses
-            and all(map(_IDS.fullmatch, texts))
-        )
+        are_known_ids = not ids.isdisjoint(texts)
+        look_like_ids = not are_addresses and all(map(_IDS.fullmatch, texts))
+        has_ids = field != "reference" and (are_known_ids or look_like_ids)
         if are_addresses or has_ids:
             what = "web addresses in place of texts"
             if has_ids:
