@@ -89,7 +89,7 @@ class AnswerRelevance(Metric):
         0.667
     """
 
-    version: ClassVar[str] = "10"
+    version: ClassVar[str] = "11"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)

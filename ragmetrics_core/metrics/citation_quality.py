@@ -119,7 +119,7 @@ class CitationQuality(Metric):
         (0.8, 1.0, 0.667)
     """
 
-    version: ClassVar[str] = "13"
+    version: ClassVar[str] = "14"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
 
     name: str = Field(default="citation_quality", min_length=1)

@@ -121,7 +121,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "17"
+    version: ClassVar[str] = "18"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

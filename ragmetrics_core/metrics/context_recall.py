@@ -102,7 +102,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "15"
+    version: ClassVar[str] = "16"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)

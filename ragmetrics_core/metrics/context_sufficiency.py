@@ -140,7 +140,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "11"
+    version: ClassVar[str] = "12"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

@@ -112,7 +112,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "15"
+    version: ClassVar[str] = "16"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),

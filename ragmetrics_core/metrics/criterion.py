@@ -84,7 +84,7 @@ class Criterion(Metric):
         1.0
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
 
     sentence: str = Field(min_length=1)
     reads: tuple[Literal["question", "answer", "contexts", "reference"], ...] = Field(

@@ -84,7 +84,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "16"
+    version: ClassVar[str] = "17"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),

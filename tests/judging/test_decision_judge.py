@@ -693,7 +693,7 @@ def test_the_cause_of_a_low_score_waits_for_nobody():
     metrics = [*METRICS[:1], ContextAdherence(), *METRICS[2:]]
     with DecisionServer(low) as server:
         results = judged(judge_at(server), metrics).results[0].results
-        assert results["context_adherence"].evidence.cause == "misread_question"
+        assert results["context_adherence"].evidence.cause == "insufficient_context"
         assert len(server.requests) == 9  # one of them: does the answer decline?
 
 

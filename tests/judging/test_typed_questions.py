@@ -492,7 +492,7 @@ def test_a_rewrite_is_shown_beside_the_question_where_they_differ(rewrite, shown
 
 # Estimates
 
-WORDS = st.text(min_size=1, max_size=30).filter(str.strip)
+WORDS = st.text(max_size=30).map("of {}".format)  # none looks like an id
 ASKING: tuple[Metric, ...] = (
     ContextUtilization(),
     ContextUtilization(judging="listwise"),
