@@ -87,6 +87,7 @@ _FIELDS_OF_SEVERAL_TEXTS = (
     "facts",
     "expected_ids",
     "expected_contexts",
+    "retrieved_ids",
     "history",
 )
 
@@ -94,7 +95,7 @@ _FIELDS_OF_SEVERAL_TEXTS = (
 def is_filled(value: Any, field: str) -> bool:
     """Tell whether a cell holds something for a field of a sample.
 
-    In a column of several texts a word such as ``None`` is nothing, too, as are dashes
+    In a column of several texts a word such as ``N/A`` is nothing, too, as are dashes
     and dots, alone, in brackets (``[nan]``), or as the only element of a list. The word
     may be an answer or a reference.
     """
@@ -312,7 +313,7 @@ def as_list_unbroken(value: Any, field: str) -> list[Any]:
     does if it begins with a bracket or a quotation mark, or is Python's text of a set.
     """
     is_list = looks_like_list(value) or (
-        field == "expected_ids" and str(value).lstrip().startswith(_BEGINNINGS_OF_LISTS)
+        field.endswith("_ids") and str(value).lstrip().startswith(_BEGINNINGS_OF_LISTS)
     )
     if not is_list or not isinstance(data_in(value), str):
         return as_list(value)

@@ -546,6 +546,7 @@ def test_what_shows_nothing_is_missing(nothing):
 
 
 MARKS = ["nan", " NaN ", "NaT", "NULL", "null", "<NA>", r"\N", "#N/A", "#VALUE!"]
+MARKS += ["None"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet"])
@@ -562,9 +563,10 @@ def test_what_programs_write_for_nothing_is_nothing_in_every_field(tmp_path, suf
         frame.to_csv(path, sep="\t" if suffix == ".tsv" else ",", index=False)
     for samples in ([row for _, row in read_rows(path)], frame, rows):
         report = evaluate(samples, ["ranking"], judge="lexical")
-        assert [row.sample for row in report.results] == [Sample(generator="g")] * 9
+        nothing = [Sample(generator="g")] * len(MARKS)
+        assert [row.sample for row in report.results] == nothing
     # as people write them they are answers
-    for answer in ("None", "N/A", "Nan", "Null", r"\n"):
+    for answer in ("None.", "none", "N/A", "Nan", "Null", r"\n"):
         assert Sample.from_row({"answer": answer}).answer == answer
 
 
@@ -579,8 +581,8 @@ def test_what_tables_write_for_nothing_is_missing(field, nothing):
     if isinstance(nothing, str):
         cells += [f"[{nothing}]", json.dumps([nothing])]
     for cell in cells:
-        sample = Sample.from_row({"answer": "None", field: cell})
-        assert sample == Sample(answer="None")
+        sample = Sample.from_row({"answer": "N/A", field: cell})
+        assert sample == Sample(answer="N/A")
 
 
 @pytest.mark.parametrize("field", LISTS)
@@ -599,7 +601,7 @@ def test_a_reference_of_dashes_or_dots_is_missing(dash):
         report = evaluate([{**row, "reference": reference}], metrics, judge="lexical")
         results = report.results[0].results.values()
         assert {result.status for result in results} == {"undefined"}
-    for reference in ("None", "N/A", "#", [dash, "Anna."]):
+    for reference in ("none", "N/A", "#", [dash, "Anna."]):
         assert not Sample.from_row({"reference": reference}).missing("reference")
 
 
