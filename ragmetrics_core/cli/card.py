@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         concurrency=options.concurrency,
         progress=options.progress,
     )
-    show(*_make_card(options, judge, samples, ask))
+    _show_and_write(_make_card(options, judge, samples, ask), options)
     return 0
 
 
@@ -142,29 +142,20 @@ def _measure_results(options: argparse.Namespace) -> int:
     words += ["--metric", metric, "--draws", options.draws]
     origin = {"command": _command(words), "inputs": inputs_of(options.data)}
     card = card.model_copy(update=origin)
-    _write_card(card, options)
-    lines = [*_lines_on_card(card), *(f"! {sentence}" for sentence in left_over)]
-    show(*lines, *_lines_on_files(options))
+    _show_and_write(card, options, left_over)
     return 0
 
 
 def _make_card(
     options: argparse.Namespace, judge: Judge, samples: LabelledSamples, ask: Ask
-) -> list[str]:
-    """Measure a judge, write its card to the files that were named, and sum it up.
-
-    A dry run writes no file. Example: ``--out card.json`` writes the card there, and
-    the last line is "Card: card.json".
+) -> Card:
+    """Measure a judge.
 
     Args:
         options: What was typed.
         judge: The judge.
         samples: The labelled samples that it is measured on.
         ask: Asks the judge; in a dry run it only counts.
-
-    Returns:
-        Lines with the figures over all sources, and with the files that the card is
-        written to, or would be without ``--dry-run``.
     """
     # Intervals rest on so many resamples, drawn at random. A dry run shows none.
     draws = 0 if options.dry_run else options.draws
@@ -188,20 +179,22 @@ def _make_card(
         words += ["--set", "…" if may_hold_text_of_sample else setting]
     command = _command(words)
     origin = {"command": command, "inputs": inputs_of(options.data)}
-    card = card.model_copy(update=origin)
-    if not options.dry_run:
-        _write_card(card, options)
-    return [*_lines_on_card(card), *_lines_on_files(options)]
+    return card.model_copy(update=origin)
 
 
-def _lines_on_files(options: argparse.Namespace) -> list[str]:
-    """Return a line on each file that the card is written to."""
+def _show_and_write(
+    card: Card, options: argparse.Namespace, left_over: Iterable[str] = ()
+) -> None:
+    """Print a card, and write it as JSON and as a page, where these are asked for.
+
+    Example: with ``--out card.json`` the last line is "Card: card.json".
+    """
     paths = [path for path in (options.out, options.report) if path is not None]
-    return [f"Card: {path}" for path in paths]
-
-
-def _write_card(card: Card, options: argparse.Namespace) -> None:
-    """Write the card as JSON and as a page, where these are asked for."""
+    show(
+        *_lines_on_card(card),
+        *(f"! {sentence}" for sentence in left_over),
+        *(f"Card: {path}" for path in paths),
+    )
     if options.out:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
     if options.report:

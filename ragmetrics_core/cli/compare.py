@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     --fail-on-regression`` gives a failing exit code if the second run is worse.
 
     Raises:
-        InputError: If the summary of the CI job cannot be written.
+        InputError: If the page, or the summary of the CI job, cannot be written.
     """
     paths = [results_named(path) for path in options.runs] or last_two_results()
     if len(paths) != 2 and options.runs:
@@ -58,15 +58,12 @@ def run(options: argparse.Namespace) -> int:
     if options.fail_on_regression:
         decisions = comparison.regressions(strict=options.strict)
     exit_code = shared.exit_code(decisions)
-    if options.report:
-        comparison.to_html(options.report)
     first_title, second_title = comparison.titles
     lines = [_verdict(comparison, decisions, exit_code)] if decisions else []
     lines += [f"{first_title} → {second_title}", *comparison.table().splitlines()]
     # The summary of a CI job, which others read, holds no texts of samples.
     table = "".join(f"{line}\n" for line in _table_of_moved_rows(comparison))
     summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n{table}"
-    shared.write_job_summary(options, summary)
     # From here on the lines hold questions of samples.
     losses = [change for change in comparison.moved if change.difference < 0]
     if losses:
@@ -84,6 +81,9 @@ def run(options: argparse.Namespace) -> int:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show(*lines)
+    shared.write_job_summary(options, summary)
+    if options.report:
+        comparison.to_html(options.report)
     return exit_code
 
 

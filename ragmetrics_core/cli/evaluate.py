@@ -25,7 +25,12 @@ from ragmetrics_core.cli.run_folders import (
     tidy,
 )
 from ragmetrics_core.cli.source import Source
-from ragmetrics_core.data import JudgeUnavailable, SampleResult, SettingError
+from ragmetrics_core.data import (
+    InputError,
+    JudgeUnavailable,
+    SampleResult,
+    SettingError,
+)
 from ragmetrics_core.data.display import judge_of_this_machine, one_line
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.project_file import (
@@ -89,6 +94,7 @@ class _Measured:
         names = [metric.name for metric in plan.metrics]
         self.score_tally = Tally(names, cluster=cluster, slices=plan.slices)
         self.glance_tally = GlanceTally(cluster)  # for the first screen
+        self.unwritten: InputError | None = None  # why ``--out`` was not replaced
         self.kept_results: list[SampleResult] | None = None
         if plan.options.report:
             self.kept_results = []
@@ -295,7 +301,10 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
         for result in run.interrupt():
             measured.take(result, writer)
     if writer is not None and not run.has_unanswered_batches:
-        writer.close(_facts(plan, run))
+        try:
+            writer.close(_facts(plan, run))
+        except InputError as error:
+            measured.unwritten = error  # raised behind the first screen
 
 
 def _facts(plan: _Plan, run: Run) -> RunFacts:
@@ -305,7 +314,7 @@ def _facts(plan: _Plan, run: Run) -> RunFacts:
 
 
 def _finish(plan: _Plan, measured: _Measured) -> int:
-    """End a run: decide the gates, write job summary and page, print the first screen.
+    """End a run: decide the gates, print the first screen, write job summary and page.
 
     The first screen is what a person sees first: means, gates, faults. Example: a gate
     of .8 and a mean of .75: the screen and the exit code say it failed.
@@ -314,7 +323,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         The exit code.
 
     Raises:
-        InputError: If the summary for the CI job cannot be written.
+        InputError: If results, page or the summary for the CI job were not written.
     """
     run, options = measured.run, plan.options
     facts = _facts(plan, run)
@@ -328,11 +337,6 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         exit_code = shared.exit_code_of_run(summary, decisions)
     notes = plan.source.notes
     glance = measured.glance_tally.glance(summary, facts, decisions, notes)
-    if not run.interrupted:  # else the numbers are of a part of the samples
-        shared.write_job_summary(options, markdown(summary, facts, glance, exit_code))
-    if measured.kept_results is not None:
-        report = Report(measured.kept_results, facts)
-        write_page(options.report, report.results, summary, facts, glance)
     if _was_judged(summary):
         _show(plan, measured, glance, summary, exit_code)
     elif options.report:
@@ -350,6 +354,15 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         sentence = "nothing was scored"
     if sentence:
         print(f"ragmetrics: {sentence}", file=sys.stderr)
+
+    # A file that cannot be written takes nothing away: all was printed above.
+    if not run.interrupted:  # else the numbers are of a part of the samples
+        shared.write_job_summary(options, markdown(summary, facts, glance, exit_code))
+    if measured.kept_results is not None:
+        report = Report(measured.kept_results, facts)
+        write_page(options.report, report.results, summary, facts, glance)
+    if measured.unwritten is not None:
+        raise measured.unwritten
     return exit_code
 
 

@@ -59,7 +59,7 @@ def fill_in(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the page of a report, print its numbers, and decide gates.
+    """Decide gates on a report, print its numbers, and write its page.
 
     The report is read from a file of results, or joined from several. Example:
     ``a.jsonl b.jsonl --report page.html`` makes one page of both files.
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         The exit code, which says what the gates decide.
 
     Raises:
-        InputError: If the summary of a CI job cannot be written.
+        InputError: If the page, or the summary of a CI job, cannot be written.
     """
     reports = [results_at(path) for path in options.files]
     report, warnings = _joined_report(reports, options)
@@ -79,10 +79,6 @@ def run(options: argparse.Namespace) -> int:
     decisions = shared.decide_gates(gates, summary, options)
     exit_code = shared.exit_code_of_run(summary, decisions)
     glance = glance_of(report, summary, report.run, decisions, warnings)
-    shared.write_job_summary(options, markdown(summary, report.run, glance, exit_code))
-    # A large report shows only some of its rows one by one; its numbers are of all rows.
-    shown_report = report.shown()
-    write_page(options.report, shown_report.results, summary, shown_report.run, glance)
     lines = screen_lines(
         glance,
         page=str(options.report),
@@ -100,6 +96,10 @@ def run(options: argparse.Namespace) -> int:
         remarks += agreement_lines(report.results)
         lines += explain_lines(glance, summary, report.run, remarks)
     show_screen([*lines, *pushed])
+    shared.write_job_summary(options, markdown(summary, report.run, glance, exit_code))
+    # A large report shows only some of its rows one by one; its numbers are of all rows.
+    shown_report = report.shown()
+    write_page(options.report, shown_report.results, summary, shown_report.run, glance)
     return exit_code
 
 

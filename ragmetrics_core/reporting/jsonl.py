@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import (
+    PARTIAL,
     AtomicFile,
     InputError,
     RowError,
@@ -147,7 +148,12 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         raise InputError(
             f"{path} is empty: a sink has seen no run yet, or another file was meant"
         )
-    return content.report()
+    run, rows = content.report()
+    finished = Path(str(path).rpartition(PARTIAL)[0])
+    if run.stopped and finished.is_file():
+        stopped = f"{run.stopped}; {finished.name} beside this file is whole"
+        run = run.model_copy(update={"stopped": stopped})
+    return run, rows
 
 
 class _ReportContent:

@@ -176,6 +176,60 @@ def test_an_output_that_is_no_file_keeps_nothing(files, capsys):
     assert capsys.readouterr().err == f"ragmetrics: {said}\n"
 
 
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="there is no device that is always full"
+)
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (f"{EVALUATE} --fail-under adherence=0.9 --no-store", "passed"),
+        ("report a.jsonl --fail-under utilization=0.5", "passed"),
+        ("compare a.jsonl b.jsonl --fail-on-regression", "No metric is worse"),
+        ("card --data card.jsonl --judge lexical --no-store", "95 % intervals"),
+    ],
+)
+def test_a_page_that_cannot_be_written_comes_behind_what_was_judged(
+    files, capsys, command, shown
+):
+    labelled = {"question": "Who?", "answer": "Anna.", "contexts": ["Anna."]}
+    Path("card.jsonl").write_text(
+        json.dumps({**labelled, "labels": {"adherent": 1}}) + "\n"
+    )
+    assert run(f"{command} --report /dev/full") == 2
+    printed = capsys.readouterr()
+    assert shown in printed.out
+    assert printed.err.splitlines()[-1] == (
+        "ragmetrics: the page cannot be written to /dev/full: No space left on device"
+    )
+
+
+def test_of_two_runs_at_once_the_second_says_where_its_results_are(
+    files, capsys, monkeypatch
+):
+    from ragmetrics_core.cli import evaluate
+
+    real = evaluate.stream
+
+    def stream(*given: Any, **named: Any) -> Iterator[Any]:
+        yield from real(*given, **named)
+        monkeypatch.setattr(evaluate, "stream", real)
+        assert run(f"{EVALUATE} --out a.jsonl --no-store --no-files --name first") == 0
+
+    monkeypatch.setattr(evaluate, "stream", stream)
+    capsys.readouterr()
+    options = "--no-store --no-files --report a.html --name second"
+    assert run(f"{EVALUATE} --out a.jsonl {options}") == 2
+    printed = capsys.readouterr()
+    assert printed.out.count("context_adherence") == 2
+    assert printed.err.splitlines()[-1] == (
+        "ragmetrics: the report is whole in a.jsonl.partial, but another run has"
+        " written a.jsonl meanwhile"
+    )
+    assert Report.from_jsonl("a.jsonl").run.name == "first"
+    assert Report.from_jsonl("a.jsonl.partial").run.name == "second"
+    assert Path("a.html").exists()
+
+
 def test_a_pipe_is_no_input(files, capsys):
     os.mkfifo("in.jsonl")
     assert run("evaluate in.jsonl") == 2
@@ -223,7 +277,9 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(files, capsys, monkeypatch)
     after = files()
     del after["a.jsonl.partial"]
     assert after == before
-    assert len(Report.from_jsonl("a.jsonl.partial").results) == 1
+    report = Report.from_jsonl("a.jsonl.partial")
+    assert len(report.results) == 1
+    assert report.run.stopped.endswith("; a.jsonl beside this file is whole")
     monkeypatch.setattr(evaluate, "stream", real)
     # 3: it is a part of a run
     assert run("evaluate a.jsonl.partial --out new.jsonl --no-store") == 3
@@ -347,16 +403,18 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path):
     assert (tmp_path / "a.jsonl.partial").read_text() == "text"
 
 
-def test_of_two_runs_that_write_to_one_place_the_last_to_finish_wins(tmp_path):
+def test_of_two_runs_that_write_to_one_place_the_first_to_finish_wins(tmp_path):
     place = tmp_path / "a.jsonl"
     first, second = AtomicFile(place, "the report"), AtomicFile(place, "the report")
     first.write("first run")
     second.write("second run")
     second.finish()
     assert place.read_text() == "second run"
-    first.finish()
-    assert place.read_text() == "first run"
-    assert list(tmp_path.iterdir()) == [place]
+    with pytest.raises(InputError, match=r"whole in .*a\.jsonl\.partial, but another"):
+        first.finish()
+    first.leave(keeps_part=False)
+    assert place.read_text() == "second run"
+    assert first.partial.read_text() == "first run"
 
 
 def test_a_file_that_was_never_written_to_leaves_nothing(tmp_path):
