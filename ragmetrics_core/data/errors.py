@@ -39,6 +39,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -118,8 +119,8 @@ class JudgeUnavailable(JudgeError):
     The model is not known, the endpoint has moved, the quota is used up, or one of the
     errors below.
 
-    ``single`` is True if it has answered others, so that only this one was refused, as
-    far as is known.
+    ``single`` is True if only this question was refused, as far as is known: it has
+    answered others, or the refusal may be about the row's texts.
     """
 
     single: bool = False
@@ -130,7 +131,7 @@ class AuthenticationFailed(JudgeUnavailable):
 
 
 class LimitReached(JudgeUnavailable):
-    """A cap of the run was reached: calls, money or time."""
+    """A cap of the run was reached: calls, money, time, or how long it waits."""
 
 
 class TransientJudgeError(JudgeError):
@@ -179,8 +180,11 @@ class UnusableReply(JudgeError):
     It is empty, cut off, of another form than was asked for, or contradicts itself.
 
     ``raw`` is the reply as received. The message does not contain it. ``read`` is what
-    was read of a reply whose verdict lacks its evidence alone, else None.
+    was read of a reply whose verdict lacks its evidence alone, else None. ``finish`` is
+    how a reply ended in place of which the endpoint sent an error, else "".
     """
+
+    finish: Literal["", "length", "other"] = ""
 
     def __init__(self, message: str, *, raw: str = "", read: object = None) -> None:
         super().__init__(message)

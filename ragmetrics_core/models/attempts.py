@@ -31,7 +31,7 @@ from ragmetrics_core.models.endpoint_errors import (
 )
 from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.features import EndpointState, refused_feature
-from ragmetrics_core.models.judge_work import spending_here
+from ragmetrics_core.models.judge_work import judged_row, spending_here
 from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
 from ragmetrics_core.models.openai_form import add_price
 from ragmetrics_core.models.threads import await_users_code, is_being_cancelled
@@ -167,6 +167,12 @@ class Attempts:
             except errors.JudgeUnavailable as error:
                 return _reply_of_failures(request, error, usage_lost)
             except errors.JudgeError as error:
+                wanted_wait = 0.0
+                if isinstance(error, errors.TransientJudgeError):
+                    wanted_wait = error.retry_after or 0.0
+                if wanted_wait > _REPEATING_SECONDS:  # a later run asks the rest
+                    reached = self.budget.stop(str(error))
+                    return _reply_of_failures(request, reached, usage_lost)
                 others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
                 # A rate limit while others are answered is no failure: the request may
@@ -246,7 +252,7 @@ class Attempts:
                     raise
                 finally:
                     self.budget.observe(number, usage)
-                    self.endpoint.observe(outcome)
+                    self.endpoint.observe(outcome, judged_row.get())
             except errors.JudgeError as error:  # also one that let no call leave
                 outcome = error
                 raise

@@ -1,10 +1,10 @@
 """Makes a judge error of an error reply, or of an exception that a client raised.
 
 The HTTP status and the provider's own code decide, and a few words where providers share
-one status between faults. There are seven outcomes: the judge is unavailable, the key is
-refused, the request is rejected, it is too long, its content is refused, a rate is
-exceeded, or a passing fault. A refusal that names a feature of requests says so in
-``topics``, whatever its status.
+one status between faults. There are eight outcomes: the judge is unavailable, the key is
+refused, the request is rejected, it is too long, its content is refused, its reply is
+unusable, a rate is exceeded, or a passing fault. A refusal that names a feature of
+requests says so in ``topics``, whatever its status.
 
 Of what the endpoint wrote, messages repeat a code and, by ``endpoint_sentences``, its
 sentence.
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import frame_of_users_code, is_users_code
@@ -64,13 +64,19 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
-    r"content_?(?:filter|policy)|content management policy|ResponsibleAI",
+    r"content_?(?:filter|policy)|content management policy|ResponsibleAI|flagged_input",
     re.IGNORECASE,
+)
+# Errors in place of a reply that was written, and how that ended.
+_ENDS_OF_REPLIES: tuple[tuple[Literal["length", "other"], re.Pattern[str]], ...] = (
+    ("length", re.compile(r"max_tokens or model output limit was reached")),
+    ("other", re.compile(r"json_validate_failed")),
 )
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
     r" is too low|Budget has been exceeded"
 )
+_MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
 _LONG_QUOTA = re.compile(r"insufficient_quota|PerDay|billing_hard_limit|credit|Budget")
 # "Please retry in 3.07s.", "try again in 14m24s", and Google's "retryDelay": "3s"
@@ -127,6 +133,7 @@ class Fault:
             does not say.
         text: Its words, a long error cut. They are searched, and never shown.
         sentence: The message in it; "" without one. It may repeat texts of a sample.
+        written: What the model had written, where the endpoint says so; else "".
         class_names: Names of the exceptions' classes and their bases, causes included;
             empty for a reply.
         tls_problem: Why no TLS connection was made, in OpenSSL's words, e.g.
@@ -139,6 +146,7 @@ class Fault:
     text: str = ""
     class_names: frozenset[str] = frozenset()
     sentence: str = ""
+    written: str = ""
     tls_problem: str = ""
 
     @classmethod
@@ -191,6 +199,7 @@ class Fault:
             text=text,
             class_names=frozenset(class_names),
             sentence=message_in(body),
+            written=_written_in(body),
             tls_problem=next((str(words) for words in tls_words if words), ""),
         )
 
@@ -216,13 +225,21 @@ class Fault:
         words = f"{_parameter_in(body)}\n{sentence}\n{text}"[:_MOST_SEARCHED]
         if retry_after is None:
             retry_after = _wait_in(words)
-        return cls(known_status, _codes(body), retry_after, words, sentence=sentence)
+        return cls(
+            known_status,
+            _codes(body),
+            retry_after,
+            words,
+            sentence=sentence,
+            written=_written_in(body),
+        )
 
     @property
     def is_about_key(self) -> bool:
         """Whether the words of the endpoint or its client are about a key."""
-        if self.status in range(400, 500) and self.status not in (401, 403):
-            return any(map(_KEY_REFUSED.match, self.text.split("\n", 3)[:3]))
+        if self.status in range(400, 500) and self.status != 401:
+            begins_so = any(map(_KEY_REFUSED.match, self.text.split("\n", 3)[:3]))
+            return begins_so or "invalid_api_key" in self.codes
         return _NO_KEY.search(self.text) is not None
 
     @property
@@ -269,6 +286,12 @@ class Fault:
         return bool(topics_of(self.text)) and bool(_UNSUPPORTED.search(self.text))
 
     @property
+    def later(self) -> str:
+        """When to ask again, in words: "in 60 min", or "later" where that is not said."""
+        minutes = math.ceil((self.retry_after or 0) / 60)
+        return f"in {minutes:,} min" if minutes > 1 else "later"
+
+    @property
     def details(self) -> str:
         """Status and codes in words, e.g. " (HTTP 429, tokens)"; "" without any."""
         known = [f"HTTP {self.status}"] if self.status else []
@@ -300,11 +323,20 @@ def judge_error(
     if fault.is_connection_lost:
         return _error_of_connection(fault, where)
     if fault.is_rejection:
+        for finish, pattern in _ENDS_OF_REPLIES:
+            if pattern.search(fault.text):
+                unusable = errors.UnusableReply(
+                    f"{where} sent an error in place of its reply{fault.details}: raise"
+                    " max_tokens, or use another model",
+                    raw=fault.written,
+                )
+                unusable.finish = finish
+                return unusable
         error = _error_of_rejection(fault, where, advice_on_key, advice_on_model)
     else:
         error = errors.TransientJudgeError(
-            f"{where} failed or sent no valid reply{fault.details}: run again later or"
-            " check the endpoint",
+            f"{where} failed or sent no valid reply{fault.details}: run again"
+            f" {fault.later} or check the endpoint",
             retry_after=fault.retry_after,
         )
     error.raw = fault.sentence
@@ -387,11 +419,9 @@ def _error_of_rejection(
             " contexts"
         )
     if status == 429 or (status == 403 and _RATE.match(fault.sentence)):
-        minutes = math.ceil((fault.retry_after or 0) / 60)
-        wait = f" for {minutes} min" if minutes > 1 else ""
         return errors.RateLimited(
-            f"{where} asked to slow down{wait}{fault.details}: lower the concurrency or"
-            " run again later",
+            f"{where} asked to slow down{fault.details}: lower the concurrency or run"
+            f" again {fault.later}",
             retry_after=fault.retry_after,
         )
     if _FILTERED.search(fault.text):
@@ -399,23 +429,36 @@ def _error_of_rejection(
             f"{where} or a content filter refused the request{fault.details}:"
             f" {ADVICE_ON_REFUSED_CONTENT}"
         )
-    # an endpoint tells of a key in JSON or a line; firewalls send pages
-    if status == 403 and _PAGE.match(fault.text):
-        return errors.JudgeUnavailable(
-            f"a page came in place of a reply of {where}{fault.details}, as proxies and"
-            " firewalls send it: have them let this address through"
-        )
-    if status in (401, 403):
+    if status == 401:
         return _error_of_key(fault, where, advice_on_key)
+    if status == 403:
+        no_key = f"; no key was given: {advice_on_key}" if advice_on_key else ""
+        sentence = (
+            f"{where} refused access{fault.details}: check the key, its rights and the"
+            f" region{no_key}"
+        )
+        if _PAGE.match(fault.text):  # endpoints send JSON or a line
+            sentence = (
+                f"a page came in place of a reply of {where}{fault.details}, as proxies"
+                " and firewalls send it: have them let this address through"
+            )
+        refusal = errors.JudgeUnavailable(sentence)
+        refusal.single = True  # it may be about the row's texts
+        return refusal
     if status == 404:
         advice = advice_on_model or (
             "give provider/model as your endpoint knows it, e.g. openai/gpt-4o-mini or"
             " ollama/llama3.1; of a ChatModel of your own, check its address and its"
             " model"
         )
-        return errors.JudgeUnavailable(
-            f"there is no model {where}{fault.details}: {advice}"
+        # A rule of the account, or a path, may be what was not found.
+        names_another = fault.sentence and not _MODEL.search(fault.text)
+        what = (
+            f"{where} found no way to answer"
+            if names_another
+            else (f"there is no model {where}")
         )
+        return errors.JudgeUnavailable(f"{what}{fault.details}: {advice}")
     return _rejection(fault, where)
 
 
@@ -601,6 +644,12 @@ def _parameter_in(body: object) -> str:
     """Return words that name the parameter that an error is about; "" without one."""
     parameter = _detail_in(body).get("param")
     return f"parameter {parameter}" if isinstance(parameter, str) else ""
+
+
+def _written_in(body: object) -> str:
+    """Return what the model had written, where Groq rejects that; else ""."""
+    written = _detail_in(body).get("failed_generation")
+    return written if isinstance(written, str) else ""
 
 
 def message_in(body: object) -> str:

@@ -57,8 +57,8 @@ _PATIENCE_SECONDS = 10.0
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
-# An endpoint that never answered, and so often sent what is no reply, or let a request
-# wait in vain, is none: perhaps a login page.
+# An endpoint that never answered, and so often sent what is no reply, let a request wait
+# in vain or rejected those of a row, answers nothing: perhaps it is a login page.
 _MOST_WITHOUT_REPLY = 4
 
 
@@ -106,8 +106,8 @@ class EndpointState:
         self._trial: Trial | None = None
         # How many calls were refused since the last answer.
         self._n_refusals = 0
-        # How many calls brought what is no reply, and requests were given up.
-        self._n_without_reply = 0
+        # The rows and calls without a reply, before the first answer.
+        self._without_reply: set[object] = set()
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
@@ -156,17 +156,28 @@ class EndpointState:
             assert self._outage is not None  # noqa: S101
             raise self._outage.with_traceback(None)  # without lines of earlier calls
 
-    def observe(self, outcome: ChatReply | errors.JudgeError | None) -> None:
+    def observe(
+        self, outcome: ChatReply | errors.JudgeError | None, row: int | None = None
+    ) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
 
         Args:
             outcome: The reply or the error; None for a call that was given up.
+            row: The row that the call was for; None outside of runs.
         """
+        if isinstance(outcome, errors.JudgeUnavailable):
+            may_tell_of_others = outcome.single
+        elif isinstance(outcome, errors.TransientJudgeError):
+            may_tell_of_others = outcome.is_unreadable
+        else:  # not what is too long or refused for its content
+            may_tell_of_others = type(outcome) is RequestRejected
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
             self._n_refusals = 0
             self._outage = None
             self._is_reached = True
+        elif outcome is not None and may_tell_of_others and self.n_answers == 0:
+            self.note_no_reply(outcome, row)
         elif isinstance(outcome, errors.JudgeUnavailable):
             # Where the endpoint has answered before, a refusal may concern its own
             # request alone. Then only many in a row begin an outage. Until then each is
@@ -177,8 +188,6 @@ class EndpointState:
                 self._is_reached = True
             else:
                 self.begin_outage(outcome)
-        elif isinstance(outcome, errors.TransientJudgeError) and outcome.is_unreadable:
-            self.note_no_reply(outcome)
         elif outcome is not None and not self._is_in_outage():
             # During an outage no call is sent: this one was sent before it began, and
             # says nothing new.
@@ -188,11 +197,19 @@ class EndpointState:
             self._is_reached = not is_unsent or self.n_answers > 0
             self._outage = None
 
-    def note_no_reply(self, error: errors.TransientJudgeError) -> None:
-        """Begin an outage where no reply comes, again and again, and never came."""
-        self._n_without_reply += 1
-        if self.n_answers == 0 and self._n_without_reply >= _MOST_WITHOUT_REPLY:
-            self.begin_outage(errors.JudgeUnavailable(str(error)))
+    def note_no_reply(self, error: errors.JudgeError, row: int | None = None) -> None:
+        """Begin an outage where no reply comes, again and again, and never came.
+
+        What passes by itself is asked again, and counts each time. A rejection counts
+        once for a row, since its texts may be the cause.
+        """
+        if self.n_answers > 0:
+            return
+        is_passing = isinstance(error, errors.TransientJudgeError)
+        self._without_reply.add(object() if is_passing else row)
+        if len(self._without_reply) >= _MOST_WITHOUT_REPLY:
+            told = "" if is_passing else "; it has answered no row so far"
+            self.begin_outage(errors.JudgeUnavailable(f"{error}{told}"))
 
     def begin_outage(self, error: errors.JudgeUnavailable) -> None:
         """Send no call for a while; after that, one call is sent alone again.

@@ -56,6 +56,9 @@ def is_judge_work() -> bool:
     return _active.get()
 
 
+judged_row: ContextVar[int | None] = ContextVar("ragmetrics_row", default=None)
+"""The row of the run that is judged; None outside of runs."""
+
 _current: ContextVar["Spending | None"] = ContextVar(
     "ragmetrics_spending", default=None
 )

@@ -200,7 +200,7 @@ class Budget:
             self.expire()
         max_calls = self.limits.max_calls
         if max_calls is not None and self.calls >= max_calls:
-            self._stop(f"max_calls={max_calls} was reached")
+            self.stop(f"max_calls={max_calls} was reached")
         if self.reached is not None:
             raise self.reached.with_traceback(None)
 
@@ -219,7 +219,7 @@ class Budget:
                 await self._next_end.wait()
             else:
                 # not even one more call is sure to fit
-                self._stop(f"max_cost={self.limits.max_cost:g} was reached")
+                self.stop(f"max_cost={self.limits.max_cost:g} was reached")
             self.check()
         self.calls += 1
         self._n_in_flight += 1
@@ -244,7 +244,7 @@ class Budget:
             self.spent += usage.cost
             self._dearest = max(self._dearest or 0.0, usage.cost)
         elif usage is not None and self.limits.max_cost is not None:
-            self._stop(
+            self.stop(
                 "the price of the judge's model is not known, or its server counts no"
                 " tokens, so max_cost cannot be held; use max_calls, or have a judge of"
                 " your own say what an answer cost:"
@@ -255,7 +255,7 @@ class Budget:
 
     def expire(self) -> LimitReached:
         """End the run because its deadline has passed."""
-        return self._stop(f"the deadline of {self.limits.deadline:g} s was reached")
+        return self.stop(f"the deadline of {self.limits.deadline:g} s was reached")
 
     def _fits(self) -> bool:
         """True if ``max_cost`` leaves room for one more call beside those in flight."""
@@ -284,7 +284,7 @@ class Budget:
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return f"{self._cap_in_words}, after {calls}{money}"
 
-    def _stop(self, cap_in_words: str) -> LimitReached:
+    def stop(self, cap_in_words: str) -> LimitReached:
         """Send no more calls, and return the error that says which cap ended the run.
 
         The first cap that is reached counts.

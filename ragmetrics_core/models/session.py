@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from ragmetrics_core.data import Usage, errors
+from ragmetrics_core.data import Usage, errors, sendable_text
 from ragmetrics_core.models.addresses import is_on_this_machine
 from ragmetrics_core.models.attempts import (
     Attempts,
@@ -373,7 +373,13 @@ class Session:
             limit = request.max_tokens
             if is_cut_off and limit is not None:
                 limit *= _LONGER
-            repair = replace(request, messages=tuple(conversation), max_tokens=limit)
+            repair = replace(
+                request,
+                messages=tuple(conversation),
+                max_tokens=limit,
+                # an endpoint that holds replies to the schema may have ended it for that
+                schema=None if outcome.finish == "other" else request.schema,
+            )
             repair_keys = await self._keys(repair, 1, poll)
             repaired = await self._fetch_chat(repair, repair_keys)
             fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
@@ -608,6 +614,11 @@ class Session:
                 spending_here().note(reply.usage)
             else:
                 reply = await self._attempts.send(request)  # which notes the cost
+            refusal = next(iter(reply.failures), None)
+            if isinstance(refusal, errors.UnusableReply) and refusal.finish:
+                # Like any reply that cannot be used it is asked for again.
+                written = Choice(sendable_text(refusal.raw), refusal.finish)
+                reply = replace(reply, choices=(written,) * request.n, failures=())
             if reply.choices:
                 model = next(iter(reply.usage.models), "")
                 origin = _origin(model, len(reply.choices))

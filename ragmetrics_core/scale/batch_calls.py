@@ -176,9 +176,9 @@ async def _call_until_it_succeeds(
             content = await model.call(method, path, sent)
             is_file = path.endswith("/content")
             return content if is_file else await model.read_json(content)
-        except errors.AuthenticationFailed:
-            raise
-        except errors.JudgeUnavailable:
+        except errors.JudgeUnavailable as error:
+            if isinstance(error, errors.AuthenticationFailed) or error.single:
+                raise
             unknown = path.partition("?")[0]
             raise errors.BatchFailed(
                 f"{model.base_url} knows no {unknown}: it takes no batches, or they"

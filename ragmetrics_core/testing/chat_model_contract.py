@@ -62,9 +62,8 @@ def rejection_fault(message: str, code: str, status: int = 400) -> Fault:
 
 BY_STATUS: dict[int, type[errors.JudgeError]] = {
     **dict.fromkeys((400, 422), errors.RequestRejected),
-    **dict.fromkeys((401, 403), errors.AuthenticationFailed),
-    402: errors.JudgeUnavailable,
-    404: errors.JudgeUnavailable,
+    401: errors.AuthenticationFailed,
+    **dict.fromkeys((402, 403, 404), errors.JudgeUnavailable),
     408: errors.TransientJudgeError,
     413: errors.ContextWindowExceeded,
     429: errors.RateLimited,

@@ -266,8 +266,8 @@ COUNTED: dict[str, dict[str, Any]] = {
         "temperature": "reject",
     },
     "ignored parameters": {"n": "ignore", "logprobs": "ignore"},
-    "nothing but refusals": {
-        "faults": lambda number: Fault(400, code="invalid_request")
+    "refusals after an answer": {
+        "faults": lambda number: Fault(400, code="invalid_request") if number else None
     },
     "a key that is revoked": {
         "faults": lambda number: Fault(401) if number > 3 else None

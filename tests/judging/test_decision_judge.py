@@ -457,7 +457,7 @@ def test_a_refused_key_is_told_before_an_answer_that_cannot_be_used():
     """Of several requests for one question the first may fail for itself alone."""
     sample = Sample.from_row({**ROW, "contexts": ["Anna lit the lamp."]})
     with DecisionServer(fixed(1.2)) as server:
-        server.faults = {1: Fault(403)}.get
+        server.faults = {1: Fault(401)}.get
         judge = judge_at(server)
         judge.model.most_questions = 1
         (row,) = judged(judge, [RetrievalAccuracy(calls="per_context")], [sample])

@@ -251,11 +251,35 @@ def test_hostile_replies_are_typed_faults(loopback_server, fault):
         (Fault(200, body='data: {"choices": []}\n\ndata: [DONE]\n'), "streamed"),
         (Fault(200, body="<html>Sign in</html>"), "check the address"),
         (Fault(200, body='{"choices": [{"mess'), "was cut off: run again"),
-        (Fault(429, {"Retry-After": "3600"}), r"slow down for 60 min \(HTTP 429"),
-        (Fault(429, {"Retry-After": "5"}), r"slow down \(HTTP 429"),
+        (Fault(429, {"Retry-After": "3600"}), r"slow down \(HTTP 429.* in 60 min"),
+        (Fault(429, {"Retry-After": "5"}), r"slow down \(HTTP 429.* later"),
         (Fault(403, body="<!DOCTYPE html>\n<p>Access denied</p>"), "let this address"),
         (Fault(403, body="<html>Blocked</html>"), "let this address"),
         (Fault(403, body='{"error": {"message": "no"}}'), "no key was given"),
+        (
+            Fault(403, body='{"error": {"message": "Country not supported"}}'),
+            r"refused access \(HTTP 403\): check the key, its rights and the region",
+        ),
+        (
+            Fault(403, body='{"error": {"message": "Invalid API key"}}'),
+            "no key was given for",
+        ),
+        (
+            Fault(404, body='{"error": {"message": "The model m does not exist"}}'),
+            "there is no model",
+        ),
+        (
+            Fault(404, body='{"error": {"message": "No way by your data policy"}}'),
+            r"found no way to answer \(HTTP 404\): check",
+        ),
+        (
+            Fault(
+                403,
+                body='{"error": {"code": 403, "message": "Moderation",'
+                ' "metadata": {"reasons": ["violence"], "flagged_input": "x"}}}',
+            ),
+            "a content filter refused the request",
+        ),
     ],
 )
 def test_what_is_no_reply_of_an_endpoint_is_told_as_what_it_is(

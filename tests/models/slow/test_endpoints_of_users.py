@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote
 import pytest
 from lanes import crossed
 from loopback import Fault, LoopbackServer
+from plausible import plausible_reply
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -44,6 +45,7 @@ from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models import attempts, compatible_model
 from ragmetrics_core.models.addresses import NAME_A_KEY, is_on_this_machine, proxy_for
+from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.comparison import compare
 
 KEY = "sk-abc123456789"
@@ -84,7 +86,7 @@ def refusal(status: int, message: str) -> Fault:
 )
 def test_the_endpoint_says_itself_why_it_refused(loopback_server, status, sentence):
     server = loopback_server(faults=lambda _: refusal(status, sentence))
-    if status == 400:  # the fault of this row
+    if status in (400, 403):  # the fault of this row
         error = judged(server).results[0].results["context_recall"].error
         assert error.raw == sentence
         said = error.message
@@ -101,6 +103,20 @@ def test_what_it_repeats_of_key_and_sample_is_left_out(loopback_server):
     error = judged(server).results[0].results["context_recall"].error
     assert error.raw == "Key … may not send '…' or: …. Sorry"
     assert error.raw in error.message
+
+
+def test_plain_numbers_stay_though_the_sample_has_them(loopback_server):
+    sentence = "Ida, 9, needs more memory (9.3 GiB) than is free (4.2 GiB of 10.0)"
+    server = loopback_server(faults=lambda _: refusal(400, sentence))
+    report = evaluate(
+        [{**row(), "answer": "Ida keeps 9, 3, 2, 0 and 10 boats."}],
+        [ContextRecall()],
+        judge=OpenAICompatibleModel(server.base_url, "local", api_key=KEY),
+    )
+    error = report.results[0].results["context_recall"].error
+    assert (
+        error.raw == "…, …, needs more memory (9.3 GiB) than is free (4.2 GiB of 10.0)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,6 +285,104 @@ def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
     assert len(server.requests) < 20
 
 
+REFUSALS = {
+    "another model": refusal(400, "Invalid model name passed in model=local."),
+    "no longer": refusal(410, "The model has been deprecated."),
+    "no rights": refusal(403, "Your plan does not include this endpoint"),
+    "firewall": Fault(403, body="<html>Blocked by a firewall</html>"),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize("metrics", [1, 3])
+def test_an_endpoint_that_refuses_the_first_rows_ends_the_run(
+    loopback_server, fault, metrics
+):
+    server = loopback_server(faults=lambda _: fault)
+    model = OpenAICompatibleModel(server.base_url, "local", api_key=KEY)
+    with pytest.raises(JudgeUnavailable, match="answered no row so far") as caught:
+        evaluate(
+            [{**row(number), "contexts": ["Ida."]} for number in range(60)],
+            ["context_recall", "adherence", "utilization"][:metrics],
+            judge=model,
+        )
+    assert ": check " in str(caught.value) or ": have them" in str(caught.value)
+    assert len(server.requests) < 30
+
+
+@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_of_the_first_row_alone_ends_no_run(loopback_server, fault):
+    def faults(number: int) -> Fault | None:
+        is_first = "keeps it, 0" in str(server.requests[number].body)
+        return fault if is_first else None
+
+    server = loopback_server(plausible_reply, faults=faults)
+    report = evaluate(
+        [
+            {**row(number), "contexts": [f"Ida keeps it, {number}."]}
+            for number in range(9)
+        ],
+        ["context_recall", "adherence", "utilization", "context_sufficiency"],
+        judge=OpenAICompatibleModel(server.base_url, "local", api_key=KEY),
+    )
+    assert not report.run.stopped
+    assert {outcome.status for outcome in report.results[0].results.values()} == {
+        "failed"
+    }
+    for result in report.results[1:]:
+        assert {outcome.status for outcome in result.results.values()} == {"scored"}
+
+
+WRITTEN = {
+    "Groq": {
+        "message": "Failed to generate JSON. See 'failed_generation'.",
+        "code": "json_validate_failed",
+        "failed_generation": '{"reason": "they',
+    },
+    "OpenAI": {
+        "message": "Could not finish the message because max_tokens or model output"
+        " limit was reached. Please try again with higher max_tokens.",
+        "code": None,
+    },
+}
+
+
+@pytest.mark.parametrize("model_class", [OpenAICompatibleModel, LiteLLMModel])
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_an_error_in_place_of_a_reply_is_a_reply_that_cannot_be_used(
+    loopback_server, model_class, name, is_lasting
+):
+    error = {"type": "invalid_request_error", "param": None, **WRITTEN[name]}
+    fault = Fault(400, body=json.dumps({"error": error}))
+
+    def faults(number: int) -> Fault | None:
+        is_first = len(server.requests[number].body["messages"]) == 2
+        return fault if is_first or is_lasting else None
+
+    server = loopback_server(lambda _: GOOD, faults=faults)
+    model: Any = (
+        OpenAICompatibleModel(server.base_url, "local")
+        if model_class is OpenAICompatibleModel
+        else LiteLLMModel("openai/local", api_base=server.base_url)
+    )
+    report = evaluate([row(), row(1)], [ContextRecall()], judge=LLMJudge(model))
+    outcomes = [result.results["context_recall"] for result in report.results]
+    assert len(server.requests) == 4
+    again = server.requests[1].body
+    assert len(again["messages"]) > 2
+    # what was held to the schema in vain is asked for by the prompt alone
+    assert ("response_format" in again) is (name == "OpenAI")
+    n_tokens = server.requests[0].body["max_tokens"]
+    assert again["max_tokens"] == (4 if name == "OpenAI" else 1) * n_tokens
+    for outcome in outcomes:
+        assert outcome.status == ("failed" if is_lasting else "scored")
+    if is_lasting:
+        assert outcomes[0].error.type == "UnusableReply"
+        is_told = "raise the limit by LLMJudge" in outcomes[0].reason
+        assert is_told is (name == "OpenAI")
+
+
 def test_a_broken_reply_among_good_ones_is_asked_for_again(
     loopback_server, monkeypatch
 ):
@@ -302,12 +416,39 @@ def test_a_quota_of_a_minute_is_waited_for(loopback_server, fault):
     assert report.usage.faults == 1
 
 
-def test_a_wait_of_many_minutes_is_told_and_not_waited_for(loopback_server):
-    sentence = "Rate limit reached: tokens per day. Please try again in 14m24.5s."
-    server = loopback_server(lambda _: GOOD, faults=lambda _: refusal(429, sentence))
-    (outcome,) = judged(server).results[0].results.values()
-    assert (outcome.error.type, len(server.requests)) == ("RateLimited", 1)
-    assert sentence in outcome.error.message
+@pytest.mark.parametrize("n_answered", [0, 5])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refusal(429, "Tokens per day. Please try again in 14m24.5s."),
+        Fault(429, {"Retry-After": "870"}),
+        Fault(503, {"Retry-After": "870"}),
+    ],
+)
+def test_a_wait_of_many_minutes_ends_the_run_and_a_later_one_goes_on(
+    loopback_server, fault, n_answered
+):
+    server = loopback_server(
+        lambda _: GOOD, faults=lambda number: fault if number >= n_answered else None
+    )
+    rows, store = [row(number) for number in range(200)], MemoryStore()
+
+    def run() -> Report:
+        judge = OpenAICompatibleModel(server.base_url, "local", api_key=KEY)
+        return evaluate(
+            rows, [ContextRecall()], judge=judge, store=store, concurrency=1
+        )
+
+    early = run()
+    assert len(server.requests) == n_answered + 1
+    assert early.run.stopped.startswith(f"openai-compatible/local at {server.base_url}")
+    assert "run again in 15 min" in early.run.stopped
+    assert "of 200 rows were not begun" in early.run.stopped
+    assert early.summary()["context_recall"].count == n_answered
+    assert not early.summary()["context_recall"].failed  # the rest was not judged
+    server.faults = None
+    assert run().summary()["context_recall"].count == 200
+    assert len(server.requests) == 201
 
 
 @pytest.mark.parametrize(

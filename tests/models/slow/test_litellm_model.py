@@ -261,10 +261,10 @@ MEANT = {
         "ImageFetchError VectorStoreSearchError InvalidRequestError BadRequestError"
         " UnprocessableEntityError GuardrailRaisedException BlockedPiiEntityError LiteLLMUnknownProvider"
     ),
-    "JudgeUnavailable": "NotFoundError PaymentRequiredError BudgetExceededError",
+    "JudgeUnavailable": "NotFoundError PaymentRequiredError BudgetExceededError PermissionDeniedError",
     "ContextWindowExceeded": "ContextWindowExceededError",
     "ContentRefused": "ContentPolicyViolationError",
-    "AuthenticationFailed": "AuthenticationError PermissionDeniedError",
+    "AuthenticationFailed": "AuthenticationError",
     "RateLimited": "RateLimitError",
     "JudgeError": "OpenAIError",  # says nothing of an endpoint
     "NoReplyInTime": "Timeout",
