@@ -180,10 +180,12 @@ class UnusableReply(JudgeError):
     It is empty, cut off, of another form than was asked for, or contradicts itself.
 
     ``raw`` is the reply as received. The message does not contain it. ``read`` is what
-    was read of a reply whose verdict lacks its evidence alone, else None. ``finish`` is
-    how a reply ended in place of which the endpoint sent an error, else "".
+    was read of a reply that is only odd, else None: it counts if the judge, asked again,
+    says the same ``verdict``. ``finish`` is how a reply ended in place of which the
+    endpoint sent an error, else "".
     """
 
+    verdict: object = None
     finish: Literal["", "length", "other"] = ""
 
     def __init__(self, message: str, *, raw: str = "", read: object = None) -> None:

@@ -130,7 +130,7 @@ def overall_fields(form: type[BaseModel]) -> list[str]:
 
 
 class CountsIfRepeated(ValueError):
-    """A no whose evidence does not fit it counts if the judge, asked again, repeats it.
+    """A verdict that does not fit its evidence counts if the judge says it again.
 
     ``reply`` is the whole reply.
     """
@@ -191,17 +191,20 @@ UnitNumber = Annotated[
 def _read_texts(value: object) -> object:
     """Return the texts of a list that hold a word, each once.
 
-    Case and spacing do not tell texts apart. A text in place of the list is refused: it
-    may be an item, and it may be "None". So is a list that holds "None" or null.
+    Case and spacing do not tell texts apart. Null in place of the list and a text
+    without a word are an empty one. Any other text is refused: it may be an item, and it
+    may be "None". So is a list that holds "None" or null.
     """
     refusal = ValueError("it must be a list of texts, [] if there is none")
+    if value is None or (isinstance(value, str) and not has_word(value)):
+        return ()
     if not isinstance(value, (list, tuple)):
         raise refusal
     if not all(isinstance(text, str) and plain_label(text) != "none" for text in value):
         raise refusal
     text_by_wording: dict[str, str] = {}
     for text in value:
-        if any(character.isalnum() for character in text):
+        if has_word(text):
             wording = " ".join(text.split()).casefold()
             text_by_wording.setdefault(wording, text.strip())
     return tuple(text_by_wording.values())
@@ -209,8 +212,12 @@ def _read_texts(value: object) -> object:
 
 def states_something(text: str) -> bool:
     """Tell whether a text may stand in such a list: not "?!" and not "None"."""
-    has_word = any(character.isalnum() for character in text)
-    return has_word and plain_label(text) != "none"
+    return has_word(text) and plain_label(text) != "none"
+
+
+def has_word(value: object) -> bool:
+    """Tell whether a value is a text that holds a letter or a number."""
+    return isinstance(value, str) and any(map(str.isalnum, value))
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_read_texts)]
@@ -268,13 +275,17 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class WordsOf:
-    """Marks a list that names words of a part of the question; other texts are left out.
+    """Marks a list of texts in words of a part of the question.
+
+    A model is asked again if none of them is.
 
     Args:
-        part: The part.
+        parts: The part, and others whose words count as well.
+        each: Leave other texts out of a list that has such ones.
     """
 
-    part: str
+    parts: tuple[str, ...]
+    each: bool = True
 
 
 @dataclass(frozen=True, slots=True)

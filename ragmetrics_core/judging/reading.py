@@ -3,18 +3,19 @@
 A reply is one JSON object. Prose may stand before or behind it, code fences and thinking
 around it. Its keys may be in any case, and its values are read by the fields of the
 question's ``Reply``. What cannot be read, or contradicts itself, is an error: the judge
-is asked again once, with the reply and what is wrong with it. A no that lists nothing
-then, either, counts; one that lists what the answer does not say does not.
+is asked again once, with the reply and what is wrong with it. So it is where a reply is
+odd: words stand behind its object, or its list does not fit its verdict. Then the same
+verdict said again counts, and its reason tells what was odd.
 """
 
 import json
 import math
 import re
 from bisect import bisect
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,6 +28,7 @@ from ragmetrics_core.data.replies import (
     CountsIfRepeated,
     WordsOf,
     content_words,
+    has_word,
     overall_fields,
     takes_words,
 )
@@ -42,18 +44,20 @@ _END_OF_THINKING = re.compile(
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
 _FORM = re.compile(r":\s*<[^<>\n]{3,120}>")
-# What may stand beside an object on its line: fences, tags, marks of chat templates,
-# emphasis, signs without a shape, brackets of a list. A mark is a name, with bars or
-# not, in angle brackets, or in capitals in square ones.
+# What may stand around an object: fences, emphasis, signs without a shape, brackets of
+# a list.
+_FENCE = re.compile(r"`{3,}\w{0,20}|[\s*`\[\]\ufeff\u200b-\u200d\u2060]")
+# The same, tags and marks of chat templates. A mark is a name, with bars or not, in
+# angle brackets, or in capitals in square ones.
 _BESIDE_OBJECT = re.compile(
-    r"`{3,}\w{0,20}|<<?[/|｜]?[\w▁-]{1,40}[|｜]?>>?|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]"
-    r"|[\s*`\[\]\ufeff\u200b-\u200d\u2060]"
+    r"<<?[/|｜]?[\w▁-]{1,40}[|｜]?>>?|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]"
+    rf"|{_FENCE.pattern}"
 )
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
 # "Here it is:", and "Sure!"
 _LEADS_TO = re.compile(r"[:：}]\W*$|^\W*(?:\w+ ?){1,3}[!！]\W*$")
-_LONGEST_BESIDE = 200  # characters beside an object that are looked at
+_LONGEST_BESIDE = 200  # characters beside an object that are looked at, or told
 _QUOTED = re.compile(r'"[^"\n]*"')
 _SHORTEST_CLAIM = 16  # characters
 # Behind its thinking no reply of any form is so long: 64,000 tokens.
@@ -85,6 +89,13 @@ class _FoundObject(NamedTuple):
     end: int
 
 
+class _Oddness(NamedTuple):
+    """What is odd about a reply, and the words in question."""
+
+    problem: str
+    words: str = ""
+
+
 def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     """Read the reply to a question in what a model wrote.
 
@@ -96,7 +107,8 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         UnusableReply: If there is no text; if it ended at the token limit before it was
             complete; if it holds no such object, one that is not well-formed, or one
             whose fields cannot be read; or if it holds two objects, or two values of
-            one key, that contradict each other.
+            one key, that contradict each other. One that is odd has what was read,
+            which counts if it is said again.
     """
     text = choice.text
     if choice.finish == "refused":
@@ -134,21 +146,47 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
             choice,
             "its JSON object stands among words, as a quotation does; give it a line",
         )
-    before = _END_OF_THINKING.split(text[: replies[0].start])[-1]
-    behind = text[replies[-1].end :]
-    if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
-        _fail(choice, "words stand before and behind its JSON object, as of an example")
-    try:
-        *values, last_value = [_validate(choice, found, question) for found in replies]
-    except UnusableReply as error:
-        if len(replies) > 1:  # another one may say yes
-            error.read = None
-        raise
-    if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
+    values, oddness = zip(
+        *[_validate(choice, found, question) for found in replies], strict=True
+    )
+    verdict = _verdict_in(values[-1])
+    if any(_verdict_in(value) != verdict for value in values):
         raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=text
         )
-    return ReadReply(last_value, choice, replies[-1].start, replies[-1].end)
+    read_reply = ReadReply(values[-1], choice, replies[-1].start, replies[-1].end)
+    odd = oddness[-1] or _oddness_of_place(text, replies)
+    if odd is None:
+        return read_reply
+    told = replace(read_reply, value=_with_oddness(read_reply.value, odd))
+    error = UnusableReply(odd.problem, raw=text, read=told)
+    error.verdict = verdict
+    raise error
+
+
+def _oddness_of_place(text: str, replies: Sequence[_FoundObject]) -> _Oddness | None:
+    """Tell whether words stand behind the objects of a reply: they may take it back.
+
+    Where no thinking has ended, a mark behind an object that something stands before is
+    such a word: it may close what the model only thought.
+    """
+    *thinking, before = _END_OF_THINKING.split(text[: replies[0].start])
+    behind = text[replies[-1].end :]
+    may_be_draft = not thinking and bool(_FENCE.sub("", before))
+    may_stand_behind = _FENCE if may_be_draft else _BESIDE_OBJECT
+    if not has_word(may_stand_behind.sub("", behind)):
+        return None
+    return _Oddness("words stand behind its JSON object", behind)
+
+
+def _with_oddness(reply: R, odd: _Oddness) -> R:
+    """Return a reply whose reason, where it has one, tells what is odd about it."""
+    reason = getattr(reply, "reason", None)
+    if not isinstance(reason, str):
+        return reply
+    words = " ".join(odd.words.split())[:_LONGEST_BESIDE]
+    said = f"{odd.problem}: {words}" if words else odd.problem
+    return reply.model_copy(update={"reason": f"{reason} (Said twice: {said})".strip()})
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:
@@ -261,20 +299,15 @@ _DECODER = json.JSONDecoder(
 
 
 def _may_be_quotation(text: str, found: _FoundObject) -> bool:
-    """Tell whether an object stands among words, as one does that a sentence quotes.
+    """Tell whether an object stands behind words, as one does that a sentence quotes.
 
-    On its lines nothing but fences and tags stands before and behind it; words before
-    it may end with a colon, or be a short exclamation, "Sure!".
+    Words before it on its line may end with a colon, or be a short exclamation, "Sure!".
     """
     # a line may hold thousands of objects
     before = text[max(found.start - _LONGEST_BESIDE, 0) : found.start]
     before = _END_OF_THINKING.split(before.rpartition("\n")[2])[-1]
-    behind = text[found.end : found.end + _LONGEST_BESIDE].partition("\n")[0]
-    words_before = _BESIDE_OBJECT.sub("", before)
-    words_behind = _BESIDE_OBJECT.sub("", behind)
-    is_led_to = not words_before or _LEADS_TO.search(before) is not None
-    is_last = not words_behind or words_behind[0] == "{"
-    return not (is_led_to and is_last)
+    has_words_before = bool(_BESIDE_OBJECT.sub("", before))
+    return has_words_before and _LEADS_TO.search(before) is None
 
 
 def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:
@@ -313,11 +346,13 @@ def _texts_in(value: object) -> Iterator[str]:
             yield from _texts_in(item)
 
 
-def _validate(choice: Choice, found: _FoundObject, question: Question[R]) -> R:
-    """Read an object as the reply to a question.
+def _validate(
+    choice: Choice, found: _FoundObject, question: Question[R]
+) -> tuple[R, _Oddness | None]:
+    """Read an object as the reply to a question, and tell what is odd about it.
 
-    A text such as "N/A" is left out of a list that names words of a part: it shares none
-    with the part, and neither does a claim that the contexts alone make.
+    A list that names words of a part, and none of whose texts does, is read as empty, and
+    odd: it may hold "N/A", a claim of the contexts, or a reproach in other words.
 
     Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
     out a verdict that only a judge's own code may.
@@ -329,33 +364,36 @@ def _validate(choice: Choice, found: _FoundObject, question: Question[R]) -> R:
             raise UnusableReply(
                 f"the field {name!r}: it must be 0 or 1", raw=choice.text
             )
-    names_other_words = False
+    odd: _Oddness | None = None
     for name, info in form.model_fields.items():
         listed = named.get(name)
         for mark in info.metadata:
-            is_of_a_part = isinstance(mark, WordsOf) and mark.part in question.parts
-            if not is_of_a_part or not isinstance(listed, list):
+            if not isinstance(mark, WordsOf) or not isinstance(listed, list):
                 continue
-            source = "\n".join(question.parts[mark.part].texts)
-            named[name] = [
+            parts = [question.parts[it] for it in mark.parts if it in question.parts]
+            source = "\n".join(chain.from_iterable(part.texts for part in parts))
+            telling = [
                 item
                 for item in listed
                 if not isinstance(item, str) or takes_words(item, source)
             ]
-            names_other_words = named[name] != listed
+            others = [str(item) for item in listed if has_word(item)]
+            if others and not telling:
+                what = f"its list {name!r} names nothing of the {mark.parts[0]}"
+                odd = _Oddness(f"{what}, and is not []", "; ".join(others))
+            if mark.each or not telling:
+                named[name] = telling
     try:
-        return question.read(named)
+        return question.read(named), odd
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, problem["loc"])) or "reply"
-    message = problem["msg"].removeprefix("Value error, ")
-    cause = problem.get("ctx", {}).get("error")
-    read_reply = None
-    if isinstance(cause, CountsIfRepeated) and not names_other_words:
-        read_reply = ReadReply(cause.reply, choice, found.start, found.end)
-    raise UnusableReply(
-        f"the field {place!r}: {message}", raw=choice.text, read=read_reply
-    )
+        details = error.errors(include_url=False, include_input=False)[0]
+    message = details["msg"].removeprefix("Value error, ")
+    if place := ".".join(map(str, details["loc"])):
+        message = f"the field {place!r}: {message}"
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, CountsIfRepeated):
+        return cast("R", cause.reply), _Oddness(message, odd.words if odd else "")
+    raise UnusableReply(message, raw=choice.text)
 
 
 def _with_names_of_fields(

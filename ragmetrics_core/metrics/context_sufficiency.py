@@ -68,7 +68,7 @@ class SufficientReply(SilentData, extra="ignore"):
 
     reason: Comment = ""
     sufficient: Overall = None
-    missing: Annotated[Texts, Findings(), WordsOf("question")]
+    missing: Annotated[Texts, Findings(), WordsOf(("question",))]
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -226,6 +226,12 @@ class ContextSufficiency(Metric):
             reason = f"Missing: {missing.rstrip('.')}."
             if evidence.sufficient:
                 reason = "The contexts hold all that is asked."
+            why = [
+                reply.reason
+                for reply in on_texts.replies
+                if reply.is_sufficient == evidence.sufficient
+            ]
+            reason = f"{reason} {max(why, key=len, default='')}".rstrip()
         if has_answer:
             evidence = _with_case(evidence, replies[-1])
         if evidence.case is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import product
 from math import fsum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic.json_schema import SkipJsonSchema
 
@@ -34,21 +34,25 @@ from ragmetrics_core.data.replies import (
     Labelled,
     NotAnswered,
     Texts,
+    WordsOf,
     verdicts_of,
 )
+
+# The facts of a short answer, "Yes.", are in words of the question.
+_FactsOfText = Annotated[Texts, WordsOf(("reference", "question"), each=False)]
 
 
 class Facts(SilentData, extra="ignore"):
     """The distinct facts that a text states."""
 
-    facts: Texts
+    facts: _FactsOfText
 
 
 class ReasonedFacts(SilentData, extra="ignore"):
     """The same after a chain of thought."""
 
     reason: Comment = ""
-    facts: Texts
+    facts: _FactsOfText
 
 
 class ExtractFacts(Question[Any]):

@@ -81,7 +81,7 @@ class AdherenceReply(SilentData, extra="ignore"):
     reason: Comment = ""
     supported: Overall = None
     claims: Bit
-    unsupported: Annotated[Texts, Findings("answer"), WordsOf("answer")]
+    unsupported: Annotated[Texts, Findings("answer"), WordsOf(("answer",))]
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 

@@ -355,7 +355,7 @@ class Session:
             result, errors.UnusableReply
         ):
             return result
-        first_read = result.read
+        first = result
         keys = await self._keys(request, 1, poll)
         is_cut_off = outcome.finish == "length"
         # A model that declines to answer would decline again.
@@ -388,7 +388,7 @@ class Session:
             keys += repair_keys
         if not isinstance(result, errors.UnusableReply):
             return result
-        if None not in (first_read, result.read):  # twice
+        if first.verdict is not None and first.verdict == result.verdict:  # twice
             return cast("T", result.read)
         self._reject(keys)
 

@@ -101,7 +101,8 @@ def score(name: str, *texts: str, declines: bool = False) -> tuple[Any, Saying]:
     return result, model
 
 
-# How each reply is read, for every metric: "good" at once, "bad" is asked again once.
+# How each reply is read, for every metric: "good" at once, "bad" is asked again once, and
+# so is what is "odd", which counts if it is said again.
 # {object} is a good reply, {worse} one with another verdict, {field}, {good} and {other}
 # its deciding field with both values, {more} the fields that stand beside it.
 REPLIES: dict[str, tuple[str, str]] = {
@@ -117,13 +118,19 @@ REPLIES: dict[str, tuple[str, str]] = {
     "a bold label before": ("good", "**Verdict:** {object}"),
     "a label in Chinese": ("good", "判断：{object}"),
     "prose before": ("good", "I thought.\n\nAnd thought again.\n\n{object}"),
-    "prose behind": ("good", "{object}\n\nI hope this helps!"),
+    "prose behind": ("odd", "{object}\n\nI hope this helps!"),
+    "polite words around a fence": (
+        "odd",
+        "Here is the object:\n```json\n{object}\n```\nI hope this helps!",
+    ),
+    "a verdict taken back": ("odd", "{object}\n\nWait, so it should be {other}."),
+    "a correction": ("odd", '{object}\nCorrection: "{field}": {other}'),
     # as of an example before a refusal
-    "prose around": ("bad", "I thought.\n\n{object}\n\nI hope this helps!"),
-    "a fence in prose": ("bad", "So: ```json\n{object}\n```\nI cannot rate this."),
+    "prose around": ("odd", "I thought.\n\n{object}\n\nI hope this helps!"),
+    "a fence in prose": ("odd", "So: ```json\n{object}\n```\nI cannot rate this."),
     # words may take a verdict back, on the sample as much as on an example
     "a verdict of the sample in prose": (
-        "bad",
+        "odd",
         'My first thought was:\n{{"reason": "Anna lit the lamp.", {more}"{field}":'
         " {good}}}\nBut I take that back.",
     ),
@@ -131,21 +138,21 @@ REPLIES: dict[str, tuple[str, str]] = {
     "a sentence before": ("bad", "I cannot write anything like this. {object}"),
     "an abbreviation before": ("bad", "I cannot rate it, e.g. {object}"),
     "channels and prose": (
-        "good",
+        "odd",
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
         "<|channel|>final<|message|>{object}\nThat is all.",
     ),
-    "a tag around": ("good", "<answer>{object}</answer>"),
+    "a tag around": ("odd", "<answer>{object}</answer>"),
     "bold": ("good", "**{object}**"),
     "a mark of ChatML": ("good", "{object}<|im_end|>"),
     "a mark of Llama": ("good", "{object}<|eot_id|>"),
     "a mark of Gemma": ("good", "{object}<end_of_turn>"),
-    "marks of DeepSeek": ("good", "<｜Assistant｜>{object}<｜end▁of▁sentence｜>"),
-    "marks of Mistral": ("good", "[TOOL_CALLS] {object}[/INST]</s>"),
+    "marks of DeepSeek": ("odd", "<｜Assistant｜>{object}<｜end▁of▁sentence｜>"),
+    "marks of Mistral": ("odd", "[TOOL_CALLS] {object}[/INST]</s>"),
     "marks of GLM": ("good", "[gMASK]<sop>{object}"),
-    "marks of Llama 2": ("good", "<<SYS>>{object}<</SYS>>"),
-    "a word in brackets": ("bad", "{object} [wrong]"),
-    "words in angle brackets": ("bad", "{object} <that is wrong>"),
+    "marks of Llama 2": ("odd", "<<SYS>>{object}<</SYS>>"),
+    "a word in brackets": ("odd", "{object} [wrong]"),
+    "words in angle brackets": ("odd", "{object} <that is wrong>"),
     "channels": (
         "good",
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
@@ -165,9 +172,18 @@ REPLIES: dict[str, tuple[str, str]] = {
     "thinking that was begun elsewhere": ("good", "I weigh it. </think>\n{object}"),
     "nothing but thinking": ("bad", "<think>{object}"),
     "thinking that ends with it": ("bad", "<think>{object}</think>"),
+    "an answer in tags behind it": (
+        "good",
+        "<think>h</think><answer>{object}</answer>",
+    ),
+    "a draft in tags": ("odd", "<reasoning>\n{object}\n</reasoning>"),
+    "a draft in marks": ("odd", "<|begin_of_thought|>{object}<|end_of_thought|>"),
+    "a draft in a channel": ("odd", "<|channel>thought\n{object}\n<channel|>"),
+    "a draft and another verdict": ("bad", "<plan>\n{worse}\n</plan>\n{object}"),
     # several objects
+    "a full stop behind": ("good", "{object}."),
     "another object before": ("good", '{{"note": "no verdict"}}\n{object}'),
-    "another object behind": ("good", '{object}\n{{"note": "no verdict"}}'),
+    "another object behind": ("odd", '{object}\n{{"note": "no verdict"}}'),
     "the same twice": ("good", "{object}\n{object}"),
     "the same in two fences": ("good", "```\n{object}\n```\n```\n{object}\n```"),
     "two verdicts": ("bad", "{object}\n{worse}"),
@@ -194,7 +210,6 @@ REPLIES: dict[str, tuple[str, str]] = {
     ),
     "a reason behind": ("good", '{{{more}"{field}": {good}, "reason": "r"}}'),
     # values
-    "null": ("bad", '{{{more}"{field}": null}}'),
     "an object for a value": ("bad", '{{{more}"{field}": {{"a": 1}}}}'),
     "a number of no use": ("bad", '{{{more}"{field}": 7}}'),
     "below nothing": ("bad", '{{{more}"{field}": -1}}'),
@@ -245,15 +260,46 @@ def test_a_reply_is_read_alike_by_every_metric(name, kind):
     reading, reply = REPLIES[kind]
     text = written(reply, name)
     repaired, model = score(name, text, json.dumps(good(name)))
-    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading == "bad"))
+    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading != "good"))
     if reading == "good":
         return
     first, repair = model.requests
     assert repair.messages != first.messages
     assert repair.messages[-2].content == text
     assert "could not be used" in repair.messages[-1].content
-    failed, model = score(name, text)
-    assert (failed.status, failed.value, len(model.requests)) == ("failed", None, 2)
+    again, model = score(name, text)
+    value = 1.0 if reading == "odd" else None
+    assert (again.value, len(model.requests)) == (value, 2)
+    assert again.status == ("scored" if reading == "odd" else "failed")
+
+
+@pytest.mark.parametrize("name", list(DECIDING))
+def test_what_is_odd_counts_by_the_same_verdict_alone(name):
+    odd = written("{object}\nThat is all.", name)
+    for other in ("{worse}\nThat is all.", "{object}\n{worse}", "Yes."):
+        result, model = score(name, odd, written(other, name))
+        assert (result.status, len(model.requests)) == ("failed", 2)
+
+
+def test_the_reason_tells_what_was_odd():
+    for name in ("adherence", "sufficiency", "recall", "relevance"):
+        result, _ = score(name, written("{object}\nThat is all.", name))
+        assert "It stands there. (Said twice: words stand behind" in result.reason
+        assert "That is all." in result.reason
+
+
+@pytest.mark.parametrize("name", [it for it in DECIDING if it != "sufficiency"])
+def test_null_is_no_verdict(name):
+    null = json.dumps({**good(name), DECIDING[name][1]: None})
+    result, model = score(name, null)
+    assert (result.status, len(model.requests)) == ("failed", 2)
+
+
+@pytest.mark.parametrize("empty", [None, "", " - ", [], [""], ["?!"]])
+def test_a_list_may_be_empty_in_any_form(empty):
+    for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
+        result, model = score(name, json.dumps({**good(name), field: empty}))
+        assert (result.value, len(model.requests)) == (1.0, 1)
 
 
 @pytest.mark.parametrize("name", ["utilization", "adherence", "accuracy", "citations"])
@@ -277,7 +323,7 @@ def test_a_number_may_stand_in_quotes(number):
     assert score("recall", json.dumps({"score": ".5"}))[0].value == 0.5
 
 
-@pytest.mark.parametrize("text", ["Anna did.", "None", "", "はい"])
+@pytest.mark.parametrize("text", ["Anna did.", "None", "はい"])
 def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(text):
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
         reply = {**good(name), field: text}
@@ -411,28 +457,41 @@ def test_a_low_score_asks_whether_the_answer_declines_where_a_poll_says_so():
         "無",
         "All claims are supported.",
         "Nothing is missing.",
+        # a reproach in other words is one, and no judge says so but by saying it again
+        "The year is not given in any context.",
+        "No context gives the time",
+        "das Jahr",
+        "claim 2",
     ],
 )
-def test_what_names_nothing_of_the_answer_is_no_claim_of_it(item):
+def test_a_list_that_names_nothing_of_the_answer_is_asked_about(item):
     for name, field, bit in (
         ("adherence", "unsupported", "supported"),
         ("sufficiency", "missing", "sufficient"),
     ):
-        # beside a no it is asked again, and then failed
-        reply = json.dumps({**good(name), field: [item], bit: 0})
-        result, model = score(name, reply)
-        assert (result.status, len(model.requests)) == ("failed", 2)
-        asked_again = model.requests[1].messages[-1].content
-        assert "and lists none in words of the" in asked_again
-        assert "[]" not in asked_again  # which would be another verdict
-        assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
-        # beside a yes it is none
-        result, model = score(name, json.dumps({**good(name), field: [item], bit: 1}))
-        assert (result.value, len(model.requests)) == (1.0, 1)
+        empty = json.dumps({**good(name), bit: 0})
+        for verdict, complaint in (
+            (0, "and lists none in words of the"),
+            (1, f"its list '{field}' names nothing of the"),
+        ):
+            reply = json.dumps({**good(name), field: [item], bit: verdict})
+            result, model = score(name, reply)
+            assert (result.value, len(model.requests)) == (verdict, 2)
+            asked_again = model.requests[1].messages[-1].content
+            assert complaint in asked_again
+            # which would be another verdict beside a no
+            assert ("[]" in asked_again) == bool(verdict)
+            # what it lists is told
+            assert "(Said twice: it" in result.reason
+            assert f": {item})" in result.reason
+            # another verdict counts where nothing is odd about it
+            assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
+            result, _ = score(name, reply, empty)
+            assert result.status == ("failed" if verdict else "scored")
     # an answer that claims nothing has none
     no_claim = {"supported": 1, "claims": 0, "unsupported": [item]}
     result, model = score("adherence", json.dumps(no_claim))
-    assert (result.status, len(model.requests)) == ("undefined", 1)
+    assert (result.status, len(model.requests)) == ("undefined", 2)
     # beside a claim it is no second one
     no = {"supported": 0, "claims": 1, "unsupported": [item, "Anna did."]}
     result, model = score("adherence", json.dumps(no))
@@ -731,9 +790,54 @@ def test_claims_of_the_contexts_are_no_claims_of_the_answer():
     no = {"supported": 0, "claims": 1, "unsupported": bananas}
     result, asked = of_hamlet(adherence, no, right)
     assert (result.value, asked) == (1.0, 2)
-    assert of_hamlet(adherence, no)[0].status == "failed"
-    result, asked = of_hamlet(adherence, {**no, "supported": 1})
-    assert (result.value, asked) == (1.0, 1)
+    for verdict in (0, 1):
+        result, asked = of_hamlet(adherence, {**no, "supported": verdict})
+        assert (result.value, asked) == (verdict, 2)
+        assert bananas[0] in result.evidence.polls[0].reason
+
+
+def facts_of(reference: str, *replies: object) -> tuple[Any, int]:
+    """Retrieval Accuracy by facts of a reference, and how often the model was asked."""
+    model = Saying(*(json.dumps(reply) for reply in replies))
+    result = RetrievalAccuracy(polls=1, template=ONE_FACT).score(
+        question="Is the mill in Orle open?",
+        contexts=["It is."],
+        reference=reference,
+        judge=LLMJudge(model),
+    )
+    return result, len(model.requests)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "N/A",
+        "None",
+        "<none>",
+        "No facts",
+        "Keine",
+        "nothing",
+        "null",
+        "нет",
+        "无",
+        "The text states nothing.",
+    ],
+)
+def test_a_list_that_names_nothing_of_a_reference_has_no_fact_of_it(item):
+    unknown = "I could not find that."
+    result, asked = facts_of(unknown, {"facts": [item]})
+    assert (result.status, result.code, asked) == ("undefined", "no_facts", 2)
+    result, asked = facts_of(unknown, {"facts": [item]}, {"facts": []})
+    assert (result.status, result.code, asked) == ("undefined", "no_facts", 2)
+    own = {"facts": ["The mill is open."], "covered": 1}
+    result, asked = facts_of("It is open.", {"facts": [item]}, own)
+    assert (result.value, asked) == (1.0, 3)
+
+
+def test_a_fact_may_be_in_words_of_the_question_and_any_stands_beside_it():
+    short = {"facts": ["The mill is open.", "It is free."], "covered": 1}
+    result, asked = facts_of("Yes.", short)
+    assert (result.value, len(result.evidence.facts), asked) == (1.0, 2, 3)
 
 
 def test_a_reason_that_denies_beside_an_empty_list_is_no_yes():

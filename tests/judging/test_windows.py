@@ -276,7 +276,7 @@ def test_an_answer_judged_in_windows_says_so():
 @pytest.mark.parametrize(
     ("answer", "listed", "status", "code"),
     [
-        ("I do not know.", ["It is not known who lit it."], "undefined", "declined"),
+        ("I do not know.", ["I do not know who lit it."], "undefined", "declined"),
         ("I do not know.", [], "undefined", "declined"),
         ("Hello!", [], "undefined", "no_claim"),
         (f"{CLAIMS[0]} Hello!", [CLAIMS[0]], "scored", None),
