@@ -113,8 +113,8 @@ class FrontDoor(Generic[Run]):
             contexts_from: Where the contexts are, in the same way.
             answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return
-                no documents. An empty set says that no tool searches: an agent that calls
-                none only talks, and gives no sample.
+                no documents. An empty set says that no tool searches: a turn that calls
+                none, before anything else searched, only talks, and gives no sample.
             redact: A function through which each sample goes before anybody else gets
                 it: judge, store, file or you. If it raises, the sample is dropped, and
                 ``problems`` counts it. The list of searches and tool calls in

@@ -167,8 +167,12 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         return True
     if any(node.may_have_searched for node in calls.models):
         return True
-    # an answer may rest on what an earlier turn of its conversation found
-    if tree.earlier_calls and calls.models and tree.root.kind != "model":
+    # an answer may rest on what an earlier turn of its conversation found; if the user
+    # says which tools search, the texts of others are no finds
+    kinds = {call.kind for call in tree.earlier_calls}
+    if calls.context_tools is not None:
+        kinds -= {"tool", "written"}
+    if kinds and calls.models and tree.root.kind != "model":
         return True
     is_asked = tree.question is not None or overrides.question is not None
     # by a text that is no mere verdict

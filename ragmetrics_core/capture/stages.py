@@ -12,7 +12,7 @@ Tree ─▶ AskedTurn ─▶ Origins ─▶ FoundAnswer ─▶ FoundEvidence ─
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.capture.answer import answers
 from ragmetrics_core.capture.calls import AskedTurn, Calls, FoundAnswer, FoundEvidence
@@ -27,7 +27,14 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.structures import compact
 from ragmetrics_core.capture.tree import Document, Tree, check_tree
-from ragmetrics_core.data import CaptureNotes, Context, Ledger, PromptMessage, Sample
+from ragmetrics_core.data import (
+    CaptureNotes,
+    Context,
+    EvidenceCall,
+    Ledger,
+    PromptMessage,
+    Sample,
+)
 
 _NO_OVERRIDES = Overrides()
 _DIGITS = re.compile(r"\d+")
@@ -188,20 +195,25 @@ def _doubts(
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
     is_unrecorded = any(doubt.code == "not_recorded" for doubt in doubts_of_calls)
-    tool_doubt = _doubt_of_tools(turn, found_answer, found_evidence, table)
-    if tool_doubt is not None:
-        yield tool_doubt
+    # what the answer rests on: calls of this turn, and earlier ones that it was shown
+    rests_on = [
+        call
+        for call in table.calls
+        if call.items and call.kind != "written"
+        if call.shown or call.turn == table.turn
+    ]
+    tools_read = [call for call in rests_on if call.kind == "tool"]
+    if len(tools_read) < len(rests_on):
+        # beside documents, what a tool of an earlier turn returned decides nothing
+        tools_read = [call for call in tools_read if call.turn == table.turn]
+    of_tools = list(_doubts_of_tools(turn, found_answer, found_evidence, tools_read))
+    yield from of_tools
     if turn.error or not tree.is_complete:
         yield Doubt("no_answer", _BROKEN)
     elif found_answer.text is None:
         yield Doubt("no_answer", _NO_ANSWER)
-    is_unknown = found_evidence.contexts is None and tool_doubt is None
-    has_evidence = any(
-        call.items and (call.shown or call.turn == table.turn)
-        for call in table.calls
-        if call.kind != "written"
-    )
-    if is_unknown and not is_unrecorded and not has_evidence:
+    is_known = found_evidence.contexts is not None or is_unrecorded
+    if not (is_known or of_tools or rests_on):
         nodes = turn.calls.nodes
         tools = [each for each in nodes if each.kind == "tool" and not each.is_control]
         failed = [call.name for call in (*turn.calls.searches, *tools) if call.error]
@@ -240,13 +252,13 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
             yield Doubt("by_data_flow", _HANDED_IN, has_unread_texts=True)
 
 
-def _doubt_of_tools(
+def _doubts_of_tools(
     turn: AskedTurn,
     found_answer: FoundAnswer,
     found_evidence: FoundEvidence,
-    table: Ledger,
-) -> Doubt | None:
-    """Return a doubt where the user has to say which tools search.
+    tools_read: Sequence[EvidenceCall],
+) -> Iterator[Doubt]:
+    """Yield a doubt where the user has to say which tools search.
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, which tells more than what was found, and none of a word
@@ -255,24 +267,19 @@ def _doubt_of_tools(
     """
     calls = turn.calls
     if calls.context_tools is not None:
-        return None
+        return
     names: dict[str, None] = {}
     for node in calls.nodes:
         if calls.says_it_found_nothing(node) and _takes(
             found_answer.text or "", node.text or "", turn.question or ""
         ):
             names[node.name] = None
-    tools = [
-        call
-        for call in table.calls
-        if call.kind == "tool" and call.turn == table.turn and call.items
-    ]
     contexts = "".join(
         letters_of(context.text) for context in found_evidence.contexts or ()
     )
     searches = [each for each in found_evidence.brought if each.kind == "retrieval"]
     documents = [document for each in searches for document in each.documents]
-    for call in tools:
+    for call in tools_read:
         text = call.items[0].text
         passages = divided(text) or (Document(text),)
         is_said = all(letters_of(passage.text) in contexts for passage in passages)
@@ -281,14 +288,12 @@ def _doubt_of_tools(
         )
         is_value = len(letters_of(text)) < SHORTEST
         is_left_out = is_value or is_said or shows_documents or not call.shown
-        if found_evidence.contexts is not None and is_left_out:
-            continue
-        names[call.name or "?"] = None
-    if not names:
-        return None
-    setting = ", ".join(f'"{name}"' for name in names)
-    words = _TOOL_TEXT.format(", ".join(names), setting)
-    return Doubt("undivided", words, has_unread_texts=True)
+        if found_evidence.contexts is None or not is_left_out:
+            names[call.name or "?"] = None
+    if names:
+        setting = ", ".join(f'"{name}"' for name in names)
+        words = _TOOL_TEXT.format(", ".join(names), setting)
+        yield Doubt("undivided", words, has_unread_texts=True)
 
 
 def _takes(answer: str, text: str, question: str) -> bool:

@@ -454,11 +454,10 @@ class Turns(Generic[Run]):
                 check_tree(tree)  # before anything reads it
                 complete_tools(tree.root)
                 # a name in context_tools= may be misspelt
-                names = self._overrides.context_tools
+                names = self._overrides.context_tools or ()
                 for node in tree.root.walk() if names else ():
-                    if node.kind == "tool":
-                        is_named = node.name in (names or ())
-                        self._is_tool_named = self._is_tool_named or is_named
+                    if node.kind == "tool" and not self._is_tool_named:
+                        self._is_tool_named = node.name in names
                 is_single_call = tree.only_searches or tree.root.kind == "model"
                 if self._overrides.question is not None:
                     self._runs_of_block.append(tree)

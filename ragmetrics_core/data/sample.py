@@ -76,7 +76,8 @@ class Sample(Frozen):
     Attributes:
         question: What the user asked, in the user's words.
         contexts: What reached the generator, best first; plain strings are accepted.
-            None: unknown, (): nothing was found.
+            None: unknown, (): nothing was found. Captured passages of equal text are
+            one context, and each its own in ``retrieved``.
         answer: What the application answered.
         reference: The expected answer, one or several; the best match counts.
         retrieved: From the retriever, before reranking, filtering or cutting; None:

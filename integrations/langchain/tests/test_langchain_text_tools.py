@@ -219,7 +219,7 @@ def test_what_an_unseen_search_found_leaves_no_sample_sure(place: str) -> None:
 
 @pytest.mark.parametrize("place", [None, "structured_response.joke"])
 def test_an_agents_answer_object_is_its_answer(place: str | None) -> None:
-    """Also where a field that the model left out has a default, and nothing was searched."""
+    """Also where a field that the model left out has a default."""
     from langchain.agents.structured_output import ToolStrategy
     from langgraph.checkpoint.memory import InMemorySaver
 
@@ -247,7 +247,7 @@ def test_an_agents_answer_object_is_its_answer(place: str | None) -> None:
         response_format=ToolStrategy(Told),
         checkpointer=InMemorySaver(),
     )
-    with capture(answer_from=place, context_tools=set()) as captured:
+    with capture(answer_from=place, context_tools={"now"}) as captured:
         for asked in (QUESTION, "Thank you!"):
             agent.invoke(
                 {"messages": [("user", asked)]}, {"configurable": {"thread_id": "t"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 from uuid import uuid4
@@ -20,6 +22,7 @@ from ragmetrics_core.reporting.diagnosis import is_declined
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20",
     "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211",
+    "ignore:.*aiosqlite:ResourceWarning",
 )
 
 TEXT = "Anna Berg lit the lamp of Skarn in 1882."
@@ -97,3 +100,92 @@ def test_talk_that_searched_nowhere_is_no_sample():
         with capture(**settings) as captured:
             langchain(["Hi"])
         assert captured.samples == ()
+
+
+SUMS = ("Hi, I am Bob.", "What is 2 + 3?", "What is my name?")
+SUMS_SAID = ("Hello, Bob!", None, "That is 5.", "Your name is Bob.")  # None: it adds
+
+
+def add(a: int, b: int) -> str:
+    """Adds two numbers."""
+    return str(a + b)
+
+
+def langchain_sums(**settings: Any) -> Any:
+    wish = {"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}
+    said = [each or AIMessage("", tool_calls=[wish]) for each in SUMS_SAID]
+    model = Scripted(messages=iter(said))
+    agent = create_agent(model, [tool(add)], checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": uuid4().hex}}
+    with capture(**settings) as captured:
+        for question in SUMS:
+            agent.invoke({"messages": [("user", question)]}, thread)
+    return captured
+
+
+def llamaindex_sums(**settings: Any) -> Any:
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.base.llms.types import TextBlock, ToolCallBlock
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.llms.mock import MockFunctionCallingLLM
+    from llama_index.core.memory import ChatMemoryBuffer
+    from llama_index.evaluation.ragmetrics import capture
+
+    wish = ToolCallBlock(
+        tool_name="add", tool_kwargs={"a": 2, "b": 3}, tool_call_id="1"
+    )
+    lines = iter([TextBlock(text=each) if each else wish for each in SUMS_SAID])
+
+    def says(messages: Any, **_: Any) -> ChatMessage:
+        return ChatMessage(role="assistant", blocks=[next(lines)])
+
+    async def talk() -> None:
+        model = MockFunctionCallingLLM(response_generator=says)
+        agent = FunctionAgent(tools=[add], llm=model, streaming=False)
+        memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
+        for question in SUMS:
+            await agent.run(user_msg=question, memory=memory)
+
+    with capture(**settings) as captured:
+        asyncio.run(talk())
+    return captured
+
+
+def haystack_sums(**settings: Any) -> Any:
+    from haystack.components.agents import Agent
+    from haystack.components.generators.chat import MockChatGenerator
+    from haystack.dataclasses import ChatMessage, ToolCall
+    from haystack.tools import create_tool_from_function
+    from haystack_integrations.components.evaluators.ragmetrics import capture
+
+    wish = ChatMessage.from_assistant(tool_calls=[ToolCall("add", {"a": 2, "b": 3})])
+    model = MockChatGenerator([each or wish for each in SUMS_SAID])
+    agent = Agent(chat_generator=model, tools=[create_tool_from_function(add)])
+    messages: list[ChatMessage] = []
+    with capture(conversation=uuid4().hex, **settings) as captured:
+        for question in SUMS:
+            messages.append(ChatMessage.from_user(question))
+            messages = agent.run(messages=messages)["messages"]
+    return captured
+
+
+@pytest.mark.parametrize(
+    "sums", [langchain_sums, llamaindex_sums, haystack_sums], ids=lambda it: it.__name__
+)
+def test_what_rests_on_a_tool_in_doubt_is_in_doubt(sums: Callable[..., Any]):
+    """Whether the tool searches only the user knows; if none does, the rest is talk."""
+    added, named = sums().samples
+    assert [added.question, named.question] == [*SUMS[1:]]
+    assert added.capture.grade == named.capture.grade == "inferred"
+    assert list(added.capture.doubts) == ["undivided"]
+    assert added.capture.doubts == named.capture.doubts
+
+    (added,) = sums(context_tools=set()).samples
+    assert (added.question, added.capture.grade) == (SUMS[1], "exact")
+    assert [call.kind for call in added.ledger.calls] == ["tool"]
+
+    _, added, named = sums(context_tools={"add"}).samples
+    assert [each.text for each in added.contexts] == ["5"]
+    assert named.contexts is None
+    assert named.capture.grade == "exact"
+    assert [call.kind for call in named.ledger.calls] == ["retrieval"]
