@@ -359,7 +359,7 @@ def drawn_report(draw: random.Random) -> Report:
     return Report(rows, run)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_at_most_fifteen_lines_and_120_words(draw):
     report = drawn_report(draw)
@@ -380,7 +380,7 @@ def test_at_most_fifteen_lines_and_120_words(draw):
             assert re.match(r"The gate|\d+ of \d+ gates", lines[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_behind_the_rows_stands_how_many_more_there_are(draw):
     glance = drawn_report(draw).glance()

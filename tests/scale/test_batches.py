@@ -154,7 +154,12 @@ def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store):
 
 @pytest.mark.parametrize(
     "supports",
-    [{"logprobs": "reject"}, {"logprobs": "ignore"}, {"n": "reject"}, {"n": "ignore"}],
+    [
+        {"logprobs": "reject"},
+        pytest.param({"logprobs": "ignore"}, marks=pytest.mark.nightly),
+        pytest.param({"n": "reject"}, marks=pytest.mark.nightly),
+        {"n": "ignore"},
+    ],
 )
 def test_what_a_service_lacks_is_asked_in_another_way(store, supports):
     with BatchService(plausible_reply, **supports) as service:

@@ -205,7 +205,7 @@ def test_the_earlier_run_is_compared_with(tmp_path):
 @pytest.mark.parametrize(
     ("inputs", "status"),
     [
-        ({}, 0),
+        pytest.param({}, 0, marks=pytest.mark.nightly),
         ({"fail-on-regression": "true"}, 1),
         ({"fail-on-regression": "true", "margin": "0.99"}, 0),
     ],

@@ -275,7 +275,17 @@ def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("ids", ["none", "own", "same", "conversations"])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        "none",
+        "own",
+        *(
+            pytest.param(ids, marks=pytest.mark.nightly)
+            for ids in ("same", "conversations")
+        ),
+    ],
+)
 def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(ids):
     """The same rows again are no new evidence, whatever they name."""
     rows = lamps()
