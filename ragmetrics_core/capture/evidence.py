@@ -6,6 +6,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -196,8 +197,18 @@ class _Reading:
         is_summed_up = any(
             message.role == "summary" for reader in readers for message in reader.prompt
         )
-        for document, showing in zip(documents, showings, strict=True):
+        n_found = Counter(
+            letters
+            for each in self._passages.brought
+            for letters in {letters_of(document.text) for document in each.documents}
+        )
+        found_once: dict[int, list[Showing]] = {}
+        for document, candidate, showing in zip(
+            documents, candidates, showings, strict=True
+        ):
             identity = self._passages.identity(document)
+            if n_found[letters_of(document.text)] < 2:
+                found_once.setdefault(candidate.list_number, []).append(showing)
             if is_summed_up and showing.extent == "not":
                 showing = _PERHAPS_SUMMED_UP
             before = self.showings.get(identity)
@@ -211,6 +222,9 @@ class _Reading:
                 self._doubts.append(Doubt(showing.doubt))
             if showing.place is not None and showing.place[0] >= len(prompts):
                 self._doubts.append(_SHORT_REPLY)
+        for together in found_once.values():
+            if _may_be_examples(together, is_one_prompt=len(readers) == 1):
+                self._doubts.append(Doubt("short_text"))
 
     def _candidates(self) -> tuple[list[Document], list[Candidate]]:
         """Return each text of a document once, in the list that was there last.
@@ -575,6 +589,28 @@ class _Reading:
 
 def _contexts_of(documents: Iterable[Document]) -> tuple[Context, ...]:
     return tuple(document.context() for document in documents)
+
+
+def _may_be_examples(showings: Iterable[Showing], *, is_one_prompt: bool) -> bool:
+    """Whether a text of a list may stand in a prompt for another reason, as in an example.
+
+    It shows the list in another order, which hangs on which place of a text is meant, or
+    is that of several messages. Example: a search found A and B, and the prompt shows B,
+    A, B.
+
+    Args:
+        showings: What is shown of the texts, in the order of the list.
+        is_one_prompt: Whether that is the prompt of one call.
+    """
+    places = [
+        (each.place, each.last_place)
+        for each in showings
+        if each.place and each.last_place
+    ]
+    by_first = sorted(places)
+    by_last = sorted(places, key=lambda each: each[1])
+    is_split = is_one_prompt and len({first[0] for first, _ in places}) > 1
+    return by_first != places and (by_first != by_last or is_split)
 
 
 def _messages_of_earlier_turns(call: Node, replies: Collection[str]) -> list[str]:

@@ -58,6 +58,7 @@ class Showing:
         extent: "whole"; "part"; "unknown", with a doubt; or "not".
         text: The text that is shown; "" for one that is not, or where that is unknown.
         place: The number of the message, and where in it; None where nothing is shown.
+        last_place: Where a text that is shown whole stands last; None for any other.
         doubt: The code of what is uncertain; "" if nothing is.
     """
 
@@ -65,6 +66,7 @@ class Showing:
     text: str = ""
     place: tuple[int, int] | None = None
     doubt: str = ""
+    last_place: tuple[int, int] | None = None
 
     @property
     def is_context(self) -> bool:
@@ -357,6 +359,7 @@ class _Search:
             is_there = text.strip() and any(text.strip() in each for each in sources)
             return Showing("unknown", doubt="short_text") if is_there else _NOT_SHOWN
         first_place: tuple[int, int] | None = None
+        last_place: tuple[int, int] | None = None
         is_one_entry = len(letters) >= SHORTEST
         known_place: tuple[int, int] | None = None
         owner: int | None = None
@@ -371,13 +374,14 @@ class _Search:
                     is_one_entry = is_one_entry or is_entry(
                         message.form.source, source_start, source_end
                     )
-                    first_place = first_place or (message.number, source_start)
+                    last_place = (message.number, source_start)
+                    first_place = first_place or last_place
                 elif owner is None:
                     owner = message.owner_of(start, end)
         if first_place is not None:
             doubt = "" if is_one_entry else "short_text"
             extent: Extent = "whole" if is_one_entry else "unknown"
-            return Showing(extent, text, first_place, doubt)
+            return Showing(extent, text, first_place, doubt, last_place)
         list_number = self._candidates[number].list_number
         if owner is not None and owner != number:
             is_in_list_of_owner = self._candidates[owner].list_number == list_number

@@ -101,7 +101,7 @@ def test_law_rendering_order_and_repeats_change_no_context(seed, name):
     rng = random.Random(seed)
     held = documents(*(sentence(rng) for _ in range(rng.randint(1, 7))))
     shown = rng.sample(held, rng.randint(1, len(held)))
-    repeated = [*shown, *rng.sample(shown, rng.randint(0, len(shown)))]
+    repeated = shown * rng.randint(1, 3)
     prompt = asked(RENDERINGS[name]([document.text for document in repeated]))
     sample = only(says(found(*held), reads(prompt)))
     assert texts(sample) == [document.text for document in shown]

@@ -131,6 +131,35 @@ ROWS: dict[str, Row] = {
     "order of the prompt": Row(
         says(found(*DOCS), reads(asked(EVORA, PORTO, FARO))), [EVORA, PORTO, FARO]
     ),
+    "twice in the same order, which is not the list's": Row(
+        says(found(P, F), reads(asked(FARO, PORTO, FARO, PORTO))), [FARO, PORTO], "p f"
+    ),
+    "an example, and the list behind it": Row(
+        says(found(P, F), reads(f"As in:\n{FARO}\nSo now:\n{asked(PORTO, FARO)}")),
+        [PORTO, FARO],
+        "p f",
+        "short_text",
+        hedged="contexts",
+    ),
+    "an example in the instructions": Row(
+        says(
+            found(P, F),
+            reads([Message("system", f"As in: {FARO}"), Message("user", asked(PORTO))]),
+        ),
+        [PORTO],
+        "p f",
+        "short_text",
+        hedged="contexts",
+    ),
+    "found again, in another order": Row(
+        says(
+            found(P, F),
+            found(F, P, query="Faro?"),
+            reads([*after_tool(f"{PORTO}\n{FARO}"), *after_tool(f"{FARO}\n{PORTO}")]),
+        ),
+        [PORTO, FARO],
+        "p f",
+    ),
     "one of three": Row(says(found(*DOCS), reads(asked(FARO))), [FARO]),
     "cut": Row(says(found(P), reads(asked(HALF))), [HALF.rstrip(",")], "p"),
     "one of several texts of a node": Row(

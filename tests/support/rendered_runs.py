@@ -61,12 +61,11 @@ class Run:
 
 
 def generated(seed: int, rendering: str) -> Run:
-    """One to six documents, some of them shown, in any order, once or twice."""
+    """One to six documents, some of them shown, in any order, all once or all twice."""
     rng = random.Random(seed)
     texts = [_sentence(rng) for _ in range(rng.randint(1, 6))]
     shown = rng.sample(texts, rng.randint(1, len(texts)))
-    again = rng.sample(shown, rng.randint(0, len(shown)))
-    rendered = RENDERINGS[rendering]([*shown, *again])
+    rendered = RENDERINGS[rendering](shown * rng.randint(1, 2))
     prompt = f"Use only this:\n{rendered}\n\nQuestion: {QUESTION}"
     history = _EARLIER if rng.random() < 0.5 else ()
     return Run(texts, shown, history, prompt)
