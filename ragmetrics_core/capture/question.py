@@ -555,7 +555,8 @@ def question_among(
     }
     if not usual:
         return shown.pop() if len(shown) == 1 else carried or None, ()
-    others = shown.difference(usual)
+    all_prompts = letters_of("\n".join("\n".join(prompt) for prompt in prompts))
+    others = {text for _, text in texts if letters_of(text) in all_prompts} - {*usual}
     is_asked = any(
         text in shown
         and not any(

@@ -93,6 +93,8 @@ QUERIES: dict[str, tuple[str, dict[str, str], str, bool]] = {
     "a language": (WORDS, {"style": "en"}, WORDS, False),
     "alone": (WORDS, {}, WORDS, True),
     "two texts": (WORDS, {"asked": QUESTION, "style": STYLE}, WORDS, False),
+    "a word in the template's own question": (WORDS, {"town": "Velm"}, WORDS, False),
+    "the store's one word there": ("Velm", {"town": "Velm"}, "Velm", True),
 }
 
 
@@ -104,7 +106,9 @@ def test_the_store_was_asked_something_else_than_the_model(name: str) -> None:
         ("prompt.prompt", "llm.messages"),
         retriever=InMemoryBM25Retriever(STORE),
         prompt=PromptBuilder(
-            EACH + "{{ style }}\nQuestion: {{ asked }}", required_variables=[]
+            EACH + "{{ style }}\nQuestion: {{ asked }}"
+            "{% if town %}When was the bridge of {{ town }} opened?{% endif %}",
+            required_variables=[],
         ),
         llm=MockChatGenerator(ANSWER),
     )
