@@ -167,14 +167,15 @@ class Attempts:
             except errors.JudgeUnavailable as error:
                 return _reply_of_failures(request, error, usage_lost)
             except errors.JudgeError as error:
-                wanted_wait = 0.0
-                if isinstance(error, errors.TransientJudgeError):
-                    wanted_wait = error.retry_after or 0.0
-                if wanted_wait > _REPEATING_SECONDS:  # a later run asks the rest
-                    reached = self.budget.stop(str(error))
-                    return _reply_of_failures(request, reached, usage_lost)
                 others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
+                is_long_wait = (
+                    isinstance(error, errors.RateLimited)
+                    and (error.retry_after or 0) > _REPEATING_SECONDS
+                )
+                if is_long_wait and self.endpoint.is_told_to_wait_again():
+                    reached = self.budget.stop(str(error))  # a later run asks the rest
+                    return _reply_of_failures(request, reached, usage_lost)
                 # A rate limit while others are answered is no failure: the request may
                 # try again as often as it needs.
                 if not (is_rate_limited and others_are_answered):

@@ -32,7 +32,6 @@ _SHORTEST_WITH_OTHER_SIGNS = 5  # than letters
 _LONGEST_KEPT = 100_000
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WHOLE_WORD = 3  # a longer one is left out where it begins a word of the sample
-_LONGEST_PLAIN_NUMBER = 4  # such as 4 and 25 in "4.25 GiB": it tells nothing by itself
 # A text of the sample in the tag of a prompt, which ends in eight digits.
 _TAGGED = re.compile(r"<([\w-]+-[0-9a-f]{8})\b[^>]*>\n(.*?)\n</\1>", re.DOTALL)
 # Long, of letters and digits, and no words joined by hyphens, as names of models are;
@@ -87,8 +86,7 @@ def public_sentence(sentence: str, request: ChatRequest) -> str:
 
     What is left out is compared without case, accents and codes such as ``%20``,
     ``&#73;`` or JSON's: words, beginnings of words, and runs of twelve letters,
-    whatever stands between them. Words of which errors are made may stay, and short
-    numbers without a word of the sample beside them. Example: of a
+    whatever stands between them. Words of which errors are made may stay. Example: of a
     sample about Ida Voss, 'value "IDA VOSS" is not allowed' becomes 'value "…" is not
     allowed'.
 
@@ -116,22 +114,10 @@ def public_sentence(sentence: str, request: ChatRequest) -> str:
     sentence = sendable_text("".join(signs_seen))
     sentence = " ".join(sentence.split())[:_LONGEST_SENTENCE]
     is_private = [False] * len(sentence)
-    words = list(_WORD.finditer(sentence))
-    of_sample = []
-    for match in words:
+    for match in _WORD.finditer(sentence):
         word = _folded(match[0])
         beginning = f" {word}" if len(word) > _LONGEST_WHOLE_WORD else f" {word} "
-        of_sample.append(beginning in sample and word not in _WORDS_OF_ERRORS)
-    for place, match in enumerate(words):
-        is_plain_number = (
-            match[0].isdecimal() and len(match[0]) <= _LONGEST_PLAIN_NUMBER
-        )
-        beside = [
-            of_sample[at] and not words[at][0].isdecimal()
-            for at in (place - 1, place + 1)
-            if 0 <= at < len(words)
-        ]
-        if of_sample[place] and (not is_plain_number or any(beside)):
+        if beginning in sample and word not in _WORDS_OF_ERRORS:
             is_private[match.start() : match.end()] = [True] * len(match[0])
     for match in _LIKE_A_KEY.finditer(sentence):
         is_private[match.start() : match.end()] = [True] * len(match[0])

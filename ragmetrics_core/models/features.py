@@ -57,9 +57,12 @@ _PATIENCE_SECONDS = 10.0
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
-# An endpoint that never answered, and so often sent what is no reply, let a request wait
-# in vain or rejected those of a row, answers nothing: perhaps it is a login page.
+# An endpoint that never answered, and so often sent what is no reply, or let a request
+# wait in vain, is none: perhaps a login page.
 _MOST_WITHOUT_REPLY = 4
+# One that never answered, and rejected the requests of so many rows, answers nothing. A
+# filter of contents may refuse the first few rows of a table.
+_MOST_REJECTED_ROWS = 20
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -106,8 +109,11 @@ class EndpointState:
         self._trial: Trial | None = None
         # How many calls were refused since the last answer.
         self._n_refusals = 0
-        # The rows and calls without a reply, before the first answer.
-        self._without_reply: set[object] = set()
+        # Before the first answer: calls without a reply, and rows that were rejected.
+        self._n_without_reply = 0
+        self._rejected_rows: set[int | None] = set()
+        # How many answers there were when it last asked for a long wait.
+        self._n_answers_at_wait = -1
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
@@ -205,11 +211,23 @@ class EndpointState:
         """
         if self.n_answers > 0:
             return
-        is_passing = isinstance(error, errors.TransientJudgeError)
-        self._without_reply.add(object() if is_passing else row)
-        if len(self._without_reply) >= _MOST_WITHOUT_REPLY:
-            told = "" if is_passing else "; it has answered no row so far"
+        told = ""
+        if isinstance(error, errors.TransientJudgeError):
+            self._n_without_reply += 1
+        else:
+            self._rejected_rows.add(row)
+            told = "; it has answered no row so far"
+        if (
+            self._n_without_reply >= _MOST_WITHOUT_REPLY
+            or len(self._rejected_rows) >= _MOST_REJECTED_ROWS
+        ):
             self.begin_outage(errors.JudgeUnavailable(f"{error}{told}"))
+
+    def is_told_to_wait_again(self) -> bool:
+        """Note a long wait that the endpoint asks for; True if none was answered since."""
+        is_again = self._n_answers_at_wait == self.n_answers
+        self._n_answers_at_wait = self.n_answers
+        return is_again
 
     def begin_outage(self, error: errors.JudgeUnavailable) -> None:
         """Send no call for a while; after that, one call is sent alone again.

@@ -83,12 +83,9 @@ class Own(ChatModel):
         return reply
 
 
-def run(model: ChatModel, n_rows: int = 5, **settings: Any) -> Report:
+def run(model: ChatModel, **settings: Any) -> Report:
     return evaluate(
-        ROWS[:n_rows],
-        ContextUtilization(),
-        judge=LLMJudge(model, attempts=1),
-        **settings,
+        ROWS, ContextUtilization(), judge=LLMJudge(model, attempts=1), **settings
     )
 
 
@@ -240,12 +237,12 @@ ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
     ],
 )
 def test_what_goes_wrong_in_a_model_is_typed_and_names_it(given, kind):
-    report = run(Own(given), 3)  # a fourth row that is rejected ends the run
+    report = run(Own(given))
     results = [row.results["context_utilization"] for row in report.results]
     assert {result.error.type for result in results if result.status == "failed"} == {
         kind
     }
-    assert len([result for result in results if result.status == "failed"]) == 3
+    assert len([result for result in results if result.status == "failed"]) == 5
     assert kind == "UnusableReply" or "my-gateway" in results[0].reason
     assert TEXT not in results[0].model_dump_json()
 

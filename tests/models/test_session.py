@@ -467,7 +467,7 @@ def test_retry_after_is_honoured(retry_after, low, high):
     toy = Toy(errors.RateLimited("x", retry_after=retry_after))
     answers = of_toy(toy)
     if low is None or high is None:
-        assert (toy.waits, outcomes(answers)) == ([], ["LimitReached"])
+        assert (toy.waits, outcomes(answers)) == ([], ["RateLimited"])
     else:
         (wait,) = toy.waits
         assert low <= wait <= high
