@@ -281,7 +281,8 @@ class WordsOf:
 
     Args:
         parts: The part, and others whose words count as well.
-        each: Leave other texts out of a list that has such ones.
+        each: Each text counts by itself: the others are left out, which may leave the
+            list empty. Else one suffices, and a list without one is refused.
     """
 
     parts: tuple[str, ...]

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from bisect import bisect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
@@ -44,14 +44,12 @@ _END_OF_THINKING = re.compile(
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
 _FORM = re.compile(r":\s*<[^<>\n]{3,120}>")
-# What may stand around an object: fences, emphasis, signs without a shape, brackets of
-# a list.
-_FENCE = re.compile(r"`{3,}\w{0,20}|[\s*`\[\]\ufeff\u200b-\u200d\u2060]")
-# The same, tags and marks of chat templates. A mark is a name, with bars or not, in
-# angle brackets, or in capitals in square ones.
+# What may stand beside an object, and is no word: fences, tags, marks of chat templates,
+# emphasis, signs without a shape, brackets of a list. A mark is a name, with bars or
+# not, in angle brackets, or in capitals in square ones.
 _BESIDE_OBJECT = re.compile(
-    r"<<?[/|｜]?[\w▁-]{1,40}[|｜]?>>?|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]"
-    rf"|{_FENCE.pattern}"
+    r"`{3,}\w{0,20}|<<?[/|｜]?[\w▁-]{1,40}[|｜]?>>?|\[/?[a-z]?[A-Z][A-Z_]{1,40}\]"
+    r"|[\s*`\[\]\ufeff\u200b-\u200d\u2060]"
 )
 # A judge's reply has few braces that open no object; a hostile one may have many.
 _MOST_BROKEN_OBJECTS = 50
@@ -155,28 +153,16 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
             "it holds several verdicts that contradict each other", raw=text
         )
     read_reply = ReadReply(values[-1], choice, replies[-1].start, replies[-1].end)
-    odd = oddness[-1] or _oddness_of_place(text, replies)
+    odd, behind = oddness[-1], text[replies[-1].end :]
+    if odd is None and has_word(_BESIDE_OBJECT.sub("", behind)):
+        # they may take it back
+        odd = _Oddness("words stand behind its JSON object", behind)
     if odd is None:
         return read_reply
     told = replace(read_reply, value=_with_oddness(read_reply.value, odd))
     error = UnusableReply(odd.problem, raw=text, read=told)
     error.verdict = verdict
     raise error
-
-
-def _oddness_of_place(text: str, replies: Sequence[_FoundObject]) -> _Oddness | None:
-    """Tell whether words stand behind the objects of a reply: they may take it back.
-
-    Where no thinking has ended, a mark behind an object that something stands before is
-    such a word: it may close what the model only thought.
-    """
-    *thinking, before = _END_OF_THINKING.split(text[: replies[0].start])
-    behind = text[replies[-1].end :]
-    may_be_draft = not thinking and bool(_FENCE.sub("", before))
-    may_stand_behind = _FENCE if may_be_draft else _BESIDE_OBJECT
-    if not has_word(may_stand_behind.sub("", behind)):
-        return None
-    return _Oddness("words stand behind its JSON object", behind)
 
 
 def _with_oddness(reply: R, odd: _Oddness) -> R:
@@ -352,7 +338,8 @@ def _validate(
     """Read an object as the reply to a question, and tell what is odd about it.
 
     A list that names words of a part, and none of whose texts does, is read as empty, and
-    odd: it may hold "N/A", a claim of the contexts, or a reproach in other words.
+    odd: it may hold "N/A", a claim of the contexts, or a reproach in other words. One
+    that is no evidence of a verdict is refused.
 
     Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
     out a verdict that only a judge's own code may.
@@ -380,8 +367,10 @@ def _validate(
             others = [str(item) for item in listed if has_word(item)]
             if others and not telling:
                 what = f"its list {name!r} names nothing of the {mark.parts[0]}"
+                if not mark.each:
+                    raise UnusableReply(what, raw=choice.text)
                 odd = _Oddness(f"{what}, and is not []", "; ".join(others))
-            if mark.each or not telling:
+            if mark.each:
                 named[name] = telling
     try:
         return question.read(named), odd

@@ -142,15 +142,17 @@ REPLIES: dict[str, tuple[str, str]] = {
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
         "<|channel|>final<|message|>{object}\nThat is all.",
     ),
-    "a tag around": ("odd", "<answer>{object}</answer>"),
+    "a tag around": ("good", "<answer>{object}</answer>"),
     "bold": ("good", "**{object}**"),
     "a mark of ChatML": ("good", "{object}<|im_end|>"),
     "a mark of Llama": ("good", "{object}<|eot_id|>"),
     "a mark of Gemma": ("good", "{object}<end_of_turn>"),
-    "marks of DeepSeek": ("odd", "<｜Assistant｜>{object}<｜end▁of▁sentence｜>"),
-    "marks of Mistral": ("odd", "[TOOL_CALLS] {object}[/INST]</s>"),
+    "marks of DeepSeek": ("good", "<｜Assistant｜>{object}<｜end▁of▁sentence｜>"),
+    "marks of Mistral": ("good", "[TOOL_CALLS] {object}[/INST]</s>"),
+    "a turn of ChatML": ("good", "<|im_start|>assistant\n{object}<|im_end|>"),
+    "a greeting and a mark": ("good", "Sure!\n{object}</s>"),
     "marks of GLM": ("good", "[gMASK]<sop>{object}"),
-    "marks of Llama 2": ("odd", "<<SYS>>{object}<</SYS>>"),
+    "marks of Llama 2": ("good", "<<SYS>>{object}<</SYS>>"),
     "a word in brackets": ("odd", "{object} [wrong]"),
     "words in angle brackets": ("odd", "{object} <that is wrong>"),
     "channels": (
@@ -176,9 +178,9 @@ REPLIES: dict[str, tuple[str, str]] = {
         "good",
         "<think>h</think><answer>{object}</answer>",
     ),
-    "a draft in tags": ("odd", "<reasoning>\n{object}\n</reasoning>"),
-    "a draft in marks": ("odd", "<|begin_of_thought|>{object}<|end_of_thought|>"),
-    "a draft in a channel": ("odd", "<|channel>thought\n{object}\n<channel|>"),
+    "a draft in tags": ("odd", "<reasoning>\n{object}\nOr not.\n</reasoning>"),
+    "other marks around": ("good", "<|begin_of_thought|>{object}<|end_of_thought|>"),
+    "a channel around": ("good", "<|channel>thought\n{object}\n<channel|>"),
     "a draft and another verdict": ("bad", "<plan>\n{worse}\n</plan>\n{object}"),
     # several objects
     "a full stop behind": ("good", "{object}."),
@@ -823,14 +825,33 @@ def facts_of(reference: str, *replies: object) -> tuple[Any, int]:
         "The text states nothing.",
     ],
 )
-def test_a_list_that_names_nothing_of_a_reference_has_no_fact_of_it(item):
+def test_a_list_that_names_nothing_of_a_reference_is_none_of_its_facts(item):
     unknown = "I could not find that."
     result, asked = facts_of(unknown, {"facts": [item]})
-    assert (result.status, result.code, asked) == ("undefined", "no_facts", 2)
+    assert (result.status, asked) == ("failed", 2)
+    assert "its list 'facts' names nothing of the reference" in result.reason
     result, asked = facts_of(unknown, {"facts": [item]}, {"facts": []})
     assert (result.status, result.code, asked) == ("undefined", "no_facts", 2)
     own = {"facts": ["The mill is open."], "covered": 1}
     result, asked = facts_of("It is open.", {"facts": [item]}, own)
+    assert (result.value, asked) == (1.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("reference", "fact"),
+    [
+        ("磨坊", "A watchman lives there."),
+        ("12", "Twelve lamps exist."),
+        ("1,000", "The total is 1000."),
+        ("50 %", "Half of it."),
+    ],
+)
+def test_a_reference_told_in_other_words_is_not_one_without_facts(reference, fact):
+    result, asked = facts_of(reference, {"facts": [fact]})
+    assert (result.status, asked) == ("failed", 2)
+    assert "its list 'facts' names nothing of the reference" in result.reason
+    in_its_words = {"facts": [f"{fact} ({reference})"], "covered": 1}
+    result, asked = facts_of(reference, {"facts": [fact]}, in_its_words)
     assert (result.value, asked) == (1.0, 3)
 
 
