@@ -87,7 +87,6 @@ _FIELDS_OF_SEVERAL_TEXTS = (
     "facts",
     "expected_ids",
     "expected_contexts",
-    "retrieved_ids",
     "history",
 )
 
@@ -313,7 +312,7 @@ def as_list_unbroken(value: Any, field: str) -> list[Any]:
     does if it begins with a bracket or a quotation mark, or is Python's text of a set.
     """
     is_list = looks_like_list(value) or (
-        field.endswith("_ids") and str(value).lstrip().startswith(_BEGINNINGS_OF_LISTS)
+        field == "expected_ids" and str(value).lstrip().startswith(_BEGINNINGS_OF_LISTS)
     )
     if not is_list or not isinstance(data_in(value), str):
         return as_list(value)

@@ -106,14 +106,13 @@ Column = str | Callable[[Mapping[str, Any]], Any]
 
 
 class Fields(TypedDict, total=False):
-    """Per field of a sample, where rows have it; the ids of passages may stand apart."""
+    """Per field of a sample, where rows have it."""
 
     question: Column | None
     contexts: Column | None
     answer: Column | None
     reference: Column | None
     retrieved: Column | None
-    retrieved_ids: Column | None
     facts: Column | None
     expected_ids: Column | None
     expected_contexts: Column | None
@@ -141,7 +140,6 @@ class Columns(TypedDict, total=False):
     ground_truth_column: Column | None
     reference_column: Column | None
     retrieved_column: Column | None
-    retrieved_ids_column: Column | None
     facts_column: Column | None
     expected_ids_column: Column | None
     expected_contexts_column: Column | None
@@ -239,7 +237,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             if found.value is row.get(found.column):
                 columns_in_use.add(found.column)
     _add_from_messages(found_by_field, named_by_caller)
-    for field in ("facts", "expected_ids", "retrieved_ids"):
+    for field in ("facts", "expected_ids"):
         if field in found_by_field:
             _refuse_joined(field, found_by_field[field])
     if "answer" not in named_by_caller and "answer" in found_by_field:

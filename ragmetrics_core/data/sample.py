@@ -391,17 +391,6 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     numbering_cell = None
     if isinstance(values.get("citations"), Mapping):
         numbering_cell = values.pop("citations")
-    # A column of ids, such as ragas writes, holds those of what was retrieved, one each.
-    ids = values.pop("retrieved_ids", ())
-    passages_field = "retrieved" if "retrieved" in values else "contexts"
-    passages = values.get(passages_field, ())
-    if passages and len(ids) == len(passages):
-        values[passages_field] = [
-            {**dict(passage), "id": passage_id}
-            for passage, passage_id in zip(passages, ids, strict=True)
-        ]
-    else:
-        found_by_field.pop("retrieved_ids", None)  # nobody can say whose they are
     metadata = _metadata(row, found_by_field, values.get("metadata", {}))
 
     try:
@@ -737,9 +726,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "retrieved": lambda value: cells.read_contexts(value, "retrieved"),
     "facts": cells.read_facts,
     "expected_ids": lambda value: _texts(cells.as_list_unbroken(value, "expected_ids")),
-    "retrieved_ids": lambda value: _texts(
-        cells.as_list_unbroken(value, "retrieved_ids")
-    ),
     "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
     "history": cells.read_turns,
     "reference": _reference,

@@ -628,6 +628,14 @@ def test_a_text_whose_pieces_are_retrieved_ids_is_a_bad_row(cell, field):
         assert len(sample.expected_ids or ()) == 1
 
 
+@pytest.mark.parametrize("ids", [["b", "a"], "d1,d2", [["b", 0.9]], "['b', 'a'"])
+def test_a_column_of_the_ids_retrieved_is_metadata(ids):
+    passages = [{"id": "x", "text": "Anna."}, {"id": "y", "text": "Ben."}]
+    sample = Sample.from_row({"contexts": passages, "retrieved_ids": ids})
+    assert [context.id for context in sample.contexts or ()] == ["x", "y"]
+    assert list(sample.metadata) == ["retrieved_ids"]
+
+
 def golden_and_predicted(number: int) -> dict[str, Any]:
     context = f"Lamp {number} was lit by keeper {number}."
     return {

@@ -156,32 +156,6 @@ def test_usual_columns_are_found(column):
     assert [context.text for context in sample.expected_contexts] == ["A.", "B."]
 
 
-@pytest.mark.parametrize(
-    ("row", "value"),
-    [
-        (
-            {"retrieved_contexts": ["A.", "B."], "retrieved_context_ids": ["a", "b"]},
-            0.5,
-        ),
-        ({"contexts": '["A.", "B."]', "retrieved_ids": '["a", "b"]'}, 0.5),
-        (
-            {"contexts": ["A."], "retrieved": ["B.", "C."], "retrieved_ids": ["b", 3]},
-            1.0,
-        ),
-        # nobody can say whose they are
-        ({"contexts": ["A.", "B."], "retrieved_ids": ["b"]}, None),
-        ({"retrieved_context_ids": ["a", "b"]}, None),
-    ],
-)
-def test_ids_of_what_was_retrieved_in_a_column_of_their_own(row, value):
-    rows = [{"question": "Who?", "reference_context_ids": ["b"], **row}]
-    report = evaluate(rows, [RetrievalRanking(measure="mrr")], judge="lexical")
-    assert report.scores("retrieval_ranking") == [value]
-    sample = report.results[0].sample
-    ids_left = [name for name in sample.metadata if name.endswith("_ids")]
-    assert bool(ids_left) == (value is None)
-
-
 def test_the_contexts_stand_in_for_what_was_retrieved():
     ranking = RetrievalRanking(measure="mrr")
     found = ranking.score(contexts=passages(["a", "b"]), expected_ids="b")
