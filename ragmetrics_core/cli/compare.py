@@ -81,9 +81,10 @@ def run(options: argparse.Namespace) -> int:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show(*lines)
-    shared.write_job_summary(options, summary)
-    if options.report:
-        comparison.to_html(options.report)
+    with shared.behind_what_was_printed():
+        shared.write_job_summary(options, summary)
+        if options.report:
+            comparison.to_html(options.report)
     return exit_code
 
 

@@ -356,13 +356,15 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         print(f"ragmetrics: {sentence}", file=sys.stderr)
 
     # A file that cannot be written takes nothing away: all was printed above.
-    if not run.interrupted:  # else the numbers are of a part of the samples
-        shared.write_job_summary(options, markdown(summary, facts, glance, exit_code))
-    if measured.kept_results is not None:
-        report = Report(measured.kept_results, facts)
-        write_page(options.report, report.results, summary, facts, glance)
-    if measured.unwritten is not None:
-        raise measured.unwritten
+    with shared.behind_what_was_printed():
+        if not run.interrupted:  # else the numbers are of a part of the samples
+            text = markdown(summary, facts, glance, exit_code)
+            shared.write_job_summary(options, text)
+        if measured.kept_results is not None:
+            report = Report(measured.kept_results, facts)
+            write_page(options.report, report.results, summary, facts, glance)
+        if measured.unwritten is not None:
+            raise measured.unwritten
     return exit_code
 
 

@@ -5,11 +5,13 @@ What options lead to, and how commands print, stands here, too.
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from ragmetrics_core.data import (
+    InputError,
     SettingError,
     Settings,
     Usage,
@@ -123,6 +125,18 @@ def exit_code_of_run(summary: Summary, decisions: Iterable[Decision]) -> int:
     if not any(metric.count for metric in summary.metrics):
         return 1
     return 3 if summary.stopped else 0
+
+
+@contextmanager
+def behind_what_was_printed() -> Iterator[None]:
+    """Let the error of an output name the exit code: a verdict above may name another.
+
+    Example: "the page cannot be written to /dev/full: No space left on device: exit 2".
+    """
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{error}: exit {BAD_INPUT}") from error
 
 
 def write_job_summary(options: argparse.Namespace, text: str) -> None:

@@ -96,10 +96,12 @@ def run(options: argparse.Namespace) -> int:
         remarks += agreement_lines(report.results)
         lines += explain_lines(glance, summary, report.run, remarks)
     show_screen([*lines, *pushed])
-    shared.write_job_summary(options, markdown(summary, report.run, glance, exit_code))
+    text = markdown(summary, report.run, glance, exit_code)
     # A large report shows only some of its rows one by one; its numbers are of all rows.
-    shown_report = report.shown()
-    write_page(options.report, shown_report.results, summary, shown_report.run, glance)
+    shown = report.shown()
+    with shared.behind_what_was_printed():
+        shared.write_job_summary(options, text)
+        write_page(options.report, shown.results, summary, shown.run, glance)
     return exit_code
 
 

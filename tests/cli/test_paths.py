@@ -200,7 +200,31 @@ def test_a_page_that_cannot_be_written_comes_behind_what_was_judged(
     assert shown in printed.out
     assert printed.err.splitlines()[-1] == (
         "ragmetrics: the page cannot be written to /dev/full: No space left on device"
+        ": exit 2"
     )
+
+
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="there is no device that is always full"
+)
+@pytest.mark.parametrize("is_named_by_job", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{EVALUATE} --fail-under adherence=0.9 --no-store --no-files",
+        "report a.jsonl --fail-under utilization=0.5 --report a.html",
+        "compare a.jsonl b.jsonl --fail-on-regression",
+    ],
+)
+def test_the_last_word_is_the_exit_code_if_a_summary_cannot_be_written(
+    files, capsys, monkeypatch, command, is_named_by_job
+):
+    if is_named_by_job:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
+    assert run(command + " --summary /dev/full" * (not is_named_by_job)) == 2
+    printed = capsys.readouterr()
+    assert ": exit 0, at which" in printed.out
+    assert printed.err.endswith(": No space left on device: exit 2\n")
 
 
 def test_of_two_runs_at_once_the_second_says_where_its_results_are(
@@ -223,7 +247,7 @@ def test_of_two_runs_at_once_the_second_says_where_its_results_are(
     assert printed.out.count("context_adherence") == 2
     assert printed.err.splitlines()[-1] == (
         "ragmetrics: the report is whole in a.jsonl.partial, but another run has"
-        " written a.jsonl meanwhile"
+        " written a.jsonl meanwhile: exit 2"
     )
     assert Report.from_jsonl("a.jsonl").run.name == "first"
     assert Report.from_jsonl("a.jsonl.partial").run.name == "second"
