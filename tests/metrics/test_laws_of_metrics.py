@@ -1,6 +1,7 @@
 """Laws of the metrics and of what runs write: permutation, monotonicity, range; one result however a run is divided."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +22,7 @@ from ragmetrics_core import (
     Sample,
     ScriptedJudge,
 )
+from ragmetrics_core.data import Part
 from ragmetrics_core.data.results import (
     ErrorInfo,
     Failed,
@@ -33,7 +35,12 @@ from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
+from ragmetrics_core.metrics.fact_matrix import (
+    ExtractFacts,
+    FactInContext,
+    Facts,
+    ReasonedFacts,
+)
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -194,6 +201,11 @@ def test_a_usual_reply_that_a_model_writes_is_read_as_itself(metric, sample):
     for question in judge.asked:
         reply = question.example_reply()
         if reply is not None:
+            if isinstance(reply, (Facts, ReasonedFacts)):  # of a length, in no words
+                told = Part("Reference answer", " ".join(reply.facts))
+                question = replace(
+                    question, parts={**question.parts, "reference": told}
+                )
             fields = json.loads(reply.model_dump_json(exclude_none=True))
             for text in (
                 json.dumps(fields),
