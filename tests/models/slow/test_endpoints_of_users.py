@@ -353,8 +353,8 @@ def test_an_error_in_place_of_a_reply_is_a_reply_that_cannot_be_used(
     report = evaluate([row(), row(1)], [ContextRecall()], judge=LLMJudge(model))
     outcomes = [result.results["context_recall"] for result in report.results]
     assert len(server.requests) == 4
-    again = server.requests[1].body
-    assert len(again["messages"]) > 2
+    bodies = [request.body for request in server.requests]
+    again = next(body for body in bodies if len(body["messages"]) > 2)
     # what was held to the schema in vain is asked for by the prompt alone
     assert ("response_format" in again) is (name == "OpenAI")
     n_tokens = server.requests[0].body["max_tokens"]
