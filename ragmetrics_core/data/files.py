@@ -271,7 +271,7 @@ class AtomicFile:
     """A text file that is written under another name, and renamed once it is whole.
 
     So an old file stays until the new one is whole, and what an earlier run left stays,
-    too. Of several runs that write to one target at once the first to finish wins.
+    too. Of several runs that write to one target at once the last to finish wins.
 
     A target that is no regular file, such as a pipe, is written to directly. A link
     within its folder is followed; the file's mode is kept.
@@ -283,7 +283,7 @@ class AtomicFile:
     Attributes:
         partial: The file that is written until the text is whole.
         written: True if it holds anything.
-        whole: True once all text is in it; ``finish`` says where, if not in the target.
+        whole: True once ``partial`` was renamed to the target.
 
     Raises:
         InputError: If it cannot be written, e.g. because the disk is full, or a link
@@ -296,6 +296,7 @@ class AtomicFile:
         self._file: TextIO
         self.written = False
         self.whole = False
+        self._is_complete = False
         with self._as_input_error():
             check_leads_nowhere_else(self.path, shown=str(self.path))
             self._target = self.path
@@ -312,14 +313,6 @@ class AtomicFile:
                 # ``OSError`` for a read-only file, which must not be replaced either
                 self._target.open("r+b").close()
             self.partial, self._file = _open_beside(self._target)
-            self._version_at_start = self._version()
-
-    def _version(self) -> tuple[int, int] | None:
-        """Return what tells two files in the target's place apart; None for no file."""
-        if not self._target.is_file():
-            return None
-        status = self._target.stat()
-        return status.st_ino, status.st_mtime_ns
 
     def write(self, text: str) -> None:
         """Write some text; it has left this process when this returns.
@@ -332,7 +325,7 @@ class AtomicFile:
             self._file.flush()
 
     def finish(self) -> None:
-        """Rename the partial file to its target, unless another run has replaced that.
+        """Rename the partial file to its target.
 
         If that fails, the message says where the text is.
         """
@@ -343,16 +336,11 @@ class AtomicFile:
             if not self._is_direct:
                 os.fsync(self._file.fileno())
             self._file.close()
+        self._is_complete = True
+        if not self._is_direct:
+            with self._as_input_error(f"is whole in {self.partial}, but"):
+                self.partial.replace(self._target)
         self.whole = True
-        if self._is_direct:
-            return
-        if self._version() not in (None, self._version_at_start):
-            raise InputError(
-                f"{self._what} is whole in {self.partial}, but another run has written"
-                f" {self.path} meanwhile"
-            )
-        with self._as_input_error(f"is whole in {self.partial}, but"):
-            self.partial.replace(self._target)
 
     def leave(self, *, keeps_part: bool = True) -> None:
         """End without replacing the target; what was written stays in ``partial``.
@@ -362,7 +350,7 @@ class AtomicFile:
         """
         with suppress(OSError):
             self._file.close()
-        is_kept = self.whole or (keeps_part and self.written)
+        is_kept = self._is_complete or (keeps_part and self.written)
         if not is_kept and not self._is_direct:
             with suppress(OSError):
                 self.partial.unlink()

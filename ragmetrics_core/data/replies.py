@@ -191,13 +191,10 @@ UnitNumber = Annotated[
 def _read_texts(value: object) -> object:
     """Return the texts of a list that hold a word, each once.
 
-    Case and spacing do not tell texts apart. Null in place of the list and a text
-    without a word are an empty one. Any other text is refused: it may be an item, and it
-    may be "None". So is a list that holds "None" or null.
+    Case and spacing do not tell texts apart. A text in place of the list is refused: it
+    may be an item, and it may be "None". So is a list that holds "None" or null.
     """
     refusal = ValueError("it must be a list of texts, [] if there is none")
-    if value is None or (isinstance(value, str) and not has_word(value)):
-        return ()
     if not isinstance(value, (list, tuple)):
         raise refusal
     if not all(isinstance(text, str) and plain_label(text) != "none" for text in value):

@@ -4,8 +4,8 @@ A reply is one JSON object. Prose may stand before or behind it, code fences and
 around it. Its keys may be in any case, and its values are read by the fields of the
 question's ``Reply``. What cannot be read, or contradicts itself, is an error: the judge
 is asked again once, with the reply and what is wrong with it. So it is where a reply is
-odd: words stand behind its object, or its list does not fit its verdict. Then the same
-verdict said again counts, and its reason tells what was odd.
+odd, as its list does not fit its verdict. Then the same verdict said again counts, and
+its reason tells what was odd.
 """
 
 import json
@@ -44,7 +44,7 @@ _END_OF_THINKING = re.compile(
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")
 _FORM = re.compile(r":\s*<[^<>\n]{3,120}>")
-# What may stand beside an object, and is no word: fences, tags, marks of chat templates,
+# What may stand beside an object on its line: fences, tags, marks of chat templates,
 # emphasis, signs without a shape, brackets of a list. A mark is a name, with bars or
 # not, in angle brackets, or in capitals in square ones.
 _BESIDE_OBJECT = re.compile(
@@ -144,6 +144,10 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
             choice,
             "its JSON object stands among words, as a quotation does; give it a line",
         )
+    before = _END_OF_THINKING.split(text[: replies[0].start])[-1]
+    behind = text[replies[-1].end :]
+    if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
+        _fail(choice, "words stand before and behind its JSON object, as of an example")
     values, oddness = zip(
         *[_validate(choice, found, question) for found in replies], strict=True
     )
@@ -153,10 +157,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
             "it holds several verdicts that contradict each other", raw=text
         )
     read_reply = ReadReply(values[-1], choice, replies[-1].start, replies[-1].end)
-    odd, behind = oddness[-1], text[replies[-1].end :]
-    if odd is None and has_word(_BESIDE_OBJECT.sub("", behind)):
-        # they may take it back
-        odd = _Oddness("words stand behind its JSON object", behind)
+    odd = oddness[-1]
     if odd is None:
         return read_reply
     told = replace(read_reply, value=_with_oddness(read_reply.value, odd))
@@ -285,15 +286,20 @@ _DECODER = json.JSONDecoder(
 
 
 def _may_be_quotation(text: str, found: _FoundObject) -> bool:
-    """Tell whether an object stands behind words, as one does that a sentence quotes.
+    """Tell whether an object stands among words, as one does that a sentence quotes.
 
-    Words before it on its line may end with a colon, or be a short exclamation, "Sure!".
+    On its lines nothing but fences and tags stands before and behind it; words before
+    it may end with a colon, or be a short exclamation, "Sure!".
     """
     # a line may hold thousands of objects
     before = text[max(found.start - _LONGEST_BESIDE, 0) : found.start]
     before = _END_OF_THINKING.split(before.rpartition("\n")[2])[-1]
-    has_words_before = bool(_BESIDE_OBJECT.sub("", before))
-    return has_words_before and _LEADS_TO.search(before) is None
+    behind = text[found.end : found.end + _LONGEST_BESIDE].partition("\n")[0]
+    words_before = _BESIDE_OBJECT.sub("", before)
+    words_behind = _BESIDE_OBJECT.sub("", behind)
+    is_led_to = not words_before or _LEADS_TO.search(before) is not None
+    is_last = not words_behind or words_behind[0] == "{"
+    return not (is_led_to and is_last)
 
 
 def _repeats_prompt(found: _FoundObject, question: Question[Any]) -> bool:

@@ -173,7 +173,7 @@ class Attempts:
                     isinstance(error, errors.RateLimited)
                     and (error.retry_after or 0) > _REPEATING_SECONDS
                 )
-                if is_long_wait and self.endpoint.is_told_to_wait_again():
+                if is_long_wait and self.endpoint.is_told_to_wait_again(sent_at[-1]):
                     reached = self.budget.stop(str(error))  # a later run asks the rest
                     return _reply_of_failures(request, reached, usage_lost)
                 # A rate limit while others are answered is no failure: the request may

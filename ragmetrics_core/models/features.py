@@ -17,6 +17,7 @@ may take long: after ten seconds the others go on, without what was refused by t
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import (
@@ -112,7 +113,9 @@ class EndpointState:
         # Before the first answer: calls without a reply, and rows that were rejected.
         self._n_without_reply = 0
         self._rejected_rows: set[int | None] = set()
-        # How many answers there were when it last asked for a long wait.
+        # When it first asked for a long wait that no answer followed, and how many
+        # answers there were.
+        self._told_to_wait_at = math.inf
         self._n_answers_at_wait = -1
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
@@ -223,11 +226,15 @@ class EndpointState:
         ):
             self.begin_outage(errors.JudgeUnavailable(f"{error}{told}"))
 
-    def is_told_to_wait_again(self) -> bool:
-        """Note a long wait that the endpoint asks for; True if none was answered since."""
-        is_again = self._n_answers_at_wait == self.n_answers
-        self._n_answers_at_wait = self.n_answers
-        return is_again
+    def is_told_to_wait_again(self, sent_at: float) -> bool:
+        """Note a long wait that the endpoint asks for.
+
+        True if it asked for one before this request was sent, and answered none since.
+        """
+        if self._n_answers_at_wait != self.n_answers:
+            self._n_answers_at_wait = self.n_answers
+            self._told_to_wait_at = time.monotonic()
+        return sent_at > self._told_to_wait_at
 
     def begin_outage(self, error: errors.JudgeUnavailable) -> None:
         """Send no call for a while; after that, one call is sent alone again.

@@ -227,33 +227,6 @@ def test_the_last_word_is_the_exit_code_if_a_summary_cannot_be_written(
     assert printed.err.endswith(": No space left on device: exit 2\n")
 
 
-def test_of_two_runs_at_once_the_second_says_where_its_results_are(
-    files, capsys, monkeypatch
-):
-    from ragmetrics_core.cli import evaluate
-
-    real = evaluate.stream
-
-    def stream(*given: Any, **named: Any) -> Iterator[Any]:
-        yield from real(*given, **named)
-        monkeypatch.setattr(evaluate, "stream", real)
-        assert run(f"{EVALUATE} --out a.jsonl --no-store --no-files --name first") == 0
-
-    monkeypatch.setattr(evaluate, "stream", stream)
-    capsys.readouterr()
-    options = "--no-store --no-files --report a.html --name second"
-    assert run(f"{EVALUATE} --out a.jsonl {options}") == 2
-    printed = capsys.readouterr()
-    assert printed.out.count("context_adherence") == 2
-    assert printed.err.splitlines()[-1] == (
-        "ragmetrics: the report is whole in a.jsonl.partial, but another run has"
-        " written a.jsonl meanwhile: exit 2"
-    )
-    assert Report.from_jsonl("a.jsonl").run.name == "first"
-    assert Report.from_jsonl("a.jsonl.partial").run.name == "second"
-    assert Path("a.html").exists()
-
-
 def test_a_pipe_is_no_input(files, capsys):
     os.mkfifo("in.jsonl")
     assert run("evaluate in.jsonl") == 2
@@ -427,18 +400,16 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path):
     assert (tmp_path / "a.jsonl.partial").read_text() == "text"
 
 
-def test_of_two_runs_that_write_to_one_place_the_first_to_finish_wins(tmp_path):
+def test_of_two_runs_that_write_to_one_place_the_last_to_finish_wins(tmp_path):
     place = tmp_path / "a.jsonl"
     first, second = AtomicFile(place, "the report"), AtomicFile(place, "the report")
     first.write("first run")
     second.write("second run")
     second.finish()
     assert place.read_text() == "second run"
-    with pytest.raises(InputError, match=r"whole in .*a\.jsonl\.partial, but another"):
-        first.finish()
-    first.leave(keeps_part=False)
-    assert place.read_text() == "second run"
-    assert first.partial.read_text() == "first run"
+    first.finish()
+    assert place.read_text() == "first run"
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_a_file_that_was_never_written_to_leaves_nothing(tmp_path):

@@ -101,8 +101,7 @@ def score(name: str, *texts: str, declines: bool = False) -> tuple[Any, Saying]:
     return result, model
 
 
-# How each reply is read, for every metric: "good" at once, "bad" is asked again once, and
-# so is what is "odd", which counts if it is said again.
+# How each reply is read, for every metric: "good" at once, "bad" is asked again once.
 # {object} is a good reply, {worse} one with another verdict, {field}, {good} and {other}
 # its deciding field with both values, {more} the fields that stand beside it.
 REPLIES: dict[str, tuple[str, str]] = {
@@ -118,19 +117,17 @@ REPLIES: dict[str, tuple[str, str]] = {
     "a bold label before": ("good", "**Verdict:** {object}"),
     "a label in Chinese": ("good", "判断：{object}"),
     "prose before": ("good", "I thought.\n\nAnd thought again.\n\n{object}"),
-    "prose behind": ("odd", "{object}\n\nI hope this helps!"),
+    "prose behind": ("good", "{object}\n\nI hope this helps!"),
     "polite words around a fence": (
-        "odd",
+        "bad",
         "Here is the object:\n```json\n{object}\n```\nI hope this helps!",
     ),
-    "a verdict taken back": ("odd", "{object}\n\nWait, so it should be {other}."),
-    "a correction": ("odd", '{object}\nCorrection: "{field}": {other}'),
     # as of an example before a refusal
-    "prose around": ("odd", "I thought.\n\n{object}\n\nI hope this helps!"),
-    "a fence in prose": ("odd", "So: ```json\n{object}\n```\nI cannot rate this."),
+    "prose around": ("bad", "I thought.\n\n{object}\n\nI hope this helps!"),
+    "a fence in prose": ("bad", "So: ```json\n{object}\n```\nI cannot rate this."),
     # words may take a verdict back, on the sample as much as on an example
     "a verdict of the sample in prose": (
-        "odd",
+        "bad",
         'My first thought was:\n{{"reason": "Anna lit the lamp.", {more}"{field}":'
         " {good}}}\nBut I take that back.",
     ),
@@ -138,7 +135,7 @@ REPLIES: dict[str, tuple[str, str]] = {
     "a sentence before": ("bad", "I cannot write anything like this. {object}"),
     "an abbreviation before": ("bad", "I cannot rate it, e.g. {object}"),
     "channels and prose": (
-        "odd",
+        "good",
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
         "<|channel|>final<|message|>{object}\nThat is all.",
     ),
@@ -153,8 +150,8 @@ REPLIES: dict[str, tuple[str, str]] = {
     "a greeting and a mark": ("good", "Sure!\n{object}</s>"),
     "marks of GLM": ("good", "[gMASK]<sop>{object}"),
     "marks of Llama 2": ("good", "<<SYS>>{object}<</SYS>>"),
-    "a word in brackets": ("odd", "{object} [wrong]"),
-    "words in angle brackets": ("odd", "{object} <that is wrong>"),
+    "a word in brackets": ("bad", "{object} [wrong]"),
+    "words in angle brackets": ("bad", "{object} <that is wrong>"),
     "channels": (
         "good",
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
@@ -178,14 +175,12 @@ REPLIES: dict[str, tuple[str, str]] = {
         "good",
         "<think>h</think><answer>{object}</answer>",
     ),
-    "a draft in tags": ("odd", "<reasoning>\n{object}\nOr not.\n</reasoning>"),
     "other marks around": ("good", "<|begin_of_thought|>{object}<|end_of_thought|>"),
     "a channel around": ("good", "<|channel>thought\n{object}\n<channel|>"),
     "a draft and another verdict": ("bad", "<plan>\n{worse}\n</plan>\n{object}"),
     # several objects
-    "a full stop behind": ("good", "{object}."),
     "another object before": ("good", '{{"note": "no verdict"}}\n{object}'),
-    "another object behind": ("odd", '{object}\n{{"note": "no verdict"}}'),
+    "another object behind": ("good", '{object}\n{{"note": "no verdict"}}'),
     "the same twice": ("good", "{object}\n{object}"),
     "the same in two fences": ("good", "```\n{object}\n```\n```\n{object}\n```"),
     "two verdicts": ("bad", "{object}\n{worse}"),
@@ -220,6 +215,7 @@ REPLIES: dict[str, tuple[str, str]] = {
     # no JSON
     "prose": ("bad", "yes"),
     "a number": ("bad", "1"),
+    "null": ("bad", '{{{more}"{field}": null}}'),
     "null alone": ("bad", "null"),
     "a text in quotes": ("bad", '"yes"'),
     "an empty list": ("bad", "[]"),
@@ -262,42 +258,34 @@ def test_a_reply_is_read_alike_by_every_metric(name, kind):
     reading, reply = REPLIES[kind]
     text = written(reply, name)
     repaired, model = score(name, text, json.dumps(good(name)))
-    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading != "good"))
+    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading == "bad"))
     if reading == "good":
         return
     first, repair = model.requests
     assert repair.messages != first.messages
     assert repair.messages[-2].content == text
     assert "could not be used" in repair.messages[-1].content
-    again, model = score(name, text)
-    value = 1.0 if reading == "odd" else None
-    assert (again.value, len(model.requests)) == (value, 2)
-    assert again.status == ("scored" if reading == "odd" else "failed")
+    failed, model = score(name, text)
+    assert (failed.status, failed.value, len(model.requests)) == ("failed", None, 2)
 
 
-@pytest.mark.parametrize("name", list(DECIDING))
+@pytest.mark.parametrize("name", ["adherence", "sufficiency"])
 def test_what_is_odd_counts_by_the_same_verdict_alone(name):
-    odd = written("{object}\nThat is all.", name)
-    for other in ("{worse}\nThat is all.", "{object}\n{worse}", "Yes."):
-        result, model = score(name, odd, written(other, name))
+    field, bit = {
+        "adherence": ("unsupported", "supported"),
+        "sufficiency": ("missing", "sufficient"),
+    }[name]
+    odd = {**good(name), field: ["das Jahr"], bit: 1}
+    for other in (
+        json.dumps({**odd, bit: 0}),
+        written("{object}\n{worse}", name),
+        "Yes.",
+    ):
+        result, model = score(name, json.dumps(odd), other)
         assert (result.status, len(model.requests)) == ("failed", 2)
 
 
-def test_the_reason_tells_what_was_odd():
-    for name in ("adherence", "sufficiency", "recall", "relevance"):
-        result, _ = score(name, written("{object}\nThat is all.", name))
-        assert "It stands there. (Said twice: words stand behind" in result.reason
-        assert "That is all." in result.reason
-
-
-@pytest.mark.parametrize("name", [it for it in DECIDING if it != "sufficiency"])
-def test_null_is_no_verdict(name):
-    null = json.dumps({**good(name), DECIDING[name][1]: None})
-    result, model = score(name, null)
-    assert (result.status, len(model.requests)) == ("failed", 2)
-
-
-@pytest.mark.parametrize("empty", [None, "", " - ", [], [""], ["?!"]])
+@pytest.mark.parametrize("empty", [[], [""], ["?!"]])
 def test_a_list_may_be_empty_in_any_form(empty):
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
         result, model = score(name, json.dumps({**good(name), field: empty}))
@@ -325,7 +313,7 @@ def test_a_number_may_stand_in_quotes(number):
     assert score("recall", json.dumps({"score": ".5"}))[0].value == 0.5
 
 
-@pytest.mark.parametrize("text", ["Anna did.", "None", "はい"])
+@pytest.mark.parametrize("text", ["Anna did.", "None", "", "はい"])
 def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(text):
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
         reply = {**good(name), field: text}

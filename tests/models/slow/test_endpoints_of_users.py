@@ -400,6 +400,24 @@ def test_a_quota_of_a_minute_is_waited_for(loopback_server, fault):
     assert report.usage.faults == 1
 
 
+def test_a_long_wait_that_is_told_to_calls_in_flight_together_ends_no_run(
+    loopback_server,
+):
+    fault = Fault(429, {"Retry-After": "870"})
+    server = loopback_server(
+        lambda _: GOOD,
+        latency=0.2,
+        faults=lambda number: fault if 20 <= number < 24 else None,
+    )
+    report = evaluate(
+        [row(number) for number in range(40)],
+        [ContextRecall()],
+        judge=OpenAICompatibleModel(server.base_url, "local", api_key=KEY),
+    )
+    assert not report.run.stopped
+    assert report.summary()["context_recall"].count == 36
+
+
 @pytest.mark.parametrize("n_answered", [0, 5])
 @pytest.mark.parametrize(
     "fault",
