@@ -138,10 +138,11 @@ class Display:
         """
         pause = 0.0 if self._shows_line else LOG_SECONDS
         shows_words = not (self._show is False or callable(self._show))
-        while shows_words and not future.done():
+        while not future.done():
+            # A wait without an end may sleep through a Ctrl-C that comes as it begins.
             wait([future], timeout=min(_LOOKING_SECONDS, SILENT_SECONDS))
             words = silence_in_words(SILENT_SECONDS)
-            if words and time.monotonic() - self._last_shown >= pause:
+            if shows_words and words and time.monotonic() - self._last_shown >= pause:
                 self._show_line(words)
 
     def _show_line(self, line: str) -> None:
