@@ -209,6 +209,7 @@ def test_that_was_not_chosen():
 """
 
 
+@pytest.mark.nightly
 def test_tests_that_fail_without_a_fault_are_left_out(tmp_path):
     """Else they would kill every mutant."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

@@ -565,6 +565,7 @@ def many_searches(count: int, shape: Any) -> Tree:
     return Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHAPES)
 def test_twice_as_many_retrievals_take_twice_the_operations(shape):
     samples_of(many_searches(3, shape))  # imports and compiled patterns do not count

@@ -443,6 +443,7 @@ PARTS: dict[str, Callable[[list[str]], list[str]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", ["part.jsonl", "part.jsonl.partial"])
 def test_a_gate_on_results_that_are_a_part_is_undecided(rows, capsys, part, name):
@@ -569,6 +570,7 @@ def test_every_command_has_help_and_an_example_that_parses(name, capsys):
     assert (name in capsys.readouterr().out.split()) is (" " not in name)
 
 
+@pytest.mark.nightly
 def test_a_model_as_judge_in_a_process(rows, loopback_server):
     server = loopback_server()
     judge = ("--judge", "openai/x", "--api-base", server.base_url)
@@ -589,6 +591,7 @@ def test_a_narrow_encoding_does_not_end_the_run(rows):
     assert b"1.00?1.00" in done.stdout  # lowest and highest score
 
 
+@pytest.mark.nightly
 def test_a_reader_that_goes_away_changes_no_exit_code(rows):
     name = rows(*[{**GOOD, "id": one, "answer": "Nobody knows it."} for one in "abc"])
     reading, writing = os.pipe()
@@ -652,6 +655,7 @@ def test_a_closed_output_is_a_sentence_within_a_process_too(rows, monkeypatch):
     assert run(f"evaluate {name} --quiet --no-files") == 2
 
 
+@pytest.mark.nightly
 def test_without_standard_error_gates_decide_the_exit_code(rows):
     name = rows(GOOD)
     for gate, code in (("adherence=0.9", 0), ("adherence=0.99", 1)):
@@ -681,6 +685,7 @@ OFTEN = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("quiet", [False, True])
 def test_progress_goes_to_standard_error(rows, quiet):
     words = ["evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
@@ -748,6 +753,7 @@ LAUNCHER = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_leaves_what_was_done(rows, sent):
     held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}

@@ -73,6 +73,7 @@ def texts_shown(markdown: str) -> tuple[str, set[str]]:
     return "".join(texts), kinds
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_slice_cannot_forge_the_verdict(kind, tmp_path, capsys):
     judge_rows([HOSTILE[kind], "de"], "results.jsonl")

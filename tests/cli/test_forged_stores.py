@@ -65,6 +65,7 @@ def test_a_store_that_the_user_names_counts(way, asked, monkeypatch):
     assert not asked.requests
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @pytest.mark.parametrize("way", ["option", "trusted file", "environment", "link"])
 @pytest.mark.usefixtures("asked")

@@ -82,6 +82,7 @@ COLLISIONS = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "words",
     [
@@ -131,6 +132,7 @@ def test_a_summary_that_the_job_names_is_checked_before_the_run(
     assert files() == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "needed"),
     [

@@ -67,6 +67,7 @@ def models(*names: str) -> str:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]})
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("status", "body", "judge"),
     [
@@ -131,6 +132,7 @@ def evaluated(*options: str) -> Report:
     return Report.from_jsonl("out.jsonl")
 
 
+@pytest.mark.nightly
 def test_evaluate_reads_it_and_options_win(capsys, caplog):
     FILE.write_text(
         'metrics = ["adherence"]\ngates = ["adherence=0.99"]\n[columns]\nquestion ='
@@ -147,6 +149,7 @@ def test_evaluate_reads_it_and_options_win(capsys, caplog):
     assert "passed: context_utilization" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_a_gate_of_the_file_is_held_refused_or_named(capsys, caplog):
     FILE.write_text('metrics = ["utilization"]\ngates = ["adherence=0.99"]\n')
     assert main(["evaluate", "rows.jsonl"]) == 2
@@ -200,6 +203,7 @@ def test_what_is_wrong_in_it_is_told(text, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_other_commands_do_not_read_it():
     FILE.write_text("= 3")
     assert main(["demo"]) == 0
@@ -344,6 +348,7 @@ def test_a_dry_run_imports_nothing_that_a_trusted_file_names(capsys):
     assert not Path("imported").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("judge", ["gpt-4o-mini", "openai-compatible/m"])
 @pytest.mark.parametrize("trusted", [False, True])
 def test_no_key_goes_to_an_address_of_the_file(
@@ -446,6 +451,7 @@ SHADOWS = (
 )
 
 
+@pytest.mark.nightly
 def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path):
     for name in SHADOWS:
         Path(f"{name}.py").write_text(PLANTED)

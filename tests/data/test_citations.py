@@ -450,6 +450,7 @@ SLOW: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW)
 def test_four_times_the_answer_takes_four_times_the_steps(name):
     answer_of_size = SLOW[name]

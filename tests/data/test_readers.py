@@ -246,6 +246,7 @@ def rows_with_gaps(draw: st.DrawFn) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.nightly
 @FEW_EXAMPLES
 @given(rows_with_gaps())
 def test_rows_give_the_same_samples_in_every_format(rows):

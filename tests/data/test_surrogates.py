@@ -102,6 +102,7 @@ WRITERS: dict[str, Callable[[Report, Path], object]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", PLACES)
 def test_every_file_is_written_whole(place, tmp_path):
     report = judged(PLACES[place])
@@ -119,6 +120,7 @@ def test_every_file_is_written_whole(place, tmp_path):
     assert len((tmp_path / "sink").read_text("utf-8").splitlines()) == 5
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("place", "job"), crossed(list(PLACES), [True, False]))
 def test_the_command_writes_everything(place, job, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

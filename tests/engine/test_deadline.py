@@ -114,6 +114,7 @@ class Elsewhere(Metric):
         return self.scored(1.0, "")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("metrics", "judge", "never_ends"),
     [

@@ -80,6 +80,7 @@ def drawn(seed: int) -> tuple[Callable[[int], Fault | None], Counter[str]]:
     return fault, counts
 
 
+@pytest.mark.nightly
 def test_samples_are_scored_once_each_whatever_fails(loopback_server):
     faults, counts = drawn(7)
     server = loopback_server(lambda _: VERDICT, faults=faults)
@@ -300,6 +301,7 @@ class Counting(OpenAICompatibleModel):
         return await super().complete(request)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "limits"),
     crossed(list(COUNTED), [None, Limits(max_calls=9), Limits(deadline=0.6)]),

@@ -115,6 +115,7 @@ def judged(kinds: list[str], model: Scripted | None = None, **options: Any) -> R
     )
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(12), deadline=None)
 @given(rows)
 def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kinds):
@@ -158,6 +159,7 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kin
     assert divided == expected
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(15), deadline=None)
 @given(
     rows,
@@ -206,6 +208,7 @@ def text_fields(sample: Sample) -> list[str]:
     return [name for name, held in fields.items() if held in ("a text", ["a text"])]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "column",
     sorted(

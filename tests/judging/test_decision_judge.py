@@ -546,6 +546,7 @@ def mixed_faults(number: int) -> Fault | None:
     )
 
 
+@pytest.mark.nightly
 def test_under_faults_every_outcome_is_the_right_one_or_typed(form):
     rows = [
         Sample.from_row({**ROW, "question": f"Who lit lamp {number}?"})

@@ -110,6 +110,7 @@ def where_decided() -> Iterator[None]:
         reject()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", HUGE)
 def test_a_huge_text_is_survived(name):
     # a pattern that takes quadratic time would not end within the test's timeout

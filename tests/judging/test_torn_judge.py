@@ -140,6 +140,7 @@ CLAIMING: dict[str, tuple[Metric, bool, Callable[[Any], float]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "chance"), crossed(list(CLAIMING), [0.3, 0.5, 0.7]))
 def test_the_mean_score_of_a_torn_judge_is_its_probability(name, chance):
     metric, logprobs, probability_of = CLAIMING[name]

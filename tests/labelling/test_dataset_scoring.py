@@ -119,6 +119,7 @@ def test_points_without_a_score_are_counted(continuous, discrete):
         assert f"0 ({points} missing)" in score_table(labelled_set, None, [found])
 
 
+@pytest.mark.nightly
 def test_a_metric_without_a_matrix_is_asked_per_point(continuous, discrete):
     given: list[tuple[AnySet, int]] = [(continuous, 360), (discrete, 12)]
     for labelled_set, points in given:
@@ -188,6 +189,7 @@ def test_marks_and_headings(discrete, continuous, tmp_path):
     assert "†" not in whole
 
 
+@pytest.mark.nightly
 def test_one_command_scores_both_sets(
     discrete, continuous, tmp_path, monkeypatch, capsys
 ):

@@ -485,6 +485,7 @@ def widths_of_intervals(printed: str) -> dict[str, float]:
     return widths
 
 
+@pytest.mark.nightly
 def test_every_interval_of_a_card_is_wider_over_conversations(card):
     labels = {f"s{number}": int(number % 2 == 0) for number in range(120)}
     written(Path("labels.jsonl"), said_yes(dict(labels)))

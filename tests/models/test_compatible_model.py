@@ -155,6 +155,7 @@ def keys(draw: st.DrawFn) -> tuple[str, str]:
     return f"p{before}{word}{after}", word
 
 
+@pytest.mark.nightly
 @given(keys(), st.sampled_from(list(SPELLINGS)), st.sampled_from(list(PLACES)))
 @example(('p"w-7Hd82kLmQz41', "7Hd82kLmQz41"), "plain", "400")
 @example(('p"w-7Hd82kLmQz41', "7Hd82kLmQz41"), "in JSON", "reason")

@@ -387,6 +387,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("feature", "status"), REFUSED_FEATURES[4:])
 def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
     feature, status, loopback_server, caplog

@@ -300,6 +300,7 @@ def as_sent(asked: dict[str, Any]) -> str:
     return json.dumps([[name, asked[name]] for name in sorted(asked)])
 
 
+@pytest.mark.nightly
 @given(ASKED, ASKED)
 @settings(max_examples=examples(60))
 def test_requests_share_a_stored_reply_if_and_only_if_nothing_that_is_sent_differs(

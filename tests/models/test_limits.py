@@ -482,6 +482,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("calls", "width"), crossed(CALLS, [1, 4, 16]))
 def test_a_server_is_kept_busy_however_long_its_calls_take(calls, width, monkeypatch):
     """Also where only the first short ones are answered in the first time of a call, 2 s."""
@@ -532,6 +533,7 @@ def test_a_slot_is_never_lost_to_one_who_gave_up():
     asyncio.run(run())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "error",
     [RateLimited("429", retry_after=60.0), RateLimited("429")],
@@ -617,6 +619,7 @@ def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:
     return model, lambda: model.refused
 
 
+@pytest.mark.nightly
 def test_workers_adapt_to_what_the_endpoint_can_take():
     """Retried at once, most of 64 callers would be refused each time.
 

@@ -187,6 +187,7 @@ def test_free_calls_are_not_held_up():
     assert (len(shop.promised), shop.most, budget.reached) == (50, 8, None)
 
 
+@pytest.mark.nightly
 @given(
     prices=st.lists(
         st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.2]) | st.floats(0.001, 1),

@@ -133,6 +133,7 @@ def path(tmp_path: Path) -> Path:
     return folder / "replies.sqlite"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
 def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(make, path, samples):
     make(path)

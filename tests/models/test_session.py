@@ -562,6 +562,7 @@ def test_at_most_concurrency_are_in_flight_over_all_callers(loopback_server):
     assert server.most_in_flight == 6
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("drops", [True, False])
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_slow_server_of_this_machine_loses_no_request(width, drops):

@@ -123,6 +123,7 @@ def test_a_strictly_better_run_passes_beside_identical_metrics():
     assert comparison.headline == "The second run is better."
 
 
+@pytest.mark.nightly
 def test_many_tests_are_corrected_for():
     """Of many metrics without a change hardly any is called worse by chance."""
     n_worse = 0

@@ -359,6 +359,7 @@ def drawn_report(draw: random.Random) -> Report:
     return Report(rows, run)
 
 
+@pytest.mark.nightly
 @settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_at_most_fifteen_lines_and_120_words(draw):
@@ -380,6 +381,7 @@ def test_at_most_fifteen_lines_and_120_words(draw):
             assert re.match(r"The gate|\d+ of \d+ gates", lines[0])
 
 
+@pytest.mark.nightly
 @settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_behind_the_rows_stands_how_many_more_there_are(draw):
@@ -499,6 +501,7 @@ def test_the_page_of_a_run_and_the_run_show_the_same_metrics(metrics, capsys):
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("folder")
 def test_each_gate_has_a_line_and_each_line_is_whole(capsys):
     gates = ["adherence=0.8", "answered=0.5", "utilization=0.1", "adherence=1"]

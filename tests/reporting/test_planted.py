@@ -59,6 +59,7 @@ def test_no_fault_passes_for_fine_where_the_expected_answer_is_known():
     assert not kinds["fine"]
 
 
+@pytest.mark.nightly
 def test_the_page_of_measurements_holds_what_the_command_prints():
     """In a process of its own, as people run it."""
     root = Path(__file__).parents[2]
@@ -67,6 +68,7 @@ def test_the_page_of_measurements_holds_what_the_command_prints():
     assert printed.strip() in (root / "docs" / "measured.md").read_text("utf-8")
 
 
+@pytest.mark.nightly
 def test_what_a_sample_costs_is_what_the_docs_say():
     root = Path(__file__).parents[2]
     command = [sys.executable, str(root / "benchmarks" / "cost.py")]

@@ -89,6 +89,7 @@ def test_a_whole_run_is_decided():
         assert main(["report", "results.jsonl", *GATE, *mode]) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_part_of_a_run_is_undecided(loss, capsys):
     lines = a_run(30, 90)
@@ -141,6 +142,7 @@ def test_a_copied_sink_counts_once():
     assert "12 rows of sink.jsonl stood there before" in report.run.notes[-1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cut", [1, 20, 200])
 def test_a_sink_begins_a_line_after_a_kill(cut, capsys):
     watched(range(40))

@@ -44,6 +44,7 @@ def random_rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.nightly
 def test_law_a_cut_scores_what_the_metric_gives_for_the_first_chunks():
     rows = random_rows(examples(200))
     found = measured(rows).what_if()

@@ -351,6 +351,7 @@ def test_a_run_whose_requests_another_process_takes_over_waits_for_its_batch(sto
 ODD: list[Any] = [None, "5", {"completed": "6"}]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("odd", ODD, ids=str)
 @pytest.mark.parametrize("field", ["request_counts", "metadata", "errors", "id"])
 def test_what_a_service_says_of_a_batch_may_be_of_any_type(

@@ -133,6 +133,7 @@ AS_IF_FRESH = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_an_adapter_loads_what_is_used(adapter):
     """What makes samples is half of all modules.

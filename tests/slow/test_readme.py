@@ -280,6 +280,7 @@ JUDGES = re.findall(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", JUDGES)
 def test_a_judge_that_the_page_recommends_is_known_and_priced(
     options, named_files, monkeypatch, capsys

@@ -109,6 +109,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_contract_notices_a_fault(fault, folder):
     text, wrong_text, name, words = FAULTS[fault]
@@ -175,6 +176,7 @@ def test_the_contract_wants_a_run_that_goes_on(folder):
         right.test_a_run_that_goes_on_after_its_block_is_a_sample()
 
 
+@pytest.mark.nightly
 def test_the_contract_notices_a_left_stream_that_is_kept_for_ever(folder):
     deaf = FRAMEWORK.replace("except BaseException", "except Exception")
     wrong = contract(folder, deaf, ADAPTER)

@@ -49,6 +49,7 @@ def runs() -> Iterator[Any]:
         yield pytest.param(path, marks=marks, id=name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", list(runs()))
 def test_a_recorded_run_is_right_hedged_or_told(path):
     found = verdicts(path)

@@ -95,6 +95,7 @@ def test_a_passage_behind_a_cut_is_not_said_to_be_lost(limit, longer):
     assert "raise the attribute length limit" in why_texts_are_unread(sample)
 
 
+@pytest.mark.nightly
 @settings(max_examples=30, deadline=None)
 @given(
     st.recursive(

@@ -888,6 +888,7 @@ NEVER_JUDGED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NEVER_JUDGED)
 def test_traces_and_lines_that_cannot_be_read_are_bad_rows(name, tmp_path, capsys):
     """A trace without retrieval is none; what nobody can read may be an answer that nobody judged."""

@@ -189,6 +189,7 @@ def test_the_comment_of_the_run_before_is_replaced(tmp_path):
     assert "--method POST" not in runner.calls
 
 
+@pytest.mark.nightly
 def test_the_earlier_run_is_compared_with(tmp_path):
     answers = write_answers(tmp_path)
     (tmp_path / "before").mkdir()

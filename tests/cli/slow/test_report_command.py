@@ -83,6 +83,7 @@ def in_two_ways(n_rows: int = 20, **changes: str) -> None:
     Path("both.jsonl").write_text(both)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "changes",
     [{"judge": "gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],

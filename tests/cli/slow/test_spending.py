@@ -182,6 +182,7 @@ if find_spec("litellm") is None:
     del SECRETS["litellm"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SECRETS)
 def test_no_secret_enters_the_store_however_it_is_given(kind, server, tmp_path):
     """Neither with a usable reply, nor with one that is forgotten again."""

@@ -127,6 +127,7 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         opened.close()
 
 
+@pytest.mark.nightly
 def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path):
     made, path = discrete(3), tmp_path / "set.jsonl"
     write_set(path, made)

@@ -31,6 +31,7 @@ def reads_lamps(body: dict[str, Any]) -> str:
     return "Anna did." if "Anna lit lamp" in text else "Nothing tells."
 
 
+@pytest.mark.nightly
 def test_effects_are_set_against_labels_and_rows_are_measured_once(benchmark, tmp_path):
     rows = [
         {

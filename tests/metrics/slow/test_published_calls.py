@@ -95,6 +95,7 @@ def test_opik_context_recall():
 
 
 # our own client asks the first, LiteLLM the second
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", ["openai/gpt-4o", "deepinfra/meta-llama/Llama-3"])
 def test_opik_names_the_model_in_the_metric(model, loopback_server, monkeypatch):
     server = loopback_server()

@@ -552,6 +552,7 @@ def refusing_proxy() -> Iterator[tuple[str, list[str]]]:
         proxy.shutdown()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_reachable", [True, False])
 @pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "anthropic/claude-haiku-4-5"])
 def test_a_proxy_that_opens_no_way_is_named_and_ends_the_run(
@@ -750,6 +751,7 @@ def test_a_run_says_from_where_no_reply_comes(
     assert (words in screen) is shown
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("status", [500, 400])
 def test_a_run_says_what_it_asks_again_and_why(
     loopback_server, monkeypatch, capsys, status
@@ -997,6 +999,7 @@ def test_a_count_that_an_honest_server_may_give_is_believed(
     assert outcome.status == "scored"
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_never_says_a_word_ends_the_run(loopback_server):
     server = loopback_server(faults=lambda _: Fault(hang=True))
     with pytest.raises(JudgeUnavailable, match=r"no reply within .* raise --timeout"):
@@ -1013,6 +1016,7 @@ def test_a_provider_that_nobody_knows_is_refused_in_words():
         OpenAICompatibleModel.named("openai-compatible/x")
 
 
+@pytest.mark.nightly
 def test_the_time_of_a_call_is_an_option(loopback_server, tmp_path):
     server = loopback_server(lambda _: GOOD, faults=lambda _: Fault(hang=True))
     table = tmp_path / "rows.jsonl"

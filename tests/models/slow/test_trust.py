@@ -162,6 +162,7 @@ TABLE: tuple[Case, ...] = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "case"), crossed(NAMES, TABLE))
 def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
     name, case, server, monkeypatch

@@ -512,6 +512,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     driver.quit()
 
 
+@pytest.mark.nightly
 def test_sorting_searching_and_opening(browser, tmp_path):
     claim = "Rivers run uphill."
     rows = [
@@ -742,6 +743,7 @@ def test_grades_are_counted_and_filter_the_table(browser, tmp_path):
     assert sorted(browser.titles()) == ["exact 0", "exact 2", "inferred 1"]
 
 
+@pytest.mark.nightly
 def test_everything_filters_and_stands_in_the_address(browser, tmp_path):
     """Bars, ranges and metadata: alternatives within a field, all of several fields; back from the address."""
     rows = [
@@ -900,6 +902,7 @@ SCREENS = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not AXE, reason="RAGMETRICS_AXE names no axe.min.js")
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
 def test_axe_finds_nothing(browser, tmp_path, width, dark):
@@ -1108,6 +1111,7 @@ def hostile_talk(index: int, text: str) -> list[SampleResult]:
     ]
 
 
+@pytest.mark.nightly
 def test_hostile_texts_run_nothing(browser, tmp_path):
     rows = [hostile(index, text) for index, text in enumerate(HOSTILE)]
     rows += [
@@ -1368,6 +1372,7 @@ def test_people_correct_the_judge(browser, tmp_path):
     assert browser.console() == []
 
 
+@pytest.mark.nightly
 def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     browser, tmp_path, monkeypatch
 ):
@@ -1499,6 +1504,7 @@ def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
     assert browser.console() == []
 
 
+@pytest.mark.nightly
 def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(browser, tmp_path):
     more = {"retrieval_accuracy": accuracy(0.5, "fact " * 400)}
     browser.show(

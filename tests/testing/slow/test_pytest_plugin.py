@@ -206,6 +206,7 @@ def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project, run):
     )
 
 
+@pytest.mark.nightly
 def test_no_gate_of_a_marker_is_lost(project, run):
     (project / "test_answers.py").write_text(GATES_THAT_MAY_BE_LOST)
     _, told = run("-n", "0", "-rA")

@@ -348,6 +348,7 @@ def test_a_metric_that_would_end_the_process_is_failed():
     ) == (2, 2)
 
 
+@pytest.mark.nightly
 def test_no_span_is_held_once_its_trace_is_judged():
     held: list[weakref.ref[Any]] = []
 

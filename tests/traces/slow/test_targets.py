@@ -233,6 +233,7 @@ def test_a_row_without_a_trace_is_an_error_that_says_so(
     assert not receiver.bodies
 
 
+@pytest.mark.nightly
 def test_assessments_of_mlflow_and_a_second_push_changes_nothing(
     receiver, monkeypatch, tmp_path, capsys
 ):
@@ -395,6 +396,7 @@ NO_SERVERS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("address", "target"),
     [
@@ -425,6 +427,7 @@ def test_an_address_that_is_no_server_is_refused_in_words(
         assert "is OTEL_EXPORTER_OTLP_ENDPOINT right?" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("target", "status", "there"),
     crossed(TARGETS, [301, 302, 303, 307, 308], ["/elsewhere", "another server"]),
