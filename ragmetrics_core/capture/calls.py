@@ -625,7 +625,8 @@ class Brought:
 
     Attributes:
         kind: "retrieval" for documents, "tool" for another tool's text, "given" for
-            documents that were handed in, "written" for a text of a model.
+            documents that were handed in or made of others, "written" for a text of a
+            model.
         call: The call.
         documents: The documents; a text is one document.
         error: What the call failed with.

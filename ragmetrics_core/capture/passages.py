@@ -269,7 +269,7 @@ class Passages:
             made = self._leave_out_pieces(documents, at_hand)
             if not all(is_reranker and self._is_made(each) for each in made):
                 self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
-        self._bring(call, made, "retrieval", is_made_of_others=True)
+        self._bring(call, made, "given", is_made_of_others=True)
 
     def _is_made(self, document: Document) -> bool:
         """Whether a document is cut out of a passage, or holds one, by their letters."""

@@ -194,7 +194,8 @@ Contexts = Annotated[
 class EvidenceCall(Frozen):
     """One time that evidence arrived.
 
-    It is a retrieval, the result of a tool, documents handed in, or a model's own text.
+    It is a retrieval, a tool's result, documents handed in or made of others, or a model's
+    own text.
 
     Attributes:
         kind: ``written``: by a model of the application, never evidence; ``tool``: any

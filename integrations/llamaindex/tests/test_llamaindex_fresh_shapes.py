@@ -335,7 +335,7 @@ def routed_agent(kit: ModuleType) -> Any:
 
 # what the postprocessor loaded is an item of a call of its own
 WIDENED = Expected(
-    contexts=(BEFORE, FERRY), retrieved=(FERRY,), kinds=("retrieval", "retrieval")
+    contexts=(BEFORE, FERRY), retrieved=(FERRY,), kinds=("retrieval", "given")
 )
 ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
     "nodes of replies": (multi_step, Expected(kinds=("written", "retrieval"))),
