@@ -253,7 +253,7 @@ def presents_documents(
 def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> bool:
     """Whether a tool's text tells more than documents.
 
-    A long line that shows nothing of them came from elsewhere.
+    What shows nothing of them came from elsewhere: a long line, or in JSON some words.
 
     Args:
         text: The text.
@@ -267,9 +267,13 @@ def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> 
     pieces: set[str] = set()
     for known in (*forms, *map(letters_of, around)):
         pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
-    for line in long_lines(text):
-        letters = letters_of(line)
+
+    def shows_nothing(letters: str) -> bool:
         runs = (letters[at : at + _PIECE] for at in range(len(letters)))
-        if pieces.isdisjoint(runs):
-            return True
-    return False
+        return pieces.isdisjoint(runs)
+
+    values = [each.strip() for each in find_instances(parse_json(text), str)]
+    words = {letters_of(each) for each in values if " " in each and "\n" not in each}
+    if len("".join(filter(shows_nothing, words))) >= _PIECE:
+        return True
+    return any(shows_nothing(letters_of(line)) for line in long_lines(text))

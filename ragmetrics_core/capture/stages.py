@@ -60,8 +60,12 @@ _FOUND_EARLIER = (
 )
 _TALK = " if it is mere talk, which is no sample, say context_tools=set();"
 _TOOL_TEXT = (
-    "{} returned text without documents; of these keep in context_tools={{{}}} those that"
-    " search, or say context_tools=set() if none does"
+    "{} returned text that no documents hold; of these keep in context_tools={{{}}} those"
+    " that search, or say context_tools=set() if none does"
+)
+_MORE_THAN_FOUND = (
+    "{} returned more than the documents that it found, which alone are contexts; name the"
+    " contexts by contexts_from="
 )
 
 
@@ -263,13 +267,13 @@ def _doubts_of_tools(
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, which tells more than what was found, and none of a word
     or two: "4.4 pounds" is a value. What a tool that searched in vain says of that counts
-    where the answer was made of it.
+    where the answer was made of it. Where the user has said which search, only what these
+    return around documents is in doubt.
     """
     calls = turn.calls
-    if calls.context_tools is not None:
-        return
+    are_named = calls.context_tools is not None
     names: dict[str, None] = {}
-    for node in calls.nodes:
+    for node in () if are_named else calls.nodes:
         if calls.says_it_found_nothing(node) and _takes(
             found_answer.text or "", node.text or "", turn.question or ""
         ):
@@ -281,6 +285,12 @@ def _doubts_of_tools(
     documents = [document for each in searches for document in each.documents]
     for call in tools_read:
         text = call.items[0].text
+        if are_named:
+            is_around = any(
+                letters_of(each.text) in letters_of(text) for each in documents
+            )
+            if call.name not in calls.named_to_search or not is_around:
+                continue
         passages = divided(text) or (Document(text),)
         is_said = all(letters_of(passage.text) in contexts for passage in passages)
         shows_documents = bool(documents) and presents_documents(
@@ -292,7 +302,8 @@ def _doubts_of_tools(
             names[call.name or "?"] = None
     if names:
         setting = ", ".join(f'"{name}"' for name in names)
-        words = _TOOL_TEXT.format(", ".join(names), setting)
+        words = _MORE_THAN_FOUND if are_named else _TOOL_TEXT
+        words = words.format(", ".join(names), setting)
         yield Doubt("undivided", words, has_unread_texts=True)
 
 

@@ -1058,6 +1058,60 @@ def test_a_text_of_its_own_of_a_tool_that_found_documents_is_hedged(names, saved
         assert f"{{{name}}}" in sample.capture.doubts[code]
 
 
+ROWS_AROUND = [
+    {"lamp": PORTO, "price": "100 million dollars", "maker": "the Berg workshop"},
+    [
+        {"lamp": PORTO, "song": "Keep the light for us"},
+        {"lamp": PORTO, "song": "Far out at sea"},
+    ],
+    {"question": PORTO, "answer": "From the keeper of the harbour."},
+]
+
+
+@pytest.mark.parametrize("result", ROWS_AROUND)
+@pytest.mark.parametrize("names", [None, {"search"}, frozenset()])
+def test_what_a_tool_returns_around_documents_that_it_found_is_hedged(names, result):
+    """It is not, where the user says that the tool does not search, or names the contexts."""
+    text = json.dumps(result)
+    run = says(
+        reads(QUESTION, CALL),
+        tool(text, found(P), name="search", query="north"),
+        reads(after_tool(text)),
+    )
+    (sample,) = samples_of(run, Overrides(context_tools=names))
+    advice = 'context_tools={"search"}' if names is None else "contexts_from="
+    hedged = {} if names == frozenset() else {"undivided": advice}
+    assert sample.capture.doubts.keys() == hedged.keys()
+    for code, words in hedged.items():
+        assert words in sample.capture.doubts[code]
+    kinds = [call.kind for call in sample.ledger.calls]
+    assert sorted(kinds) == ["retrieval", "tool"]
+
+
+LABELS_AROUND = [
+    {"status": "success", "results": [{"content": PORTO, "score": 0.9}]},
+    [{"text": PORTO, "source": "notes.md", "page": 3}],
+    {
+        "query": "where is the north",
+        "message": "Found 1 document",
+        "documents": [PORTO],
+    },
+]
+
+
+@pytest.mark.parametrize("result", LABELS_AROUND)
+def test_labels_of_documents_that_a_tool_found_are_no_doubt(result):
+    text = json.dumps(result)
+    run = says(
+        reads(QUESTION, CALL),
+        tool(text, found(P), name="search", query="where is the north"),
+        reads(after_tool(text)),
+    )
+    (sample,) = samples_of(run)
+    assert sample.capture.grade == "exact"
+    assert [context.text for context in sample.known_contexts] == [PORTO]
+
+
 def test_a_search_that_failed_beside_one_that_found_nothing_may_have_found_some():
     failed = call("retriever", query=QUESTION, error="no connection")
     (sample,) = samples_of(says(found(), failed, reads(asked(""))))
