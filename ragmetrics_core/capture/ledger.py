@@ -264,8 +264,9 @@ def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> 
     around = texts_of_query(query)
     around += [str(dict(each.metadata)) for each in documents]
     around += find_instances([each.metadata for each in documents], str)
+    known_texts = (*forms, *map(letters_of, around))
     pieces: set[str] = set()
-    for known in (*forms, *map(letters_of, around)):
+    for known in known_texts:
         pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
 
     def shows_nothing(letters: str) -> bool:
@@ -274,6 +275,7 @@ def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> 
 
     values = [each.strip() for each in find_instances(parse_json(text), str)]
     words = {letters_of(each) for each in values if " " in each and "\n" not in each}
+    words -= {each for each in words if any(each in known for known in known_texts)}
     if len("".join(filter(shows_nothing, words))) >= _PIECE:
         return True
     return any(shows_nothing(letters_of(line)) for line in long_lines(text))

@@ -1092,6 +1092,11 @@ LABELS_AROUND = [
     {"status": "success", "results": [{"content": PORTO, "score": 0.9}]},
     [{"text": PORTO, "source": "notes.md", "page": 3}],
     {
+        "where": "lies on the Douro",
+        "part": "the north of Portugal",
+        "whole": PORTO,
+    },
+    {
         "query": "where is the north",
         "message": "Found 1 document",
         "documents": [PORTO],
