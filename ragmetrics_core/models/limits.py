@@ -282,7 +282,8 @@ class Budget:
     def _cap_and_spending(self) -> str:
         money = f" and ${self.spent:.4f}" if self.spent else ""
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
-        return f"{self._cap_in_words}, after {calls}{money}"
+        fault = f"; the last that failed: {self.fault}" if self.fault else ""
+        return f"{self._cap_in_words}, after {calls}{money}{fault}"
 
     def stop(self, cap_in_words: str) -> LimitReached:
         """Send no more calls, and return the error that says which cap ended the run.

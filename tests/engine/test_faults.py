@@ -504,3 +504,23 @@ def test_a_conflict_and_what_came_too_early_are_asked_again(loopback_server, sta
     report = judged_at(server)
     assert len(server.requests) == 2
     assert report.scores("utilization") == [1.0]
+
+
+@pytest.mark.parametrize("status", [None, 500, 429])
+def test_a_limit_that_ends_a_run_says_what_calls_failed_with(status):
+    def fault(number: int) -> Fault | None:
+        return Fault(status, {"Retry-After": "60"}) if status else None
+
+    with LoopbackServer(faults=fault) as server:
+        judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+        report = evaluate(
+            [{"question": q, "contexts": ["x"], "answer": "x"} for q in "abcd"],
+            "adherence",
+            judge=judge,
+            limits=Limits(max_calls=1, deadline=2),
+            concurrency=1,
+            progress=False,
+        )
+    told = report.run.stopped.partition("the last that failed: ")[2]
+    assert report.run.stopped
+    assert (f"HTTP {status}" in told) == bool(status)
