@@ -86,7 +86,7 @@ _WAIT_IN_WORDS = re.compile(
     re.IGNORECASE,
 )
 _TOO_LONG = re.compile(
-    r"context[ _-]?(?:length|window|size)|prompt is too long|input token count"
+    r"context[ _-]?(?:length|window|size|limit)|prompt is too long|input token count"
     r"|too many tokens|request too large|max_tokens_exceeded"
     r"|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,

@@ -346,7 +346,7 @@ _TOPICS = re.compile(
     r"|structured[ _]output|guided[ _]decoding|grammar|additional_?properties"
     r"|\btool(?:s|_choice)?\b|function[ _]call)"
     r"|(?P<temperature>temperature)"
-    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)"
+    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens|in the completion\b)"
     r"|(?P<system>\broles?\b|system[ _](?:role|message|prompt|instruction)"
     r"|developer[ _]instruction)",
     re.IGNORECASE,
@@ -516,6 +516,13 @@ class FittedRequest:
                 self._trial.refused.add(self._refused)
                 self._endpoint.refused.add(self._refused)
             await self._ask()
+        if "max_completion_tokens" not in self._left_out and any(
+            isinstance(failure, ContextWindowExceeded) and "limit" in failure.topics
+            for failure in self._failures
+        ):
+            # the texts leave room for a shorter reply; those of other rows may not
+            self._left_out |= {"max_tokens", "max_completion_tokens"}
+            await self._ask_without_refused()
 
     @property
     def _is_rejected(self) -> bool:

@@ -318,6 +318,46 @@ def test_the_newer_name_of_the_limit_is_sent(loopback_server):
     assert "max_tokens" not in second
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens is too large: 1024. This model's maximum context length is 2048"
+        " tokens and your request has 1500 input tokens (1024 > 2048 - 1500).",
+        "This model's maximum context length is 2048 tokens. However, you requested 2524"
+        " tokens (1500 in the messages, 1024 in the completion).",
+        "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 1500 `inputs` tokens"
+        " and 1024 `max_new_tokens`",
+        "input length and `max_tokens` exceed context limit: 1500 + 1024 > 2048",
+    ],
+)
+def test_texts_that_leave_less_room_than_the_limit_are_judged(loopback_server, said):
+    """Without the limit the reply takes the room that is left; other texts keep it."""
+    refusal = Fault(400, body=json.dumps({"error": {"message": said}}))
+    server = loopback_server(faults=lambda number: None if number % 2 else refusal)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+    for _ in range(2):
+        outcome = ContextAdherence(polls=1).score(
+            contexts=["c"], answer="c", judge=judge
+        )
+        assert outcome.status == "scored", outcome.reason
+    limits = [recorded.body.get("max_tokens") for recorded in server.requests]
+    assert limits == [1024, None, 1024, None]
+
+
+def test_texts_that_are_too_long_without_a_limit_are_told_so(loopback_server):
+    said = (
+        "This model's maximum context length is 2048 tokens; lower max_tokens or them."
+    )
+    refusal = Fault(400, body=json.dumps({"error": {"message": said}}))
+    server = loopback_server(faults=lambda number: refusal)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+    outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
+    assert outcome.error.type == "ContextWindowExceeded"
+    limits = [recorded.body.get("max_tokens") for recorded in server.requests]
+    # of the texts together, and of each part alone
+    assert limits == [1024, None, 1024, None]
+
+
 def test_stated_prices_give_the_cost(loopback_server):
     server = loopback_server()
     model = OpenAICompatibleModel(server.base_url, "test", prices=(1.0, 100.0))
