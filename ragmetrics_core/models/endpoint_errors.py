@@ -370,7 +370,8 @@ def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
             )
         return errors.JudgeUnavailable(
             f"{where} has a certificate that is not trusted ({fault.tls_problem}): name"
-            " a file with those that you trust in SSL_CERT_FILE, or check the address"
+            " a file with those that you trust in SSL_CERT_FILE, before Python is started,"
+            " or check the address"
         )
     if fault.tls_problem:
         sentence = (

@@ -354,7 +354,7 @@ def test_texts_that_are_too_long_without_a_limit_are_told_so(loopback_server):
     outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
     assert outcome.error.type == "ContextWindowExceeded"
     limits = [recorded.body.get("max_tokens") for recorded in server.requests]
-    # of the texts together, and of each part alone
+    # of the verdict, and of the claims
     assert limits == [1024, None, 1024, None]
 
 
