@@ -888,13 +888,15 @@ SECRETS = st.text(min_size=3).filter(lambda text: any(map(str.isspace, text.stri
 def test_an_object_without_a_text_never_shows_its_keys_where_they_may_be_texts(
     text, listed, written, value
 ):
-    contexts: Any = {text: value, "source": "a"}
-    contexts = [contexts] if listed else contexts
-    contexts = json.dumps(contexts) if written else contexts
-    with pytest.raises(RowError) as caught:
-        Sample.from_row({"question": Q, "contexts": contexts, "answer": A})
-    assert text not in str(caught.value)
-    assert json.dumps(text)[1:-1] not in str(caught.value)
+    def said_of(key: str) -> str:
+        contexts: Any = {key: value, "source": "a"}
+        contexts = [contexts] if listed else contexts
+        contexts = json.dumps(contexts) if written else contexts
+        with pytest.raises(RowError) as caught:
+            Sample.from_row({"question": Q, "contexts": contexts, "answer": A})
+        return str(caught.value)
+
+    assert said_of(text) == said_of("another text")
 
 
 NAMES = st.text(max_size=5) | st.sampled_from(
