@@ -595,6 +595,7 @@ def many_cut(count: int) -> Tree:
     return Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
 
 
+@pytest.mark.nightly
 def test_twice_as_many_cut_documents_take_twice_the_operations():
     samples_of(many_cut(3))  # imports and compiled patterns do not count
     first, second, third = (operations(many_cut(count)) for count in (20, 40, 80))

@@ -507,6 +507,7 @@ SAME_ID = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("ids", "said"),
     [

@@ -52,6 +52,7 @@ def test_a_store_of_an_untrusted_settings_file_does_not_count(asked, capsys):
     assert not asked.requests
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("way", ["option", "environment", "python"])
 def test_a_store_that_the_user_names_counts(way, asked, monkeypatch):
     Path("ragmetrics.toml").write_text('store = "other.sqlite"\n')

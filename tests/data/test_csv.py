@@ -250,6 +250,7 @@ SWALLOWING = "question,contexts,answer\n" + "".join(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("content", "options", "code", "said"),
     [

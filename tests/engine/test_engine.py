@@ -221,6 +221,7 @@ def test_an_async_run_that_is_left_leaves_no_row_and_no_message(caplog):
     assert not begun.acquire(timeout=0.05), "no further row starts"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("how", "first"),
     crossed(["evaluate", "aevaluate", "iter_results", "iterator"], [0, 7, 60]),
@@ -242,6 +243,7 @@ def test_one_row_that_does_not_end_keeps_no_other_from_being_judged(how, first):
     assert {result.results["waiting"].value for result in results} == {1.0}
 
 
+@pytest.mark.nightly
 def test_behind_a_row_that_does_not_end_a_bounded_number_is_read():
     read = 0
 

@@ -448,6 +448,7 @@ CUT: dict[str, tuple[Callable[[], None], str, Limits | None, str]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "text"),
     crossed(list(CUT), ['{"useful": 1, "reason": "r"}', "no JSON"]),

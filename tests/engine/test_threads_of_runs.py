@@ -41,6 +41,7 @@ def run(judge: Any, samples: list[Sample] = SAMPLES) -> None:
     assert len(report.scores("context_adherence")) == len(samples)
 
 
+@pytest.mark.nightly
 def test_judges_of_the_core_start_none_per_sample(loopback_server, monkeypatch):
     """The server's threads, one per connection, are not theirs."""
     server = loopback_server(lambda body: REPLY)

@@ -97,6 +97,7 @@ def by_words() -> Report:
     return evaluate(ROWS, judge="lexical")
 
 
+@pytest.mark.nightly
 def test_words_call_no_row_outside_english_a_fault(by_words):
     counts = faults(by_words)
     assert len(ROWS) == 208

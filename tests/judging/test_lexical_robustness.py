@@ -118,6 +118,7 @@ def test_a_huge_text_is_survived(name):
     assert_steps_grow_as_the_size(lambda size: judge_all(HUGE[name](size)), SIZE // 40)
 
 
+@pytest.mark.nightly
 @example(answer="I DON'T KNOW", contexts=["Nobody may know."], question="Who?")
 @given(answer=sentences, contexts=st.lists(sentences, max_size=4), question=sentences)
 @settings(deadline=None, max_examples=examples(150))
@@ -158,6 +159,7 @@ def test_permuting_chunks_permutes_verdicts(answer, contexts):
         )
 
 
+@pytest.mark.nightly
 @given(answer=sentences, contexts=st.lists(sentences, max_size=3))
 @settings(deadline=None, max_examples=examples(150))
 @example(answer="\u00af", contexts=[])  # folding turns it into a blank

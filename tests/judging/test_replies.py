@@ -585,6 +585,7 @@ def test_a_model_that_gives_no_verdict_says_no_yes_by_an_empty_list(verdict):
         assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "part", ['{"reason": "r", "useful": 1}</think>', '{"useful": 1}', "{'useful'", "{"]
 )

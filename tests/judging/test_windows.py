@@ -236,6 +236,7 @@ def adherence_by_claims(
     return metric.score(**fields, judge=LLMJudge(model)), model
 
 
+@pytest.mark.nightly
 @given(
     st.lists(
         st.lists(st.sampled_from((*CLAIMS, "Rain fell all day. " * 80)), max_size=4),

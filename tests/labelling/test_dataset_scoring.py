@@ -158,6 +158,7 @@ def test_the_same_scores_give_the_same_intervals(continuous):
         assert measured.interval is None or measured.interval[0] < measured.interval[1]
 
 
+@pytest.mark.nightly
 def test_marks_and_headings(discrete, continuous, tmp_path):
     def table(given: AnySet, own: Any, reviews: Reviews | None) -> str:
         score = score_set(given, reviews, ACCURACY, own, draws=5)

@@ -178,6 +178,7 @@ def uses_by_a_random_model(replies, n_rows, k, seed):
     return [each.use for each in measured]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", RANDOM_REPLIES)
 def test_of_one_row_of_a_random_model_no_more_is_told_than_chance_allows(name):
     replies = RANDOM_REPLIES[name]
@@ -200,6 +201,7 @@ def test_of_one_row_of_a_random_model_no_more_is_told_than_chance_allows(name):
         assert n_told <= 200 * share + 4 * error
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("replies", "n_rows"),
     [

@@ -577,6 +577,7 @@ assert "litellm" not in sys.modules
 """
 
 
+@pytest.mark.nightly
 def test_nothing_is_said_at_the_end_of_the_process():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", QUIET],

@@ -253,6 +253,7 @@ def test_exit_codes(after, code, capsys):
     assert verdict.startswith(f"{known}: exit {code}, at which a CI job ")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("has_reference", [True, False])
 def test_half_of_the_answers_decline(has_reference):

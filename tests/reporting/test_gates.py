@@ -392,6 +392,7 @@ def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer):
         assert decide(gate, after).outcome != "passed", text
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("blank", [" ", "-", "...", "…", "— ."])
 def test_a_blank_answer_is_no_answer(blank):
     """Thirty of forty answers say nothing, as after a timeout."""

@@ -718,6 +718,7 @@ def test_rows_ranked_low_have_their_word():
     assert f"answered · {n_ranked_low} rows ranked low" in str(report)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("judge", ["lexical", "a model"])
 def test_figures_stand_below_what_they_are(judge):
     """Also where the screen is so full that lines are left out."""

@@ -215,6 +215,7 @@ def test_every_golden_file_is_here():
     assert {int(name[8]) for name in SCORES} == set(range(1, FORMAT + 1))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SCORES)
 def test_files_of_every_number_are_read(name, tmp_path, monkeypatch):
     report = Report.from_jsonl(GOLDEN / name)

@@ -213,6 +213,7 @@ def test_answers_that_are_gone_are_asked_again_up_to_three_times(
         }
 
 
+@pytest.mark.nightly
 def test_one_request_that_is_never_answered_fails_its_row_alone_in_every_run(
     store, monkeypatch
 ):
@@ -490,6 +491,7 @@ def test_who_cancels_a_further_batch_asks_what_is_left_without_one(store, monkey
     assert outcomes(report) == outcomes(found) == outcomes(again)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")]
 )

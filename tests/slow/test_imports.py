@@ -54,6 +54,7 @@ def ours(modules: set[str]) -> set[str]:
     return {name for name in modules if "ragmetrics" in name}
 
 
+@pytest.mark.nightly
 def test_an_evaluation_with_the_embedded_judge_loads_little():
     """Each module costs about a millisecond, whether or not anything of it is used.
 
@@ -339,6 +340,7 @@ LOADED = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("module", rest_at_night(2, LOADED))
 def test_an_interrupt_while_modules_load_ends_the_command_quietly(module, tmp_path):
     done = subprocess.run(

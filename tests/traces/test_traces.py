@@ -577,6 +577,7 @@ def test_deep_nesting_is_a_bad_line(opening, tmp_path):
     assert len(read.notes.unreadable) == 1
 
 
+@pytest.mark.nightly
 def test_a_packed_file_that_holds_more_than_any_traces_is_refused(tmp_path):
     path = tmp_path / "bomb.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n" * 90_000_000))

@@ -248,6 +248,7 @@ json = st.recursive(
 )
 
 
+@pytest.mark.nightly
 @given(json, json)
 def test_any_request_can_be_read(parameters, contents):
     unread = unread_request(parameters, contents)

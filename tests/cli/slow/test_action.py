@@ -156,6 +156,7 @@ def write_answers(folder: Path, *, answer: str = "Anna lit the lamp.") -> str:
     return "answers.jsonl"
 
 
+@pytest.mark.nightly
 def test_a_passed_gate_passes_and_its_verdict_is_the_comment(tmp_path):
     gates = {"fail-under": "adherence=0.7\nutilization=0.5\n"}
     runner = Runner(tmp_path, {"answers": write_answers(tmp_path), **gates})

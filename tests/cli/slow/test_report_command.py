@@ -331,6 +331,7 @@ def test_rows_that_stand_several_times_in_a_table_decide_no_strict_gate(ids):
         assert decide(gate, alone, strict=True).outcome == "passed", gate
 
 
+@pytest.mark.nightly
 def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies():
     def made_up(question: Any) -> Any:
         return {"claims": 1, "unsupported": ["Bo"] * ("Bo" in question["answer"])}
@@ -346,6 +347,7 @@ def test_the_first_screen_expects_no_narrower_share_of_faults_of_copies():
     assert widths[1] >= widths[0] - 2
 
 
+@pytest.mark.nightly
 def test_the_first_screen_is_no_surer_than_the_clusters_that_were_named(
     tmp_path, monkeypatch, capsys
 ):
@@ -427,6 +429,7 @@ def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(capsys):
 PRODUCTION = Path(__file__).parents[3] / "docs" / "production.md"
 
 
+@pytest.mark.nightly
 def test_the_loop_of_the_page_from_watching_to_a_page_and_a_gate(capsys):
     """In the page's own words: its code writes the file that its command reads."""
     page = PRODUCTION.read_text(encoding="utf-8")

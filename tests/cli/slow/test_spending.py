@@ -76,6 +76,7 @@ def test_a_second_run_pays_nothing_and_the_first_names_the_file(
     assert str(default_path()) not in caplog.text
 
 
+@pytest.mark.nightly
 def test_fresh_asks_anew_and_no_store_keeps_nothing(command, tmp_path):
     assert command("--no-store") == 6
     assert not default_path().exists()
@@ -87,6 +88,7 @@ def test_fresh_asks_anew_and_no_store_keeps_nothing(command, tmp_path):
     assert not default_path().exists()
 
 
+@pytest.mark.nightly
 def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
     server, command, tmp_path
 ):
@@ -254,6 +256,7 @@ def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost, capsys):
     ]
 
 
+@pytest.mark.nightly
 def test_the_benchmark_of_costs_meets_its_goals(cost, capsys):
     assert cost.main() == 0
     printed = capsys.readouterr().out

@@ -96,6 +96,7 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     assert other.requests == []
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 @pytest.mark.parametrize("name", ["openai/test", "mistral/test", "anthropic/test"])
 def test_litellm_follows_redirects_in_calls_of_others_and_never_in_ours(

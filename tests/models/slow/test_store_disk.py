@@ -104,6 +104,7 @@ run(sys.argv[1])
 """
 
 
+@pytest.mark.nightly
 def test_a_read_only_folder_costs_a_warning_and_no_result(place):
     folder = place / "sealed"
     folder.mkdir()
@@ -131,6 +132,7 @@ run(store, 110)
 """
 
 
+@pytest.mark.nightly
 def test_a_read_only_store_is_read(place):
     (place / "sealed").mkdir()
     found = ended(SEALED, str(place / "sealed"))

@@ -60,6 +60,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "replies.sqlite"
 
 
+@pytest.mark.nightly
 def test_several_processes_use_one_file(path):
     processes = [start(SEVERAL + "store.close()", path, number) for number in range(4)]
     assert [process.communicate(timeout=100) for process in processes] == [("", "")] * 4
@@ -86,6 +87,7 @@ print(os.path.exists(sys.argv[1] + "-wal"))  # the last to close a file removes 
     assert run(code, path) == "True\n"
 
 
+@pytest.mark.nightly
 def test_a_process_ends_although_a_thread_never_stops_writing(path):
     code = """
 import atexit
@@ -104,6 +106,7 @@ started.wait()
     assert run("print(store.get(KEY).text)", path) == "late\n"
 
 
+@pytest.mark.nightly
 def test_a_process_that_is_killed_keeps_what_was_committed(path):
     process = start(SEVERAL + "os.kill(os.getpid(), 9)", path, 0)
     process.communicate(timeout=100)

@@ -191,6 +191,7 @@ def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
     assert ("--api-key-env" in str(error)) == (follows == "no key")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [name for name in NAMES if not name.startswith(("bedrock/", "openai-compatible/"))],

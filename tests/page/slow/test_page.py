@@ -374,6 +374,7 @@ def test_a_page_that_cannot_be_written(tmp_path):
         Report([]).to_html(tmp_path / "none" / "r.html")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files")
 def test_of_a_page_that_fits_on_no_disk_nothing_is_left(tmp_path):
     """It can be made again; the page of an earlier run stays."""
@@ -1574,6 +1575,7 @@ def test_narrow_and_dark(browser, tmp_path):
         assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours
 
 
+@pytest.mark.nightly
 def test_a_comparison_fits_a_telephone(browser, tmp_path):
     name = "a_metric_with_a_name_that_is_long"
     result = Scored(metric=name, value=0.2, reason="no " * 40)

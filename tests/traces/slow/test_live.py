@@ -251,6 +251,7 @@ def test_what_goes_on_at_the_end_is_counted_and_later_spans_are_ignored():
     assert live.stop(1)
 
 
+@pytest.mark.nightly
 def test_sampling_takes_whole_sessions_and_the_same_in_each_process():
     taken = []
     for _ in range(2):
