@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
 from operator import add, attrgetter
+from string import ascii_letters
 from typing import (
     Annotated,
     Any,
@@ -179,7 +180,8 @@ def _read_number(value: object) -> object:
         raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
     if not isinstance(value, str):
         return value
-    return normalize("NFKC", value).strip(" \t\n\"'`*,;").rstrip(".")
+    text = normalize("NFKC", value).strip(" \t\n\"'`*,;").rstrip(".")
+    return text.replace(",", ".")  # a decimal comma
 
 
 UnitNumber = Annotated[
@@ -192,7 +194,7 @@ def _read_texts(value: object) -> object:
     """Return the texts of a list that hold a word, each once.
 
     Case and spacing do not tell texts apart. A text in place of the list is refused: it
-    may be an item, and it may be "None". So is a list that holds "None" or null.
+    may hold several. So is a list that holds "None" or null.
     """
     refusal = ValueError("it must be a list of texts, [] if there is none")
     if not isinstance(value, (list, tuple)):
@@ -306,10 +308,10 @@ Comment = Annotated[
 class Labelled(SilentData, extra="ignore"):
     """Base of an item in a reply about several texts.
 
-    The label of its text comes first.
+    The label of its text comes first. It may be a number.
     """
 
-    label: Comment
+    label: Annotated[str, BeforeValidator(lambda label: str(label).strip())]
 
 
 Item = TypeVar("Item", bound=Labelled)
@@ -323,20 +325,25 @@ def _sort_by_labels(
     Example: the judge was shown the facts F1, F2 and F3, and the reply has its verdicts
     on F2, F1 and F3: they are sorted into F1, F2, F3. The validation's ``context`` is
     the question. Its part with the labels has the name of the field, such as "facts".
+    A label's number alone stands for it: 1 for F1.
 
     Raises ``ValueError`` if a label is missing, unknown, or there twice.
     """
     if info.context is None:  # a reply read without its question
         return in_given_order
     expected_labels = info.context.parts[info.field_name or ""].labels
+    label_by_number = {
+        label.lstrip(ascii_letters) or label: label for label in expected_labels
+    }
     label_by_plain_label = {plain_label(label): label for label in expected_labels}
     item_by_label: dict[str, Item] = {}
     for item in in_given_order:
-        label = label_by_plain_label.get(plain_label(item.label), item.label)
+        plain = plain_label(item.label)
+        label = label_by_plain_label.get(plain) or label_by_number.get(plain, plain)
         is_as_shown = item.label == label
         labelled = item if is_as_shown else item.model_copy(update={"label": label})
         if label in item_by_label and item_by_label[label] != labelled:
-            raise ValueError(f"it has two verdicts on {label} that differ")
+            raise ValueError(f"it has two verdicts on {label!r} that differ")
         item_by_label[label] = labelled
     if sorted(item_by_label) != sorted(expected_labels):
         raise ValueError(

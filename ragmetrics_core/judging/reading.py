@@ -128,10 +128,12 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         if info.is_required()
     ]
     names = required or [name.casefold() for name in form.model_fields]
+    # beside a verdict in a bit, the list of what speaks against it may be left out
+    telling = {*names, *overall_fields(form)}
     replies = [
         found
         for found in _objects_in(choice, names)
-        if any(key.strip().casefold() in names for key in found.fields)
+        if any(key.strip().casefold() in telling for key in found.fields)
     ]
     if not replies:
         # the verdict stands last
@@ -345,7 +347,8 @@ def _validate(
 
     A list that names words of a part, and none of whose texts does, is read as empty, and
     odd: it may hold "N/A", a claim of the contexts, or a reproach in other words. One
-    that is no evidence of a verdict is refused.
+    that is no evidence of a verdict is refused. Beside a verdict, a list that is null or
+    left out is empty, and a text in place of it is its only item.
 
     Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
     out a verdict that only a judge's own code may.
@@ -361,7 +364,13 @@ def _validate(
     for name, info in form.model_fields.items():
         listed = named.get(name)
         for mark in info.metadata:
-            if not isinstance(mark, WordsOf) or not isinstance(listed, list):
+            if not isinstance(mark, WordsOf):
+                continue
+            if mark.each and listed is None:
+                listed = named[name] = []
+            elif mark.each and isinstance(listed, str):
+                listed = [listed]
+            if not isinstance(listed, list):
                 continue
             parts = [question.parts[it] for it in mark.parts if it in question.parts]
             source = "\n".join(chain.from_iterable(part.texts for part in parts))

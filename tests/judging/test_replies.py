@@ -215,7 +215,6 @@ REPLIES: dict[str, tuple[str, str]] = {
     # no JSON
     "prose": ("bad", "yes"),
     "a number": ("bad", "1"),
-    "null": ("bad", '{{{more}"{field}": null}}'),
     "null alone": ("bad", "null"),
     "a text in quotes": ("bad", '"yes"'),
     "an empty list": ("bad", "[]"),
@@ -313,21 +312,121 @@ def test_a_number_may_stand_in_quotes(number):
     assert score("recall", json.dumps({"score": ".5"}))[0].value == 0.5
 
 
-@pytest.mark.parametrize("text", ["Anna did.", "None", "", "はい"])
-def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(text):
+@pytest.mark.parametrize("left_out", [True, False])
+def test_a_list_that_is_null_or_left_out_is_empty(left_out):
+    for name, field, bit in (
+        ("adherence", "unsupported", "supported"),
+        ("sufficiency", "missing", "sufficient"),
+    ):
+        yes = {**good(name), field: None}
+        if left_out:
+            del yes[field]
+        result, model = score(name, json.dumps(yes))
+        assert (result.value, len(model.requests)) == (1.0, 1)
+        # as beside [], a no is asked again
+        result, model = score(name, json.dumps({**yes, bit: 0}))
+        assert (result.value, len(model.requests)) == (0.0, 2)
+        # no verdict, no yes
+        result, model = score(name, json.dumps({**yes, bit: None}))
+        assert (result.status, len(model.requests)) == ("failed", 2)
+
+
+def test_a_text_in_place_of_a_list_is_its_only_item():
+    for name, field, bit, item in (
+        ("adherence", "unsupported", "supported", "Anna did."),
+        ("sufficiency", "missing", "sufficient", "Who lit it"),
+    ):
+        for text in (item, "None", "N/A", "はい", ""):
+            for verdict in (0, 1):
+                alone = {**good(name), field: text, bit: verdict}
+                listed = {**good(name), field: [text], bit: verdict}
+                result, model = score(name, json.dumps(alone))
+                same, model_of_same = score(name, json.dumps(listed))
+                assert (result.status, result.value) == (same.status, same.value)
+                assert len(model.requests) == len(model_of_same.requests)
+        no = json.dumps({**good(name), field: item, bit: 0})
+        result, model = score(name, no)
+        assert (result.value, len(model.requests)) == (0.0, 1)
+        yes = json.dumps({**good(name), field: item, bit: 1})
+        assert score(name, yes)[0].status == "failed"
+
+
+@pytest.mark.parametrize("name", [name for name in DECIDING if name != "sufficiency"])
+def test_a_verdict_that_is_null_is_asked_again(name):
+    null = json.dumps({**good(name), DECIDING[name][1]: None})
+    result, model = score(name, null, json.dumps(good(name)))
+    assert (result.value, len(model.requests)) == (1.0, 2)
+    assert score(name, null)[0].status == "failed"
+
+
+@pytest.mark.parametrize("value", [0, False, {}, [None], [{}]])
+def test_what_is_neither_a_text_nor_a_list_of_texts_is_asked_about(value):
     for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
-        reply = {**good(name), field: text}
+        reply = {**good(name), field: value}
         result, model = score(name, json.dumps(reply), json.dumps(good(name)))
         assert (result.value, len(model.requests)) == (1.0, 2)
         repair = model.requests[1].messages[-1].content
         assert "it must be a list of texts, [] if there is none" in repair
 
 
-def test_a_list_that_holds_null_is_asked_again():
-    for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
-        reply = {**good(name), field: [None]}
-        result, model = score(name, json.dumps(reply), json.dumps(good(name)))
-        assert (result.value, len(model.requests)) == (1.0, 2)
+def of_two_facts(labels: list[object]) -> tuple[Any, Saying]:
+    """Retrieval Accuracy where the first verdict is a yes, each other one a no."""
+    verdicts = [
+        {"label": label, "covered": int(not place)}
+        for place, label in enumerate(labels)
+    ]
+    model = Saying(json.dumps({"facts": verdicts}))
+    row = {**ROW, "facts": ["Anna lit it.", "Bo lit it."]}
+    return RetrievalAccuracy(calls="per_context").score(
+        **row, judge=LLMJudge(model)
+    ), model
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["F1", "F2"], [1, 2], ["1", "2"], [1.0, 2.0], ["f1", 2], ["[1]", "2."]],
+)
+def test_a_label_may_be_its_number(labels):
+    result, model = of_two_facts(labels)
+    assert (result.value, len(model.requests)) == (0.5, 1)
+    assert [row[0].probability for row in result.evidence.cells] == [1.0, 0.0]
+    # and names its text in any order
+    result, _ = of_two_facts(labels[::-1])
+    assert [row[0].probability for row in result.evidence.cells] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("label", ["", 2, None])
+def test_a_letter_is_named_by_no_number_and_by_no_blank(label):
+    verdicts = [{"label": name, "useful": 1} for name in ("A", label)]
+    model = Saying(json.dumps({"chunks": verdicts}))
+    row = {**ROW, "contexts": ["Anna lit the lamp.", "It rained."]}
+    metric = ContextUtilization(judging="listwise")
+    result = metric.score(**row, judge=LLMJudge(model))
+    assert result.status == "failed"
+    assert "A, B" in model.requests[1].messages[-1].content
+
+
+@pytest.mark.parametrize(
+    ("labels", "cause"),
+    [
+        ([1, 3], "each of these labels exactly once: F1, F2"),
+        ([0, 1], "each of these labels exactly once: F1, F2"),
+        ([1, 2, 3], "each of these labels exactly once: F1, F2"),
+        ([1, "F1"], "two verdicts on 'F1' that differ"),
+        ([None, None], "two verdicts on 'none' that differ"),
+        (["", ""], "two verdicts on '' that differ"),
+    ],
+)
+def test_labels_of_no_text_are_named(labels, cause):
+    result, model = of_two_facts(labels)
+    assert result.status == "failed"
+    assert cause in model.requests[1].messages[-1].content
+
+
+def test_a_number_may_have_a_decimal_comma():
+    for number, value in (("0,8", 0.8), ("1,0", 1.0), (",5", None), ("8,0", None)):
+        assert score("recall", json.dumps({"score": number}))[0].value == value
+    assert score("recall", json.dumps({"score": "0,5,1"}))[0].status == "failed"
 
 
 class Contradicting(Saying):
