@@ -283,14 +283,13 @@ def _doubts_of_tools(
     )
     searches = [each for each in found_evidence.brought if each.kind == "retrieval"]
     documents = [document for each in searches for document in each.documents]
+    found = [letters for each in documents if (letters := letters_of(each.text))]
     for call in tools_read:
+        if are_named and call.name not in calls.named_to_search:
+            continue
         text = call.items[0].text
-        if are_named:
-            is_around = any(
-                letters_of(each.text) in letters_of(text) for each in documents
-            )
-            if call.name not in calls.named_to_search or not is_around:
-                continue
+        if are_named and not any(each in letters_of(text) for each in found):
+            continue
         passages = divided(text) or (Document(text),)
         is_said = all(letters_of(passage.text) in contexts for passage in passages)
         shows_documents = bool(documents) and presents_documents(
