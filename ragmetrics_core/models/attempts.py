@@ -147,7 +147,7 @@ class Attempts:
         Returns the reply. If no further attempt is due, or the endpoint refuses
         everything, the reply has no choices and holds the error. Example: a 503, a
         pause of a second, then a reply: the reply. An endpoint that never answered, and
-        cannot be reached or stays silent for long, is in an outage then.
+        cannot be reached, fails for a minute or stays silent for long, is in an outage.
 
         Args:
             request: The request.
@@ -156,7 +156,7 @@ class Attempts:
         n_counted_failures = 0
         usage_lost = Usage()  # of replies that an error broke off
         while True:
-            n_answers_before = self.endpoint.n_answers
+            n_answers_before, began_at = self.endpoint.n_answers, self.budget.clock()
             try:
                 reply = await self._call_in_turn(request, sent_at)
                 usage = usage_lost + reply.usage
@@ -180,19 +180,24 @@ class Attempts:
                 # try again as often as it needs.
                 if not (is_rate_limited and others_are_answered):
                     n_counted_failures += 1
+                may_be_loading = self.endpoint.n_answers == 0 and not is_rate_limited
                 wait = seconds_until_next_attempt(
                     error,
                     n_counted_failures,
                     seconds_tried=time.monotonic() - sent_at[0],
                     most_attempts=self.most_attempts,
+                    may_be_loading=may_be_loading,
                 )
-                time_of_a_call = self.model.timeout or self.timeout or math.inf
-                is_silent = isinstance(
-                    error, errors.NoReplyInTime
-                ) and self.budget.seconds_silent > max(
-                    _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
+                time_of_a_call = self.budget.clock() - began_at
+                if isinstance(error, errors.NoReplyInTime):
+                    time_of_a_call = self.model.timeout or self.timeout or math.inf
+                is_silent = (
+                    may_be_loading
+                    and isinstance(error, errors.TransientJudgeError)
+                    and self.budget.seconds_silent
+                    > max(_MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE)
                 )
-                if is_silent and self.endpoint.n_answers == 0:
+                if is_silent:
                     wait = None
                 self.budget.fault = "" if wait is None else str(error)
                 if wait is None:
@@ -213,7 +218,7 @@ class Attempts:
             isinstance(last_error, errors.TransientJudgeError)
             and not last_error.is_sent
         )
-        if (is_unreachable or is_silent) and self.endpoint.n_answers == 0:
+        if is_silent or (is_unreachable and self.endpoint.n_answers == 0):
             unavailable = errors.JudgeUnavailable(str(last_error))
             self.endpoint.begin_outage(unavailable)
             last_error = unavailable
@@ -323,6 +328,7 @@ def seconds_until_next_attempt(
     *,
     seconds_tried: float,
     most_attempts: int = 8,
+    may_be_loading: bool = False,
 ) -> float | None:
     """Return how many seconds to wait before a failed request is sent again.
 
@@ -335,6 +341,8 @@ def seconds_until_next_attempt(
         n_failures: How many attempts failed so far.
         seconds_tried: Seconds since the first attempt was sent.
         most_attempts: The number of attempts after which there is no further one.
+        may_be_loading: Whether the endpoint never answered: of the longest wait nearly
+            all is waited, so that eight attempts take a minute.
 
     Returns:
         The seconds; None for no further attempt: the error will not pass, all attempts
@@ -346,7 +354,8 @@ def seconds_until_next_attempt(
         return None
     n_doublings = min(max(n_failures - 1, 0), _MOST_DOUBLINGS)
     longest_wait = min(_FIRST_LONGEST_WAIT * 2**n_doublings, _LONGEST_WAIT)
-    wait = random.uniform(0, longest_wait)  # noqa: S311 - jitter is no secret
+    least_wait = 0.95 * longest_wait if may_be_loading else 0.0
+    wait = random.uniform(least_wait, longest_wait)  # noqa: S311 - jitter is no secret
     if error.retry_after is not None:
         # Not all requests shall come at the very moment that the endpoint names.
         spread = min(wait, _FIRST_LONGEST_WAIT)

@@ -446,7 +446,8 @@ def _error_of_rejection(
         refusal = errors.JudgeUnavailable(sentence)
         refusal.single = True  # it may be about the row's texts
         return refusal
-    if status == 404:
+    # A router words so, too, that none of its servers takes what was asked for.
+    if status == 404 and "parameter" not in fault.sentence:
         advice = advice_on_model or (
             "give provider/model as your endpoint knows it, e.g. openai/gpt-4o-mini or"
             " ollama/llama3.1; of a ChatModel of your own, check its address and its"

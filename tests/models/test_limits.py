@@ -24,6 +24,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
+    JudgeError,
     JudgeUnavailable,
     LimitReached,
     RateLimited,
@@ -302,6 +303,51 @@ def test_an_endpoint_that_never_answers_ends_the_run(
 
     assert asyncio.run(work()) == expected
     assert clock.now <= ends_by
+
+
+class Failing(Priced):
+    """A model that fails at once, and answers from some time on."""
+
+    def __init__(
+        self, clock: Clock, error: type[JudgeError], answers_from: float
+    ) -> None:
+        super().__init__()
+        self._clock, self._error, self._from = clock, error, answers_from
+        self.n_asked = 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.n_asked += 1
+        if self._clock.now >= self._from:
+            return await super().complete(request)
+        raise self._error("m failed")
+
+
+@pytest.mark.parametrize(
+    ("error", "answers_from", "expected", "most_calls"),
+    [
+        (TransientJudgeError, math.inf, JudgeUnavailable, 9),  # of many rows as of one
+        (TransientJudgeError, 60.0, str, 58),  # a server that loads its model
+        (RateLimited, math.inf, RateLimited, 400),  # it answers others, perhaps
+    ],
+)
+def test_an_endpoint_that_fails_for_more_than_a_minute_and_never_answered_ends_the_run(
+    error, answers_from, expected, most_calls
+):
+    clock = Clock()
+    model = Failing(clock, error, answers_from)
+    run = Session(model).during(
+        store=None, concurrency=1, budget=Budget(clock=clock, sleep=clock.wait)
+    )
+
+    async def work() -> set[type]:
+        requests = [ChatRequest((Message("user", str(row)),)) for row in range(50)]
+        answers = [
+            await run.ask(request, lambda choice: choice.text) for request in requests
+        ]
+        return {type(answer.outcomes[0]) for answer in answers}
+
+    assert asyncio.run(work()) == {expected}
+    assert model.n_asked <= most_calls
 
 
 def test_of_an_endpoint_that_never_answers_the_time_set_and_the_time_waited_are_told(

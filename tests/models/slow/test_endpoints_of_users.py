@@ -207,6 +207,20 @@ def test_several_replies_are_asked_for_one_by_one_in_whatever_words_n_is_refused
     assert len(server.requests) == 1 + 3 * 3
 
 
+def test_a_router_that_finds_no_server_for_a_parameter_is_asked_without(
+    loopback_server,
+):
+    said = "No endpoints found that can handle the requested parameters."
+
+    def faults(number: int) -> Fault | None:
+        has_form = "response_format" in server.requests[number].body
+        return refusal(404, said) if has_form else None
+
+    server = loopback_server(lambda _: GOOD, faults=faults)
+    assert judged(server, 9).summary()["context_recall"].count == 9
+    assert len(server.requests) < 16  # it is learnt once
+
+
 BODIES: list[Any] = [
     "model not loaded",
     {"error": "model not loaded"},
