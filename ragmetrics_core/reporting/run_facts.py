@@ -63,7 +63,7 @@ class Input(Frozen):
 
 
 class Decision(Frozen):
-    """What was decided of one metric.
+    """What was decided of one metric; true if the gate passed.
 
     Attributes:
         metric: Its name.
@@ -76,6 +76,9 @@ class Decision(Frozen):
     outcome: GateOutcome
     sentence: str
     at_least: Share | None = None
+
+    def __bool__(self) -> bool:
+        return self.outcome == "passed"
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.sentence}"

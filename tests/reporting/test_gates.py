@@ -142,6 +142,17 @@ def test_sentences():
     )
 
 
+def test_a_decision_is_true_where_the_gate_passed_and_nowhere_else():
+    rows = report(*[0.5, 0.9] * 4)
+    for at_least, strict, outcome in (
+        (0.7, False, "passed"),
+        (0.8, False, "failed"),
+        (0.7, True, "undecided"),
+    ):
+        decision = decide(Gate(metric="m", at_least=at_least), rows, strict=strict)
+        assert (decision.outcome, bool(decision)) == (outcome, outcome == "passed")
+
+
 def test_rounding_does_not_decide():
     thirds = report(0.6, 1.0, 0.8)  # the sum is 2.4, and 2.4 / 3 is just below 0.8
     assert decide(Gate(metric="m", at_least=0.8), thirds).outcome == "passed"

@@ -225,6 +225,15 @@ def test_a_regression_fails_the_job_where_that_is_wanted(tmp_path, inputs, statu
     assert "| row 1 (q0) | context_adherence | " in now.comment
 
 
+@pytest.mark.parametrize("name", ["fail-on-regression", "comment"])
+@pytest.mark.parametrize("value", ["yes", "True", "1", ""])
+def test_a_choice_that_is_neither_true_nor_false_fails_the_job(tmp_path, name, value):
+    runner = Runner(tmp_path, {"answers": write_answers(tmp_path), name: value})
+    assert runner.run("Evaluate") == 2
+    assert "must be true or false" in runner.log
+    assert not (tmp_path / "results.jsonl").exists()
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("earlier", ["", "nowhere.jsonl"])
 def test_without_an_earlier_run_there_is_no_comparison(tmp_path, earlier):
