@@ -306,47 +306,55 @@ def test_an_endpoint_that_never_answers_ends_the_run(
 
 
 class Failing(Priced):
-    """A model that fails at once, and answers from some time on."""
+    """A model that fails at once, after some answers, and answers from some time on."""
 
     def __init__(
-        self, clock: Clock, error: type[JudgeError], answers_from: float
+        self,
+        clock: Clock,
+        error: type[JudgeError],
+        n_answers: int,
+        answers_from: float,
     ) -> None:
         super().__init__()
         self._clock, self._error, self._from = clock, error, answers_from
+        self._n_answers = n_answers
         self.n_asked = 0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.n_asked += 1
-        if self._clock.now >= self._from:
+        if self.n_asked <= self._n_answers or self._clock.now >= self._from:
             return await super().complete(request)
         raise self._error("m failed")
 
 
 @pytest.mark.parametrize(
-    ("error", "answers_from", "expected", "most_calls"),
+    ("error", "n_answers", "answers_from", "first", "last", "most_calls"),
     [
-        (TransientJudgeError, math.inf, JudgeUnavailable, 9),  # of many rows as of one
-        (TransientJudgeError, 60.0, str, 58),  # a server that loads its model
-        (RateLimited, math.inf, RateLimited, 400),  # it answers others, perhaps
+        # of many rows as of one
+        (TransientJudgeError, 0, math.inf, JudgeUnavailable, JudgeUnavailable, 9),
+        (TransientJudgeError, 0, 60.0, str, str, 58),  # it loads its model
+        (TransientJudgeError, 1, math.inf, str, JudgeUnavailable, 60),
+        (RateLimited, 0, math.inf, RateLimited, RateLimited, 400),  # it answers others
     ],
 )
-def test_an_endpoint_that_fails_for_more_than_a_minute_and_never_answered_ends_the_run(
-    error, answers_from, expected, most_calls
+def test_an_endpoint_that_fails_for_more_than_a_minute_ends_the_run(
+    error, n_answers, answers_from, first, last, most_calls
 ):
     clock = Clock()
-    model = Failing(clock, error, answers_from)
+    model = Failing(clock, error, n_answers, answers_from)
     run = Session(model).during(
         store=None, concurrency=1, budget=Budget(clock=clock, sleep=clock.wait)
     )
 
-    async def work() -> set[type]:
+    async def work() -> list[type]:
         requests = [ChatRequest((Message("user", str(row)),)) for row in range(50)]
         answers = [
             await run.ask(request, lambda choice: choice.text) for request in requests
         ]
-        return {type(answer.outcomes[0]) for answer in answers}
+        return [type(answer.outcomes[0]) for answer in answers]
 
-    assert asyncio.run(work()) == {expected}
+    kinds = asyncio.run(work())
+    assert (kinds[0], kinds[-1]) == (first, last)
     assert model.n_asked <= most_calls
 
 
