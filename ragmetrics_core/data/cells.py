@@ -351,7 +351,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     if cell is None:
         raise RowError(
             f"{field}: number {rank} must be a text or an object with a text, found"
-            f" {kind}"
+            f" {kind}; write it as a text, or leave it out"
         )
     text_by_key = {
         key: text

@@ -268,8 +268,13 @@ def arrow_rows(
 ) -> Iterator[dict[str, Any] | RowError]:
     """Yield the rows of an Arrow table or record batch as mappings.
 
-    A row with a value that Python cannot hold comes as its error.
+    A row with a value that Python cannot hold comes as its error. Numbers of single
+    precision are the ones that they are written as: 0.1, not 0.10000000149011612.
     """
+    for place, column in enumerate(table.columns):
+        if str(column.type) == "float":
+            as_written = column.cast("string").cast("double")
+            table = table.set_column(place, table.column_names[place], as_written)
     try:
         # The whole table is read before the first row is given, so no row comes twice.
         yield from table.to_pylist(maps_as_pydicts=maps)

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from pydantic import (
     Field,
@@ -427,25 +427,32 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
 
 
 def fields_of_row(row: object) -> Row:
-    """Return a mapping as it is, and of another object its fields.
+    """Return what a row holds by name: a mapping as it is, of an object its attributes.
 
-    Such an object is a test case of another library. Message objects become mappings.
+    A mapping is also what ``dict`` takes for one, with ``keys()`` and ``[key]``: a row of
+    sqlite3, a Series of pandas. Another object is a test case of another library. Message
+    objects become mappings.
 
-    Raises ``RowError`` for what has no fields.
+    Raises ``RowError`` for what is no mapping and has no attributes of its own.
     """
+    is_class = isinstance(row, type)
+    has_keys = callable(getattr(row, "keys", None)) and hasattr(row, "__getitem__")
+    if has_keys and not is_class and not isinstance(row, Mapping):
+        row = dict(cast("Mapping[str, Any]", row))
     if isinstance(row, Mapping):
         with_messages: Row = with_written_messages(row, depth=3)
         return with_messages
-    fields = getattr(row, "__dict__", None)
-    if not fields or isinstance(row, type):
-        raise RowError(
-            f"a row must be an object with named fields, got {type(row).__name__}"
-        )
-    return {
+    fields = {
         name: with_written_messages(value)
-        for name, value in fields.items()
+        for name, value in getattr(row, "__dict__", {}).items()
         if name[:1] != "_"
     }
+    if not fields or is_class:
+        raise RowError(
+            f"a row must be an object with named fields, got {type(row).__name__};"
+            " write it as {name: value}"
+        )
+    return fields
 
 
 def columns_by_field(

@@ -6,7 +6,9 @@ Wilson's score interval, and an unbiased estimate for counting that stopped earl
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from math import sqrt
+from numbers import Real
 from statistics import NormalDist
 from typing import Any, TypeGuard
 from unicodedata import category
@@ -18,8 +20,16 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def plain_data(value: Any) -> Any:
-    """Arrays and scalars of numpy as lists and numbers; everything else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    """Arrays and scalars of numpy as lists and numbers; everything else as it is.
+
+    A number of single precision is the one that it is written as: 0.1, not
+    0.10000000149011612.
+    """
+    if not hasattr(value, "tolist"):
+        return value
+    is_scalar = isinstance(value, Real) and not isinstance(value, float)
+    data = value.tolist()
+    return float(str(value)) if is_scalar and isinstance(data, float) else data
 
 
 def number_as_text(value: Any) -> Any:
@@ -28,6 +38,8 @@ def number_as_text(value: Any) -> Any:
     A whole number has no decimals. Data frames add them to a column with gaps.
     """
     number = plain_data(value)
+    if isinstance(number, Decimal):  # of databases and Parquet
+        return str(number)
     if not is_number(number):
         return number
     is_whole = isinstance(number, int) or number.is_integer()

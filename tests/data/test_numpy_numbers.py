@@ -91,12 +91,14 @@ def test_in_rows():
         "question": "q",
         "contexts": [{"text": "c", "score": np.float32(0.5)}],
         "id": np.int64(3),
+        "answer": np.float32(0.1),
         "reference": np.float32(2.5),
         "error": np.bool_(False),
         "facts": [{"text": "f", "weight": np.float32(2)}],
     }
     sample = Sample.from_row(row)
     assert (sample.id, sample.reference, sample.error) == ("3", ("2.5",), None)
+    assert sample.answer == "0.1"
     assert sample.contexts[0].score == 0.5
     assert sample.facts[0].weight == 2.0
 

@@ -6,6 +6,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def test_jsonl(written):
         "a",
         "b\u2028",
         f"{path}, line 5: not JSON (Expecting value)",
-        f"{path}, line 6: a row must be an object with named fields, got list",
+        f"{path}, line 6: a row must be an object with named fields, got list;"
+        " write it as {name: value}",
         "ä\u2028c",
     ]
 
@@ -130,7 +132,7 @@ def test_json_counts_items(written):
     path = written("a.json", '[{"answer": "a"}, 3]')
     assert (
         answers(path)[1]
-        == f"{path}, item 2: a row must be an object with named fields, got int"
+        == f"{path}, item 2: a row must be an object with named fields, got int; write it as {{name: value}}"
     )
 
 
@@ -211,6 +213,19 @@ def test_parquet(tmp_path):
     assert (second.contexts, second.answer) == ((), None)
     assert isinstance(third, Sample)
     assert third.answer == "z"
+
+
+def test_numbers_of_arrow_are_the_texts_that_they_are_written_as(tmp_path):
+    """0.1 of single precision is 0.10000000149011612 of double precision."""
+    columns = {
+        "answer": pa.array([0.1, None], pa.float32()),
+        "reference": pa.array([Decimal("5.10"), None]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    batch = pa.RecordBatch.from_pydict(columns)
+    for first, second in (read(tmp_path / "a.parquet"), iterate_samples(batch, {})):
+        assert first == Sample(answer="0.1", reference=("5.10",))
+        assert second == Sample()
 
 
 def test_parquet_counts_rows_over_batches(tmp_path):

@@ -2,11 +2,12 @@
 
 import json
 import math
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -715,10 +716,14 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (
         {"contexts": ["SECRET", 4]},
         {},
-        "contexts: number 2 must be a text or an object with a text, found int",
+        "contexts: number 2 must be a text or an object with a text, found int; .*",
     ),
-    ({"contexts": ["a", None]}, {}, "contexts: number 2 .* found NoneType"),
-    ({"contexts": [["SECRET"]]}, {}, "contexts: number 1 .* found list"),
+    (
+        {"contexts": ["a", None]},
+        {},
+        "contexts: number 2 .* found NoneType; write it as a text, or leave it out",
+    ),
+    ({"contexts": [["SECRET"]]}, {}, "contexts: number 1 .* found list; .*"),
     ({"contexts": [{}]}, {}, f"{NUMBER_1} .*of 0 keys: none is a name"),
     (
         {"contexts": [{"SECRET of a patient": "x", "title": "t", "source.url": "u"}]},
@@ -792,8 +797,15 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         )
         for output in ({"id": 3, "text": "SECRET"}, '{"text": "SECRET"}')
     ),
-    ("SECRET", {}, "a row must be an object with named fields, got str"),
-    (["SECRET"], {}, "a row must be an object with named fields, got list"),
+    *(
+        (row, {}, f"a row must be .* fields, got {kind}; write it as {{name: value}}")
+        for row, kind in (
+            ("SECRET", "str"),
+            (["SECRET"], "list"),
+            (NamedTuple("Turn", [("answer", str)])("SECRET"), "Turn"),
+            (SimpleNamespace(_answer="SECRET"), "SimpleNamespace"),
+        )
+    ),
 ]
 
 
@@ -824,6 +836,16 @@ def test_an_object_is_a_row_of_its_fields():
     case._private = "x"
     expected = Sample(question="Q?", answer="A.", contexts=["A."])
     assert Sample.from_row(case) == expected
+
+
+def test_what_dict_takes_for_a_mapping_is_a_row():
+    """A row of sqlite3, and one that ``iterrows`` of pandas yields."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        row = database.execute("select ? as question, ? as answer", (Q, A)).fetchone()
+    frame = pd.DataFrame([{"question": Q, "answer": A}])
+    rows = [row, *(series for _, series in frame.iterrows())]
+    assert list(iterate_samples(rows, {})) == [Sample(question=Q, answer=A)] * 2
 
 
 class _Case(BaseModel):
