@@ -38,6 +38,11 @@ _BYTE_ORDER_MARKS = (
 )
 _GZIP = b"\x1f\x8b"  # how a file begins that gzip has compressed
 _ZIP = b"PK\x03\x04"  # a zip archive, as workbooks of Excel are
+# What writes an object on each line, by the first line of a file that has none.
+_JQ_FILTERS: dict[str | bytes, str] = {
+    **dict.fromkeys(("{", b"{"), "."),
+    **dict.fromkeys(("[", "[{", b"[", b"[{"), "'.[]'"),
+}
 
 
 @contextmanager
@@ -130,6 +135,9 @@ def json_lines(
 
     The place is the file and number of the line, for messages. A line that is no JSON
     has a ``RowError`` as its value.
+
+    Raises ``InputError`` if the first line only opens a list or an object, as ``jq .``
+    writes it.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -141,6 +149,13 @@ def json_lines(
             # A crash may have cut off a last line, which then does not end.
             has_end = line[-1:] in ("\n", b"\n")
             value = error if has_end else CutOffLine(str(error))
+            jq_filter = _JQ_FILTERS.get(line.strip())
+            if number == 1 and has_end and jq_filter is not None:
+                raise InputError(
+                    f"{path}: an object over several lines, and .jsonl has one on each"
+                    f" line; convert it: jq -c {jq_filter} {shlex.quote(str(path))} >"
+                    " lines.jsonl (or name it .json, if it holds rows)"
+                ) from None
         except RowError as error:
             value = error
         yield f"{path}, line {number}", value

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.errors import LEFT
+from ragmetrics_core.data.errors import LEFT, InputError
 from ragmetrics_core.data.results import ErrorInfo
 
 GATE = ["--fail-under", "adherence=0.5"]
@@ -173,6 +174,18 @@ def test_a_broken_row_of_a_run_is_left_out_and_counted(capsys):
     Path("copy.jsonl").write_text("".join(lines))
     compared = ["compare", "results.jsonl", "copy.jsonl", "--fail-on-regression"]
     assert main(compared) == 3
+
+
+def test_indented_results_are_to_be_converted_not_judged_again():
+    """``jq .`` writes them so, and ``jq -s .``."""
+    rows = [json.loads(line) for line in a_run(3, 1)]
+    one_after_another = "\n".join(json.dumps(row, indent=2) for row in rows)
+    a_list = json.dumps(rows, indent=2)
+    for text, jq_filter in ((one_after_another, "."), (a_list, "'.[]'")):
+        Path("indented.jsonl").write_text(text)
+        command = re.escape(f"jq -c {jq_filter} indented.jsonl > lines.jsonl")
+        with pytest.raises(InputError, match=command):
+            Report.from_jsonl("indented.jsonl")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")
