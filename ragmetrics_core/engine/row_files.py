@@ -1,9 +1,9 @@
 """Rows from files of JSONL, JSON, CSV, Parquet and Excel; each row knows its place."""
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from importlib import import_module
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.data.name_matching import did_you_mean
+from ragmetrics_core.data.scalars import is_number
 from ragmetrics_core.engine.sample_sources import (
     ColumnsRead,
     refuse_wrong_columns,
@@ -46,6 +47,7 @@ _NAMES_OF_LISTS = (
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
 _NO_VALUE = object()  # of a formula in a workbook
+_PERCENT = re.compile(r"0(?:\.(0+))?%")  # the format of a cell that shows 85% or 85.0%
 # what interrupted runs leave, what logrotate puts aside, and what gzip compresses
 _LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?(\.gz)?$", re.IGNORECASE)
 
@@ -160,14 +162,6 @@ def _jsonl(path: Path) -> Iterator[Located]:
             yield f"{path}, row {result.number}", row
         return
     with open_text(path) as file:
-        first_text = next((line.strip() for line in file if line.strip()), "")
-        if first_text in ("{", "[", "[{"):
-            raise InputError(
-                f"{path}: an object over several lines, and .jsonl has one on each"
-                f" line; name it .json, or convert it: jq -c . {shlex.quote(str(path))}"
-                " > rows.jsonl"
-            )
-        file.seek(0)
         yield from json_lines(path, file)
 
 
@@ -287,6 +281,18 @@ def _workbook(path: Path) -> Iterator[Located]:
             f"{path}: several columns are named {', '.join(repeated_names)}; rename all"
             " but one"
         )
+    # A header merged over two columns is stored as the name of the first. An index, as
+    # pandas writes it without a name, stands before the named ones.
+    for place, value in enumerate(header):
+        is_behind_named = any(name is not None for name in header[:place])
+        is_filled = any(
+            cell is not None for row in rows for cell in row[place : place + 1]
+        )
+        if value is None and is_behind_named and is_filled:
+            raise InputError(
+                f"{path}: {names[place]} has no name, perhaps as the header before it"
+                " is merged; name it, or empty it"
+            )
     for row_number, values in enumerate(rows, start=1):
         row = dict(zip_longest(names, values))
         lacking = [name for name, value in row.items() if value is _NO_VALUE]
@@ -317,7 +323,7 @@ def _rows_by_sheet(path: Path) -> dict[str, list[list[Any]]]:
             for cells, formula_cells in zip(
                 sheet.iter_rows(), rows_of_formulas, strict=True
             ):
-                row = [None if cell.data_type == "e" else cell.value for cell in cells]
+                row = [_value_of_cell(cell) for cell in cells]
                 for place, (cell, formula) in enumerate(
                     zip(cells, formula_cells, strict=True)
                 ):
@@ -328,6 +334,22 @@ def _rows_by_sheet(path: Path) -> dict[str, list[list[Any]]]:
                 if any(value is not None for value in row):
                     rows_by_sheet.setdefault(sheet.title, []).append(row)
     return rows_by_sheet
+
+
+def _value_of_cell(cell: Any) -> Any:
+    """Return the value of a workbook's cell: None for an error, "85%" for a share.
+
+    A share is stored as 0.85, also where somebody typed 85%. Other numbers come as they
+    are stored, without their currency or rounding.
+    """
+    if cell.data_type == "e":
+        return None
+    percent = _PERCENT.fullmatch(cell.number_format or "")
+    if percent is None or not is_number(cell.value):
+        return cell.value
+    n_decimals = len(percent[1] or "")
+    with localcontext(rounding=ROUND_HALF_UP):
+        return f"{Decimal(repr(cell.value)):.{n_decimals}%}"
 
 
 READERS = {

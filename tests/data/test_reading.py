@@ -395,12 +395,12 @@ def test_cells_are_as_long_as_every_system_allows(written, monkeypatch):
         (
             "a.jsonl",
             [{"question": "a"}, {"question": "b"}],
-            r"over several lines.*jq -c \.",
+            r"over several lines.*jq -c '\.\[\]' ",
         ),
         (
             "a.jsonl",
             {"question": "a", "contexts": ["b"]},
-            r"over several lines.*name it \.json",
+            r"over several lines.*jq -c \. .* name it \.json",
         ),
     ],
 )
@@ -619,6 +619,10 @@ def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
             {"one": [["answer", "answer"], ["a", "b"]]},
             "several columns are named answer",
         ),
+        (
+            {"one": [["contexts", None, "answer"], ["a", "b", "c"]]},
+            "column 2 has no name, perhaps as the header before it is merged; name it",
+        ),
     ],
 )
 def test_a_workbook_that_is_not_one_table_is_refused(sheets, said, tmp_path):
@@ -642,6 +646,21 @@ def test_a_formula_without_its_value_makes_a_bad_row(tmp_path):
     assert isinstance(second, RowError)
     assert "row 2: answer: a formula whose value the file lacks" in str(second)
     assert (third.answer, fourth.answer) == (None, "3")
+
+
+def test_a_share_in_a_workbook_is_the_text_that_it_shows(tmp_path):
+    formats = {"0%": "13%", "0.0%": "12.5%", "0.00%": "12.50%", "0.00": "0.125"}
+    path = workbook(tmp_path / "a.xlsx", one=[["answer"], *[[0.125]] * 4, ["12%"]])
+    made = openpyxl.load_workbook(path)
+    for number, number_format in enumerate(formats, start=2):
+        made["one"][f"A{number}"].number_format = number_format
+    made.save(path)
+    assert answers(path) == [*formats.values(), "12%"]
+
+
+def test_a_workbook_may_have_an_index_without_a_name(tmp_path):
+    pd.DataFrame({"answer": ["a"]}).to_excel(tmp_path / "a.xlsx")
+    assert answers(tmp_path / "a.xlsx") == ["a"]
 
 
 def test_lines_of_json_in_a_json_file_are_named(written):
