@@ -37,6 +37,12 @@ FORMAT = 5
 _KNOWS_MISSING = 4
 """From this number on ``[]`` says that nothing was found; before it also said nothing."""
 _MAGIC = "ragmetrics_report"
+APPENDED = "appended"
+"""What a row of a ``JsonlSink`` has.
+
+Its numbers may have gaps: a process that is killed leaves rows unwritten, and rows of
+other numbers stand in a file that was put aside. A run's rows have none.
+"""
 # came under the same number, so they are written only where there is one
 _LATER = (
     "ledger",
@@ -164,6 +170,7 @@ class _ReportContent:
         self.first_place = ""  # "" as long as no line was read
         self._run: RunFacts | None = None  # None for a file of rows alone
         self._tells_missing = True
+        self._has_appended = False
         self._rows: list[SampleResult] = []
         self._rows_by_index: defaultdict[int, list[SampleResult]] = defaultdict(list)
         self._n_copies = 0
@@ -232,6 +239,7 @@ class _ReportContent:
                     row = row.model_copy(update={"sample": sample})
         except InputError as error:
             raise _BrokenLine(str(error)) from None
+        self._has_appended = self._has_appended or APPENDED in value
         rows_of_index = self._rows_by_index[row.index]
         if row in rows_of_index:
             self._n_copies += 1
@@ -263,7 +271,11 @@ class _ReportContent:
             file_facts = Input.of_samples(row.sample for row in rows)
             file_facts = file_facts.model_copy(update={"name": self._name})
             run = facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)})
+            # Of one run whose header was left out, e.g. by jq, rows may be missing, too.
+            may_be_one_run = len(self._rows_by_index) == len(rows)
             reason = ""
+            if may_be_one_run and not self._has_appended:
+                reason = _why_not_whole(self._rows, RunFacts(), self._n_broken)
         else:
             run, rows = self._run, tuple(self._rows)
             reason = _why_not_whole(rows, run, self._n_broken)

@@ -102,6 +102,22 @@ def test_a_part_of_a_run_is_undecided(loss, capsys):
     assert "undecided" in capsys.readouterr().out
 
 
+def test_rows_that_were_chosen_without_their_header_decide_no_gate(capsys):
+    """``jq -c 'select(.results…)'`` leaves them; a sink may write gaps, being killed."""
+    rows = a_run(30, 0)[1:-1]
+    watched(range(30))
+    lines_of_sink = Path("sink.jsonl").read_text().splitlines(keepends=True)
+    for lines, code in ((rows, 3), (lines_of_sink, 0)):
+        Path("all.jsonl").write_text("".join(lines))
+        Path("chosen.jsonl").write_text("".join([*lines[:20], *lines[22:]]))
+        assert main(["report", "all.jsonl", *GATE]) == 0
+        assert main(["report", "chosen.jsonl", *GATE]) == code
+    capsys.readouterr()
+    Path("chosen.jsonl").write_text("".join(rows[3:9:2]))
+    main(["report", "chosen.jsonl", *GATE])
+    assert "only 3 of its 8 rows are in the file" in capsys.readouterr().out
+
+
 def test_lost_rows_are_counted():
     lines = a_run(30, 90)
     Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
