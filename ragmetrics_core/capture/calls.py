@@ -231,7 +231,7 @@ class Calls:
         return [
             node
             for node in self.nodes
-            if node.kind == "model" and not self._is_inside(node, _SEARCHING)
+            if node.kind == "model" and not self._is_inside(node, SEARCHING)
         ]
 
     def is_in_search(self, call: Node) -> bool:
@@ -427,7 +427,7 @@ class Calls:
         return sorted(lists, key=lambda each: each.moment)
 
 
-_SEARCHING = ("retriever", "reranker")
+SEARCHING = ("retriever", "reranker")
 
 
 def _lists_of(node: Node) -> Iterator[DocumentList]:

@@ -15,7 +15,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.capture.answer import answers
-from ragmetrics_core.capture.calls import AskedTurn, Calls, FoundAnswer, FoundEvidence
+from ragmetrics_core.capture.calls import (
+    SEARCHING,
+    AskedTurn,
+    Calls,
+    FoundAnswer,
+    FoundEvidence,
+)
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
@@ -26,7 +32,7 @@ from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.structures import compact
-from ragmetrics_core.capture.tree import Document, Tree, check_tree
+from ragmetrics_core.capture.tree import Document, Node, Tree, check_tree
 from ragmetrics_core.data import (
     CaptureNotes,
     Context,
@@ -42,6 +48,7 @@ _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence"
 )
+_WRITTEN_INSIDE = "a model inside of the search {} wrote what it returned"
 _BROKEN = (
     "the run failed or did not end; mend its error or read its stream to the end, else"
     " its answer stays unjudged"
@@ -246,6 +253,10 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
         for words in node.remarks:
             yield Doubt("by_data_flow", words, has_unread_texts=True)
         handed_in += map(letters_of, node.texts_handed_in)
+        if node.kind in SEARCHING and any(
+            _is_written_inside(document, node) for document in node.documents or ()
+        ):
+            yield Doubt("by_data_flow", _WRITTEN_INSIDE.format(node.name))
     if handed_in:
         brought = [node.text for node in calls.nodes]
         for node in calls.nodes:
@@ -254,6 +265,23 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
         known = "\n".join(map(letters_of, brought))
         if not all(letters in known for letters in handed_in):
             yield Doubt("by_data_flow", _HANDED_IN, has_unread_texts=True)
+
+
+def _is_written_inside(document: Document, search: Node) -> bool:
+    """Whether half of a document is a reply of a model inside the search that returned it.
+
+    A model that cuts passages out repeats lines that it was shown.
+    """
+    letters = letters_of(document.text)
+    for model in search.walk():
+        shown = letters_of("\n".join(message.content for message in model.prompt))
+        for reply in (model.reply, *model.other_replies):
+            lines = reply.text.splitlines() if reply is not None else []
+            own = letters_of("".join(lines))
+            is_repeated = all(letters_of(line) in shown for line in lines)
+            if own and own in letters and 2 * len(own) >= len(letters):
+                return not is_repeated
+    return False
 
 
 def _doubts_of_tools(

@@ -68,6 +68,28 @@ def sample_of(
     return sample
 
 
+@pytest.mark.parametrize(
+    ("prompt", "reply", "returned", "is_certain"),
+    [
+        (QUESTION, TOLD, TOLD, False),
+        (QUESTION, "In 1850.", "In 1850.", False),
+        (QUESTION, TOLD, f"Of the model: {TOLD}", False),
+        (f"Cut out of this: {PORTO} {FARO}", PORTO, PORTO, True),
+        (f"{PORTO} {FARO}", f"{PORTO}\n{FARO}", f"{PORTO}\n{FARO}", True),
+        (f"Does it help? {PORTO}", "Yes", PORTO, True),
+    ],
+)
+def test_what_a_model_inside_of_a_search_wrote_of_its_own_is_in_doubt(
+    prompt, reply, returned, is_certain
+):
+    documents = (F, Document(returned, "w"))
+    inside = reads(prompt, reply)
+    search = call("retriever", inside, query=QUESTION, documents=documents)
+    sample = sample_of([search], FARO, returned)
+    assert sample.capture.doubts.get("by_data_flow") is None or not is_certain
+    assert (sample.capture.grade == "exact") is is_certain
+
+
 @law
 @given(passed=PASSED, named=NAMED)
 def test_law_what_a_model_passed_in_never_comes_back_as_evidence(passed, named):
