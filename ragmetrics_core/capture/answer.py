@@ -333,6 +333,12 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
                 chain.add(call)
                 waiting.append(call)
         perhaps_read.update(_perhaps_read_by(calls, reader))
+    waiting = list(perhaps_read)
+    while waiting:  # what they read, the chain has read as perhaps
+        reader = waiting.pop()
+        by_reader = {*_read_by(calls, reader), *_perhaps_read_by(calls, reader)}
+        waiting += by_reader - perhaps_read - chain
+        perhaps_read |= by_reader
     return replace(
         found,
         chain=tuple(sorted(chain, key=Order(calls).sort_keys)),

@@ -314,9 +314,15 @@ class _Reading:
             is_earlier = end_of(call) <= writer.began
             if call in chain or not is_earlier or call in self._calls.query_writers:
                 continue
-            if self._calls.reply_forms[call] < STRUCTURED:
+            letters = letters_of(self._calls.replies[call].text)
+            # a word may be a grade, but for what an agent inside the run answered
+            agents = [
+                node for node in self._calls.paths[call][1:] if node.kind == "agent"
+            ]
+            is_answer = agents and letters_of(agents[-1].text) == letters
+            if self._calls.reply_forms[call] < STRUCTURED and not is_answer:
                 continue
-            if letters_of(self._calls.replies[call].text) in other_answers:
+            if letters in other_answers:
                 continue
             if shown_to_chain.issuperset(messages_of([call])):
                 continue

@@ -448,6 +448,33 @@ ROWS: dict[str, Row] = {
         "further_call",
         hedged="contexts",
     ),
+    "a short answer of an engine behind a short one of another call": Row(
+        says(
+            engine(NOTE, found(P), reads(asked(PORTO), NOTE)),
+            engine("At ten.", found(F), reads(asked(FARO), "At ten.")),
+            reads("Shorten: When? At ten.", "Ten."),
+            reads(f"First: {NOTE}\nSecond: Ten.\n{QUESTION}"),
+        ),
+        [PORTO],
+        "p f",
+        "further_call",
+    ),
+    "a long answer of an engine behind a short one of another call": Row(
+        says(
+            engine(NOTE, found(P), reads(asked(PORTO), NOTE)),
+            engine(NOT_FARO, found(F), reads(asked(FARO), NOT_FARO)),
+            reads(f"Shorten: {NOT_FARO}", "Ten."),
+            reads(f"First: {NOTE}\nSecond:\nTen.\n{QUESTION}"),
+        ),
+        [PORTO, FARO],
+        "p f",
+        "further_call",
+    ),
+    "a grade beside the answer": Row(
+        says(found(P, F), reads(f"Does it help? {FARO}", "No."), reads(asked(PORTO))),
+        [PORTO],
+        "p f",
+    ),
     # which reply is the answer
     "a grader after the answer": Row(
         tree(
