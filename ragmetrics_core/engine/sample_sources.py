@@ -194,6 +194,12 @@ def table_rows(samples: Any) -> Iterator[Any]:
             samples = samples.reset_index(level=levels)
         names = [str(name) for name in samples.columns]
         _refuse_repeated_columns(names, "data frame")
+        # Numbers of single precision are the ones that they are written as: 0.1, not
+        # 0.10000000149011612.
+        singles = [name for name, kind in samples.dtypes.items() if kind == "float32"]
+        if singles:
+            as_written = samples.astype(dict.fromkeys(singles, str))
+            samples = as_written.astype(dict.fromkeys(singles, float))
         rows_of_pandas = samples.itertuples(index=False, name=None)
         return (dict(zip(names, values, strict=True)) for values in rows_of_pandas)
     if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars

@@ -215,7 +215,7 @@ def test_parquet(tmp_path):
     assert third.answer == "z"
 
 
-def test_numbers_of_arrow_are_the_texts_that_they_are_written_as(tmp_path):
+def test_numbers_of_tables_are_the_texts_that_they_are_written_as(tmp_path):
     """0.1 of single precision is 0.10000000149011612 of double precision."""
     columns = {
         "answer": pa.array([0.1, None], pa.float32()),
@@ -223,7 +223,12 @@ def test_numbers_of_arrow_are_the_texts_that_they_are_written_as(tmp_path):
     }
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
     batch = pa.RecordBatch.from_pydict(columns)
-    for first, second in (read(tmp_path / "a.parquet"), iterate_samples(batch, {})):
+    frame = pd.read_parquet(tmp_path / "a.parquet")
+    for first, second in (
+        read(tmp_path / "a.parquet"),
+        iterate_samples(batch, {}),
+        iterate_samples(frame, {}),
+    ):
         assert first == Sample(answer="0.1", reference=("5.10",))
         assert second == Sample()
 
