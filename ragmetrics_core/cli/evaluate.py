@@ -57,6 +57,8 @@ from ragmetrics_core.reporting.tables import markdown
 # Exit codes, as the help explains them.
 _WAITS_FOR_BATCHES = 4
 _INTERRUPTED = 130
+# Why a metric is undefined where the row lacks what it needs.
+_LACKING = {"missing", "undivided"}
 # The sentence on a gate in a dry run.
 _UNDECIDED = "{}: a dry run judges nothing."
 
@@ -98,6 +100,25 @@ class _Measured:
         self.kept_results: list[SampleResult] | None = None
         if plan.options.report:
             self.kept_results = []
+
+    @property
+    def applies(self) -> bool:
+        """Whether some row has what a metric needs, also if it got no score.
+
+        So it is where all answers decline.
+        """
+        return any(
+            tally.scores
+            or tally.n_failed_by_type
+            or tally.n_not_judged
+            or tally.n_undefined_by_code.keys() - _LACKING
+            for tally in self.score_tally.metrics.values()
+        )
+
+    @property
+    def is_bad_input(self) -> bool:
+        """Whether no metric applies to a row of a run that came to its end."""
+        return not (self.applies or self.run.interrupted or self.run.stopped)
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -144,7 +165,7 @@ def run(options: argparse.Namespace) -> int:
             options.report = folder / PAGE
     try:
         exit_code = _run_to_its_end(options)
-        is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES)
+        is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES, BAD_INPUT)
         if folder is not None and is_whole:
             # so ``ragmetrics compare`` finds the last two runs
             keep_results(folder, options.out)
@@ -265,7 +286,8 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
     finally:
         left = None if writer is None else writer.left
         if left is not None and left.is_file():
-            if run.batch_store:  # the stored answers make the results again
+            # Stored answers make the results again; rows that lack input make none.
+            if run.batch_store or measured.is_bad_input:
                 left.unlink()
             else:
                 is_there = Path(options.out).exists()
@@ -300,7 +322,8 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
         # It came while a result was taken; the iterator handles one that comes later.
         for result in run.interrupt():
             measured.take(result, writer)
-    if writer is not None and not run.has_unanswered_batches:
+    is_done = not run.has_unanswered_batches and not measured.is_bad_input
+    if writer is not None and is_done:
         try:
             writer.close(_facts(plan, run))
         except InputError as error:
@@ -317,7 +340,8 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     """End a run: decide the gates, print the first screen, write job summary and page.
 
     The first screen is what a person sees first: means, gates, faults. Example: a gate
-    of .8 and a mean of .75: the screen and the exit code say it failed.
+    of .8 and a mean of .75: the screen and the exit code say it failed. Of bad input
+    nothing is written, so that earlier files stay.
 
     Returns:
         The exit code.
@@ -326,18 +350,19 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         InputError: If results, page or the summary for the CI job were not written.
     """
     run, options = measured.run, plan.options
+    if measured.is_bad_input:
+        plan.source.say_why_idle(measured.reasons)
+        return BAD_INPUT
     facts = _facts(plan, run)
     summary = measured.score_tally.summary(run=facts)
     decisions = shared.decide_gates(plan.gates, summary, options)
     if run.interrupted:
         exit_code = _INTERRUPTED
-    elif not _was_judged(summary) and not run.stopped:
-        exit_code = BAD_INPUT
     else:
         exit_code = shared.exit_code_of_run(summary, decisions)
     notes = plan.source.notes
     glance = measured.glance_tally.glance(summary, facts, decisions, notes)
-    if _was_judged(summary):
+    if measured.applies:
         _show(plan, measured, glance, summary, exit_code)
     elif options.report:
         show(f"page   {options.report}")
@@ -346,10 +371,8 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     sentence = ""
     if run.interrupted:
         sentence = "interrupted; what was done is counted above"
-    elif not _was_judged(summary) and run.stopped:
+    elif not measured.applies:
         sentence = f"nothing was scored: {run.stopped}"
-    elif not _was_judged(summary):
-        plan.source.say_why_idle(measured.reasons)
     elif not any(metric.count for metric in summary.metrics):
         sentence = "nothing was scored"
     if sentence:
@@ -366,13 +389,6 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         if measured.unwritten is not None:
             raise measured.unwritten
     return exit_code
-
-
-def _was_judged(summary: Summary) -> bool:
-    """Whether a metric applies to some row, also if it got no score."""
-    return any(
-        metric.count or metric.failed or metric.not_judged for metric in summary.metrics
-    )
 
 
 def _show(

@@ -5,6 +5,7 @@ What options lead to, and how commands print, stands here, too.
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,6 @@ from ragmetrics_core.data import (
     SettingError,
     Settings,
     Usage,
-    as_input_error,
     replace_surrogates,
     write_text,
 )
@@ -143,18 +143,24 @@ def write_job_summary(options: argparse.Namespace, text: str) -> None:
     """Write the summary of a CI job, if there is a file for it.
 
     The file that ``--summary`` names is replaced. To the file that the CI job names,
-    ``$GITHUB_STEP_SUMMARY``, the text is added.
+    ``$GITHUB_STEP_SUMMARY``, the text is added. If that fails, a line says so: nobody
+    asked for it.
 
     Raises:
-        InputError: If it cannot be written.
+        InputError: If the file of ``--summary`` cannot be written.
     """
     if options.summary:
         write_text(options.summary, text, "the summary")
         return
     file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
-    if file_of_job:
-        with (
-            as_input_error("GITHUB_STEP_SUMMARY cannot be written"),
-            Path(file_of_job).open("a", encoding="utf-8") as file,
-        ):
+    if not file_of_job:
+        return
+    try:
+        with Path(file_of_job).open("a", encoding="utf-8") as file:
             file.write(f"{replace_surrogates(text)}\n")
+    except OSError as error:
+        print(
+            f"ragmetrics: GITHUB_STEP_SUMMARY cannot be written: {error.strerror};"
+            " --summary names another file",
+            file=sys.stderr,
+        )

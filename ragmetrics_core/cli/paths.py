@@ -17,12 +17,15 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.files import AtomicFile
 
-# The options that name outputs. A store never touches a file that is not its own.
+# The options that name outputs.
 _MADE = tuple(options_of_type("output"))
 REVIEWS = ".reviews.jsonl"
 # A word within the first bytes of a data set.
-SET_MARK = "ragmetrics_dataset"
-_BYTES_WITH_MARK = 100
+_SET_MARK = "ragmetrics_dataset"
+# What a page holds within its first bytes, and how a summary begins.
+_PAGE_MARK = '<meta name="generator" content="ragmetrics">'
+_SUMMARY_MARK = "## ragmetrics"
+_BYTES_WITH_MARK = 2000
 # What each output is written as, and the suffixes that say so, the usual one first.
 _FORM_OF_OUTPUT = {
     "out": ("JSON", ".jsonl", ".json"),
@@ -39,15 +42,20 @@ def check_paths(options: argparse.Namespace) -> None:
     """Refuse files that are read or written by mistake, before anything runs.
 
     Example: ``--data rows.jsonl --out rows.jsonl`` would overwrite the input. The folders
-    of outputs are made, but for ``--dry-run``.
+    of outputs are made, but for ``--dry-run``. A ``--summary`` that is the file of the
+    CI job is taken out of the options: the text is added to that file anyway.
 
     Args:
         options: What was typed.
 
     Raises:
-        InputError: If an input is named twice; an output is also an input or another
-            output, cannot be written, or would replace what a person made.
+        InputError: If an input is named twice; an output is also an input, the store or
+            another output, cannot be written, or would replace what a person made.
     """
+    file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
+    for path in _paths_of(options, "summary"):
+        if file_of_job and not _keys(path).isdisjoint(_keys(Path(file_of_job))):
+            options.summary = None
     use_by_key: dict[Hashable, str] = {}  # of each file, in words
     for name in options_of_type("input"):
         keys_of_option: set[Hashable] = set()
@@ -62,6 +70,11 @@ def check_paths(options: argparse.Namespace) -> None:
                 files.append(path.with_suffix(REVIEWS))
             for file in files:
                 use_by_key |= dict.fromkeys(_keys(file), f"the input {file}")
+    if "store" in options and not getattr(options, "no_store", False):
+        from ragmetrics_core.models.reply_store import default_path  # few need it
+
+        store = options.store or default_path()
+        use_by_key |= dict.fromkeys(_keys(store), f"the store {store}")
     for name in _MADE:
         for path in _paths_of(options, name):
             for key in _keys(path):
@@ -83,10 +96,6 @@ def check_paths(options: argparse.Namespace) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_file() or not path.exists():
                 AtomicFile(path, _option(name)).leave(keeps_part=False)
-    file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
-    if file_of_job and "summary" in options:
-        with as_input_error("GITHUB_STEP_SUMMARY cannot be written"):
-            Path(file_of_job).open("a").close()
 
 
 def _option(name: str) -> str:
@@ -98,11 +107,11 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
     """Refuse an output that would replace what a person wrote or reviewed.
 
     Example: ``--out scores.csv`` and ``--report results.jsonl`` are refused, and so is
-    ``--out labels.jsonl`` if people have put labels there.
+    ``--summary README.md`` if that file is no summary.
 
     Raises:
-        InputError: If the name is that of a file of another form, or if ``--out`` names
-            a file that may not be replaced.
+        InputError: If the name is that of a file of another form, or if a file stands
+            there that may not be replaced.
     """
     for name, (form, *suffixes) in _FORM_OF_OUTPUT.items():
         for output in _paths_of(options, name):
@@ -111,33 +120,29 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
                     f"{_option(name)} {output} is written as {form}, which nobody reads"
                     f" from a {output.suffix} file; name it {suffixes[0]}"
                 )
-    path: Path | None = getattr(options, "out", None)
-    if path is None:
-        return
-    # ``replaces`` is a mark that stands in the first bytes of the command's own
-    # outputs: only a file with this mark may be replaced. Some commands have none.
-    is_command_checked = "replaces" in options
-    if not is_command_checked or getattr(options, "dry_run", False):
-        return  # a dry run writes nothing
-    if not path.is_file() or path.stat().st_size == 0:
-        return
-    mark: str = options.replaces
-    if not mark:
-        raise InputError(
-            f"{path} exists, and may hold what a person edited; name another file"
-        )
-    reviews = path.with_suffix(REVIEWS)
-    if mark == SET_MARK and reviews.is_file():
-        raise InputError(
-            f"{path} exists, and people have reviewed it ({reviews}); name another file"
-        )
-    with as_input_error(f"{path} cannot be read"), path.open("rb") as file:
-        first_bytes = file.read(_BYTES_WITH_MARK)
-    if f'"{mark}"'.encode() not in first_bytes:
-        raise InputError(
-            f"{path} exists, and no earlier output of this command stands there; name"
-            " another file"
-        )
+            if getattr(options, "dry_run", False):
+                continue  # it writes nothing
+            if not output.is_file() or output.stat().st_size == 0:
+                continue
+            reviews = output.with_suffix(REVIEWS)
+            if name == "out" and options.replaces == _SET_MARK and reviews.is_file():
+                raise InputError(
+                    f"{output} exists, and people have reviewed it ({reviews}); name"
+                    " another file"
+                )
+            with as_input_error(f"{output} cannot be read"), output.open("rb") as file:
+                beginning = file.read(_BYTES_WITH_MARK)
+            if name == "out":  # ``replaces`` stands in the command's own outputs
+                is_own = f'"{options.replaces}"'.encode() in beginning
+            elif name == "report":
+                is_own = _PAGE_MARK.encode() in beginning
+            else:
+                is_own = beginning.startswith(_SUMMARY_MARK.encode())
+            if not is_own:
+                raise InputError(
+                    f"{output} exists, and no earlier output of this command stands"
+                    f" there; name another file with {_option(name)}"
+                )
 
 
 def _paths_of(options: argparse.Namespace, name: str) -> list[Path]:

@@ -16,7 +16,7 @@ from ragmetrics_core.cli.printing import explain_lines, next_command, show_scree
 from ragmetrics_core.cli.run_folders import page_of_run, results_at, results_named
 from ragmetrics_core.data import InputError, SampleResult
 from ragmetrics_core.engine.project_file import project_settings
-from ragmetrics_core.page.render import PAGE_MARK, write_page
+from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import parse_gate
 from ragmetrics_core.reporting.glance import glance_of
@@ -33,8 +33,7 @@ def fill_in(options: argparse.Namespace) -> None:
     """Find runs by their numbers, take the settings' gates, and name the page.
 
     Raises:
-        InputError: If a file that is no page of ours stands where the page goes, or the
-            results are a folder without a name to take.
+        InputError: If the results are a folder without a name to take.
     """
     options.files = [results_named(path) for path in options.files]
     if not options.fail_under:
@@ -46,16 +45,7 @@ def fill_in(options: argparse.Namespace) -> None:
     results = options.files[0]
     if results.name in _NAMELESS:
         raise InputError(f"{results} has no name for the page to take; give --report")
-    page = page_of_run(results) or results.with_suffix(".html")
-    if page.is_file():
-        with page.open("rb") as file:
-            start = file.read(2000)
-        if PAGE_MARK.encode() not in start:
-            raise InputError(
-                f"{page} exists, and is no page of ragmetrics; name another file with"
-                " --report"
-            )
-    options.report = page
+    options.report = page_of_run(results) or results.with_suffix(".html")
 
 
 def run(options: argparse.Namespace) -> int:

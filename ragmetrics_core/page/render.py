@@ -44,9 +44,6 @@ _HERE = files("ragmetrics_core.page")
 TO_LABEL = "to label"
 """The filter of the rows that were drawn for people to label."""
 
-PAGE_MARK = '<meta name="generator" content="ragmetrics">'
-"""What every page of ours holds at its beginning."""
-
 _SCRIPTS = tuple(
     f"{name}.js"
     for name in ("table", "filters", "people", "claims", "detail", "figures")

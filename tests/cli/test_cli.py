@@ -138,6 +138,21 @@ def test_a_share_of_answers_that_nobody_asks_for_is_not_held(rows, capsys):
     assert f"N{said}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_an_application_that_always_declines_is_no_bad_input(rows, capsys):
+    """The same verdict as ``report`` gives on the file."""
+    rows(*[{**GOOD, "answer": "I don't know."}] * 40)
+    command = "evaluate rows.jsonl --metrics adherence --out out.jsonl"
+    for gate, code, said in (
+        ("", 1, "0 of 40 answered"),
+        ("--fail-under adherence=0.5", 3, "undecided: context_adherence cannot be"),
+    ):
+        assert run(f"{command} {gate} --summary out.md") == code
+        assert said in " ".join(capsys.readouterr().out.split())
+        assert run(f"report out.jsonl {gate}") == code
+        assert said in " ".join(capsys.readouterr().out.split())
+        assert "40 declined" in Path("out.md").read_text()
+
+
 @pytest.mark.parametrize("mode", ["", "--strict"])
 def test_a_gate_does_not_pass_rows_that_nobody_judged(rows, capsys, mode):
     judged = [{**GOOD, "question": f"Who lit lamp {n}?"} for n in range(3)]

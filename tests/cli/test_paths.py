@@ -79,6 +79,8 @@ COLLISIONS = [
     ("dataset continuous docs", "--out", "doc-link"),
     ("card --data rows.jsonl", "--out --report", "rows.jsonl symlink hardlink"),
     ("card --data docs", "--out", "doc-link"),
+    (f"{EVALUATE} --store x.db", "--out --report --summary", "x.db ./x.db"),
+    ("card --data rows.jsonl --store x.db", "--out", "x.db"),
 ]
 
 
@@ -122,14 +124,29 @@ def test_files_that_cannot_be_are_refused(files, capsys, words):
     assert files() == before
 
 
-def test_a_summary_that_the_job_names_is_checked_before_the_run(
-    files, capsys, monkeypatch
+REPORT = "report a.jsonl --report a.html"
+
+
+@pytest.mark.parametrize("command", [f"{EVALUATE} --no-store", REPORT, COMPARE])
+def test_a_summary_that_the_job_names_stops_nothing(
+    files, capsys, monkeypatch, command
 ):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "rows.jsonl/summary.md")
-    before = files()
-    assert run(f"{EVALUATE} --out new.jsonl") == 2
-    assert "GITHUB_STEP_SUMMARY cannot be written" in capsys.readouterr().err
-    assert files() == before
+    assert run(command) == 0
+    said = capsys.readouterr().err
+    assert "GITHUB_STEP_SUMMARY cannot be written: Not a directory; --summary" in said
+    assert run(f"{command} --summary mine.md") == 0
+    assert "GITHUB_STEP_SUMMARY" not in capsys.readouterr().err
+
+
+def test_the_summary_of_a_job_grows_also_where_it_is_named(files, monkeypatch):
+    Path("job").write_text("# Built\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("job").resolve()))
+    for command in (f"{EVALUATE} --no-store", REPORT, COMPARE):
+        assert run(f"{command} --summary job") == 0
+    text = Path("job").read_text()
+    assert text.startswith("# Built\n## ragmetrics\n")
+    assert text.count("## ragmetrics") == 3
 
 
 @pytest.mark.nightly
@@ -209,7 +226,6 @@ def test_a_page_that_cannot_be_written_comes_behind_what_was_judged(
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="there is no device that is always full"
 )
-@pytest.mark.parametrize("is_named_by_job", [True, False])
 @pytest.mark.parametrize(
     "command",
     [
@@ -219,11 +235,9 @@ def test_a_page_that_cannot_be_written_comes_behind_what_was_judged(
     ],
 )
 def test_the_last_word_is_the_exit_code_if_a_summary_cannot_be_written(
-    files, capsys, monkeypatch, command, is_named_by_job
+    files, capsys, command
 ):
-    if is_named_by_job:
-        monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
-    assert run(command + " --summary /dev/full" * (not is_named_by_job)) == 2
+    assert run(f"{command} --summary /dev/full") == 2
     printed = capsys.readouterr()
     assert ": exit 0, at which" in printed.out
     assert printed.err.endswith(": No space left on device: exit 2\n")
@@ -248,11 +262,25 @@ def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
 ):
     server = loopback_server(faults=lambda number: FAULTS[fault])
     Path("a.jsonl.partial").write_bytes(Path("a.jsonl").read_bytes())
-    Path("a.html").write_text("an earlier report")
+    assert run(REPORT) == 0
     before = files()
     judge = f"--judge openai-compatible/x --api-base {server.base_url} --no-store"
     assert run(f"{EVALUATE} --out a.jsonl --report a.html --no-files {judge}") == 2
     assert files() == before
+
+
+def test_rows_that_lack_every_input_leave_the_old_files_whole(files, capsys):
+    outputs = "--out a.jsonl --report a.html --summary a.md --no-store"
+    assert run(f"{EVALUATE} {outputs}") == 0
+    Path("junk.jsonl").write_text('{"a": 1}\n')
+    before = files()
+    capsys.readouterr()
+    for gate in ("", "--fail-under adherence=0.5"):
+        assert run(f"evaluate junk.jsonl {outputs} {gate}") == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("ragmetrics: no metric applies to junk.jsonl (")
+        assert files() == before
 
 
 def test_a_judge_that_ends_in_the_middle_leaves_both(files, capsys, monkeypatch):
@@ -327,11 +355,29 @@ def test_a_link_out_of_the_folder_changes_no_file_there(
         assert (path.read_text(), path.stat().st_mode & 0o777) == ("mine\n", 0o600)
 
 
+CARD = "card --data card.jsonl --judge lexical --no-store"
 SMALL = f"{DISCRETE} --chunk-size 30"
 # a command, what stands in the place of its output, and why it stays
 KEPT = {
     "a reviewed set": (f"{SMALL} --out set.jsonl", "set.jsonl", "reviewed it"),
     "rows for results": (f"{EVALUATE} --out rows2.jsonl", "rows2.jsonl", "no earlier"),
+    "rows for the demo": ("demo --out rows2.jsonl", "rows2.jsonl", "no earlier"),
+    "rows for a card": (f"{CARD} --out rows2.jsonl", "rows2.jsonl", "no earlier"),
+    "a page of somebody": (f"{EVALUATE} --report my.html", "my.html", "with --report"),
+    "the page of a report": (
+        "report a.jsonl --report my.html",
+        "my.html",
+        "no earlier",
+    ),
+    "the page of a comparison": (
+        f"{COMPARE} --report my.html",
+        "my.html",
+        "no earlier",
+    ),
+    "the page of a card": (f"{CARD} --report my.html", "my.html", "no earlier"),
+    "a text for a summary": (f"{EVALUATE} --summary my.md", "my.md", "with --summary"),
+    "a text, report": ("report a.jsonl --summary my.md", "my.md", "no earlier"),
+    "a text, compare": (f"{COMPARE} --summary my.md", "my.md", "no earlier"),
     "rows for a set": (f"{SMALL} --out rows2.jsonl", "rows2.jsonl", "no earlier"),
 }
 
@@ -339,11 +385,10 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_the_work_of_a_person_is_never_replaced(files, name, capsys):
     command, path, words = KEPT[name]
-    if path == "rows2.jsonl":
-        Path(path).write_text(json.dumps(GOOD) + "\n")
+    if path != "set.jsonl":
+        Path(path).write_text(json.dumps(GOOD) + "\n## ragmetrics\n")
     else:
         assert run(command) == 0
-    if path == "set.jsonl":
         Path("set.reviews.jsonl").write_text("{}\n")
     before = files()
     capsys.readouterr()
@@ -357,12 +402,26 @@ def test_the_work_of_a_person_is_never_replaced(files, name, capsys):
 @pytest.mark.parametrize("text", ["", None])
 def test_earlier_outputs_and_empty_files_are_replaced(files, text):
     """A file that a shell or a job made before; and the same command once more."""
-    for command in (f"{EVALUATE} --no-store", SMALL):
-        if text is not None:
-            Path("out.jsonl").write_text(text)
-        assert run(f"{command} --out out.jsonl") == 0
-        assert run(f"{command} --out out.jsonl") == 0
-        Path("out.jsonl").unlink()
+    labelled = {"question": "Who?", "answer": "Anna.", "contexts": ["Anna."]}
+    Path("card.jsonl").write_text(
+        json.dumps({**labelled, "labels": {"adherent": 1}}) + "\n"
+    )
+    for command in (
+        f"{EVALUATE} --no-store --out out.jsonl --report out.html --summary out.md",
+        "report a.jsonl --report out.html --summary out.md",
+        f"{COMPARE} --report out.html --summary out.md",
+        f"{CARD} --out out.json --report out.html",
+        f"{SMALL} --out out.jsonl",
+        "demo --out out.jsonl",
+    ):
+        names = [word for word in command.split() if word.startswith("out.")]
+        for name in names:
+            if text is not None:
+                Path(name).write_text(text)
+        assert run(command) == 0
+        assert run(command) == 0
+        for name in names:
+            Path(name).unlink()
     assert run(f"{SMALL} --dry-run --out labels.jsonl") == 0
     assert Path("labels.jsonl").stat().st_size
 

@@ -168,7 +168,8 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
     own = "from ragmetrics_core.lexical.lexical_judge import LexicalJudge\n"
     own += "class Mine(LexicalJudge):\n    name = 'mine'\njudge = Mine()\n"
     Path("mine_of_the_project.py").write_text(own)
-    FILE.write_text('judge = "mine_of_the_project:judge"\n')
+    columns = 'columns = {question = "q", answer = "text"}\n'
+    FILE.write_text(f'judge = "mine_of_the_project:judge"\n{columns}')
     assert main(["trust", "ragmetrics.toml"]) == 0
     assert evaluated().run.judges == ("mine",)
     assert evaluated("--judge", "lexical").run.judges == ("lexical",)

@@ -647,7 +647,7 @@ def test_few_rows_of_one_metric_and_the_card_made_again(labelled, capsys):
     assert counts == {"one": 2, "two": 2, "lonely": 1, None: 5}
     assert ("AUROC", "lonely") not in known
     assert known["prevalence", "lonely"].interval is None
-    Path("few.json").write_text("an old one")
+    Path("few.json").write_text('{"judge": "gpt", "signatures": {}}')  # an old one
     assert main(*shlex.split(card.command)[2:], "--out", "few.json") == 0
     again = Card.read("few.json")
     assert again.command == card.command
