@@ -170,8 +170,8 @@ class Attempts:
                 others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
                 is_long_wait = (
-                    isinstance(error, errors.RateLimited)
-                    and (error.retry_after or 0) > _REPEATING_SECONDS
+                    isinstance(error, errors.TransientJudgeError)
+                    and (error.retry_after or 0) >= _REPEATING_SECONDS
                 )
                 if is_long_wait and self.endpoint.is_told_to_wait_again(sent_at[-1]):
                     reached = self.budget.stop(str(error))  # a later run asks the rest

@@ -88,7 +88,7 @@ _WAIT_IN_WORDS = re.compile(
 _TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size|limit)|prompt is too long|input token count"
     r"|too many tokens|request too large|max_tokens_exceeded"
-    r"|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
+    r"|longer than the (?:model's )?maximum|must have less than|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,
 )
 # Classes of exceptions of clients that sent nothing, as nothing listens.
@@ -342,6 +342,8 @@ def judge_error(
     error.raw = fault.sentence
     if fault.is_rejection and fault.status not in _NO_REFUSALS:
         error.topics = topics_of(fault.text)
+        if isinstance(error, errors.ContextWindowExceeded):
+            error.topics += ("limit",)  # it counts the room for the reply, too
     elif fault.status == 500:  # of templates and servers that check nothing themselves
         error.topics = topics_of(fault.sentence)
     return error

@@ -346,7 +346,7 @@ _TOPICS = re.compile(
     r"|structured[ _]output|guided[ _]decoding|grammar|additional_?properties"
     r"|\btool(?:s|_choice)?\b|function[ _]call)"
     r"|(?P<temperature>temperature)"
-    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens|in the completion\b)"
+    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)"
     r"|(?P<system>\broles?\b|system[ _](?:role|message|prompt|instruction)"
     r"|developer[ _]instruction)",
     re.IGNORECASE,
@@ -521,8 +521,12 @@ class FittedRequest:
             for failure in self._failures
         ):
             # the texts leave room for a shorter reply; those of other rows may not
+            too_long = self._failures
             self._left_out |= {"max_tokens", "max_completion_tokens"}
             await self._ask_without_refused()
+            whole = [choice for choice in self._choices if choice.finish != "length"]
+            if len(whole) < len(self._choices):  # nor is that room enough
+                self._choices, self._failures = whole, too_long
 
     @property
     def _is_rejected(self) -> bool:

@@ -328,6 +328,9 @@ def test_the_newer_name_of_the_limit_is_sent(loopback_server):
         "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 1500 `inputs` tokens"
         " and 1024 `max_new_tokens`",
         "input length and `max_tokens` exceed context limit: 1500 + 1024 > 2048",
+        "This endpoint's maximum context length is 2048 tokens. However, you requested"
+        " about 2524 tokens (1500 of text input, 1024 in the output).",
+        "Requested token count exceeds the model's maximum context length of 2048 tokens.",
     ],
 )
 def test_texts_that_leave_less_room_than_the_limit_are_judged(loopback_server, said):
@@ -529,6 +532,7 @@ SAID = [
     "prompt is too long: 210000 tokens > 200000 maximum",
     "The input token count (1200000) exceeds the maximum number of tokens allowed",
     "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3000 `inputs` tokens",
+    "Input validation error: `inputs` must have less than 2048 tokens. Given: 3000",
     "context_length_exceeded",
 ]
 

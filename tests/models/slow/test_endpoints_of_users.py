@@ -438,6 +438,7 @@ def test_a_long_wait_that_is_told_to_calls_in_flight_together_ends_no_run(
     [
         refusal(429, "Tokens per day. Please try again in 14m24.5s."),
         Fault(429, {"Retry-After": "870"}),
+        Fault(503, {"Retry-After": "870"}),
     ],
 )
 def test_a_wait_of_many_minutes_ends_the_run_and_a_later_one_goes_on(
@@ -460,9 +461,8 @@ def test_a_wait_of_many_minutes_ends_the_run_and_a_later_one_goes_on(
     assert "run again in 15 min" in early.run.stopped
     assert "of 200 rows were not begun" in early.run.stopped
     assert early.summary()["context_recall"].count == n_answered
-    assert early.summary()["context_recall"].failed == {
-        "RateLimited": 1
-    }  # the rest was not judged
+    # the rest was not judged
+    assert sum(early.summary()["context_recall"].failed.values()) == 1
     server.faults = None
     assert run().summary()["context_recall"].count == 200
     assert len(server.requests) == 202
