@@ -246,7 +246,7 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
             folder by a link.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    if Path(path).exists() and not Path(path).is_file():
         return
     folder = Path(path).parent
     if Path(path).is_symlink() and not target.is_relative_to(folder.resolve()):
@@ -319,10 +319,10 @@ class AtomicFile:
                 self._target = Path(os.path.realpath(self.path))
             # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the
             # text is written there at once.
-            self._is_direct = self._target.exists() and not self._target.is_file()
+            self._is_direct = self.path.exists() and not self.path.is_file()
             if self._is_direct:
-                self.partial = self._target
-                self._file = self._target.open("w", encoding="utf-8", newline="\n")
+                self.partial = self.path
+                self._file = self.path.open("w", encoding="utf-8", newline="\n")
                 return
             if self._target.is_file():
                 # ``OSError`` for a read-only file, which must not be replaced either

@@ -186,6 +186,19 @@ def test_results_go_into_a_pipe_that_somebody_reads(files):
     assert not Path("pipe.partial").exists()
 
 
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no such files here")
+@pytest.mark.parametrize("option", ["--out", "--summary"])
+def test_outputs_go_into_a_pipe_of_the_shell(files, option):
+    """As /dev/stdout before a bar, and what bash makes of >(cat), lead to pipes."""
+    reading, writing = os.pipe()
+    assert (
+        main([*shlex.split(EVALUATE), "--no-store", option, f"/dev/fd/{writing}"]) == 0
+    )
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        assert "ragmetrics" in pipe.read(1000)
+
+
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="there is no device that is always full"
 )
