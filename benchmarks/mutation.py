@@ -1001,10 +1001,10 @@ def tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> Outcome:
         try:
             # now: pytest's own import hook would stand before ours
             importlib.import_module(module)
-        except Exception:  # noqa: BLE001 - whatever a mutant raises when it is imported, every test would meet
+            modules = list(dict.fromkeys(_module_of(test) for test in stage))
+            return run_tests(modules, [ChosenTests(stage)])
+        except Exception:  # noqa: BLE001 - whatever a mutant raises when it is imported, or pytest at its end
             return 1
-        modules = list(dict.fromkeys(_module_of(test) for test in stage))
-        return run_tests(modules, [ChosenTests(stage)])
 
     for stage in stages:
         status = in_child(lambda stage=stage: with_mutant(stage))
