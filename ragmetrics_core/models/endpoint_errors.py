@@ -342,8 +342,8 @@ def judge_error(
     error.raw = fault.sentence
     if fault.is_rejection and fault.status not in _NO_REFUSALS:
         error.topics = topics_of(fault.text)
-        if isinstance(error, errors.ContextWindowExceeded):
-            error.topics += ("limit",)  # it counts the room for the reply, too
+        if isinstance(error, errors.ContextWindowExceeded) and fault.status != 413:
+            error.topics += ("limit",)  # the window is also for the reply
     elif fault.status == 500:  # of templates and servers that check nothing themselves
         error.topics = topics_of(fault.sentence)
     return error
