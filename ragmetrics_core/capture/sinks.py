@@ -24,6 +24,8 @@ from ragmetrics_core.reporting.report import Sink, check_sink
 FLUSH_SECONDS = 5.0
 """A sink is flushed at the latest this many seconds after a result was written to it."""
 
+_ROW_BEGINS = b'{"index": '
+
 FLUSH = None
 """What stands in a sink's queue in place of a result, and asks for a flush."""
 
@@ -38,11 +40,25 @@ class JsonlSink(Sink):
     may rename it at any time.
 
     Args:
-        path: The file; it may exist.
+        path: The file; it may exist, if its first line is such a row or the beginning of
+            one.
+
+    Raises:
+        SettingError: If another file stands there.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        beginning = b""
+        with suppress(OSError):
+            if self._path.is_file():
+                with self._path.open("rb") as file:
+                    beginning = file.read(len(_ROW_BEGINS))
+        if not _ROW_BEGINS.startswith(beginning):
+            raise SettingError(
+                f"JsonlSink({str(path)!r}) would append to a file that no sink"
+                " began; name another file"
+            )
 
     def write(self, result: SampleResult) -> None:
         """Append one line; it has been given to the operating system on return."""

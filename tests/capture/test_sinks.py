@@ -241,6 +241,31 @@ def test_each_line_of_the_jsonl_sink_is_a_row_of_a_report(tmp_path):
     assert row["sample"]["id"] == "0"
 
 
+@pytest.mark.parametrize(
+    "text", ['{"ragmetrics_report": 5}\n', '{"question": "?"}\n', "id,answer\n"]
+)
+def test_the_jsonl_sink_alters_no_file_of_others(tmp_path, text):
+    path = tmp_path / "scores.jsonl"
+    path.write_text(text)
+    with pytest.raises(SettingError, match="name another file"):
+        JsonlSink(path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["", '{"ind', '{"index": 0, "sample": {"quest'])
+def test_the_jsonl_sink_goes_on_behind_a_line_that_broke_off(tmp_path, text):
+    path = tmp_path / "scores.jsonl"
+    path.write_text(text)
+    kept = Kept()
+    background = watched(kept)
+    background.record(sample())
+    background.stop(timeout=30)
+    Report(kept.results).write_to(JsonlSink(path))
+    *before, row = path.read_text().splitlines()
+    assert before == [text][: bool(text)]
+    assert json.loads(row)["sample"]["id"] == "0"
+
+
 class Ending(Sink):
     def write(self, result):
         raise SystemExit
