@@ -203,6 +203,13 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         hint = did_you_mean(name, USUAL_NAMES)
         fields = ", ".join(USUAL_NAMES)
         raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
+    for field, column in columns.items():
+        if not (column is None or isinstance(column, str) or callable(column)):
+            raise SettingError(
+                f"the column of {field} is a name or a function of the row; got"
+                f" {column!r}: of several make one, e.g."
+                ' contexts_column=lambda row: [row["a"], row["b"]]'
+            )
     for field in ("contexts", "reference", "facts"):
         column = columns.get(field)
         if column is not None and column == columns.get("answer"):

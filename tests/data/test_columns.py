@@ -764,3 +764,9 @@ def test_one_column_is_not_compared_with_itself(field):
     columns = {"answer_column": "said", f"{field}_column": "said"}
     with pytest.raises(SettingError, match=f"both answer and {field}, which are comp"):
         evaluate(rows, judge="lexical", **columns)
+
+
+@pytest.mark.parametrize("column", [["a", "b"], ("a",), 3, {"a": 1}])
+def test_a_column_that_is_no_name_is_refused_in_words(column):
+    with pytest.raises(SettingError, match="the column of contexts is a name or a"):
+        Sample.from_row({"question": "?", "a": "x", "b": "y"}, contexts=column)
