@@ -48,7 +48,7 @@ _LONGEST_WAIT = 60.0
 _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
-# An endpoint is in an outage after so many times of a call without an answer, and at
+# An endpoint that in a run never answered is none after so many times of a call, and at
 # least so many seconds.
 _MOST_TIMES_OF_SILENCE = 10
 _LEAST_SILENCE = 60.0
@@ -146,8 +146,8 @@ class Attempts:
 
         Returns the reply. If no further attempt is due, or the endpoint refuses
         everything, the reply has no choices and holds the error. Example: a 503, a
-        pause of a second, then a reply: the reply. An endpoint that fails for
-        a minute, stays silent for long, or never could be reached, is in an outage then.
+        pause of a second, then a reply: the reply. An endpoint that never answered, and
+        cannot be reached, fails for a minute or stays silent for long, is in an outage.
 
         Args:
             request: The request.
@@ -192,7 +192,7 @@ class Attempts:
                 if isinstance(error, errors.NoReplyInTime):
                     time_of_a_call = self.model.timeout or self.timeout or math.inf
                 is_silent = (
-                    not is_rate_limited
+                    may_be_loading  # one that answered may fail for one row's texts
                     and isinstance(error, errors.TransientJudgeError)
                     and self.budget.seconds_silent
                     > max(_MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE)

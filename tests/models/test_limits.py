@@ -333,11 +333,12 @@ class Failing(Priced):
         # of many rows as of one
         (TransientJudgeError, 0, math.inf, JudgeUnavailable, JudgeUnavailable, 9),
         (TransientJudgeError, 0, 60.0, str, str, 58),  # it loads its model
-        (TransientJudgeError, 1, math.inf, str, JudgeUnavailable, 60),
+        # one that answered may fail for one row's texts
+        (TransientJudgeError, 1, math.inf, str, TransientJudgeError, 400),
         (RateLimited, 0, math.inf, RateLimited, RateLimited, 400),  # it answers others
     ],
 )
-def test_an_endpoint_that_fails_for_more_than_a_minute_ends_the_run(
+def test_an_endpoint_that_never_answered_and_fails_for_a_minute_ends_the_run(
     error, n_answers, answers_from, first, last, most_calls
 ):
     clock = Clock()
