@@ -251,8 +251,8 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     folder = Path(path).parent
     if Path(path).is_symlink() and not target.is_relative_to(folder.resolve()):
         raise InputError(
-            f"{shown} is a link out of its folder, to {target}; remove the link, or"
-            " name that file"
+            f"{shown} is a link out of its folder, to {target}; name that file, or"
+            " remove the link"
         )
     working_folder = Path.cwd()
     spelled_folder = Path(os.path.abspath(folder))  # which follows no links
@@ -260,8 +260,8 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     is_inside = folder.resolve().is_relative_to(working_folder.resolve())
     if is_spelled_inside and not is_inside:
         raise InputError(
-            f"{shown} leads out of this folder by a link, to {target}; remove the link,"
-            " or name that file"
+            f"{shown} leads out of this folder by a link, to {target}; name that file,"
+            " or remove the link"
         )
 
 
