@@ -220,7 +220,9 @@ class _Reading:
             self._origins.answers_handed_on.append((engine, document.text))
             return True
         is_of_tool = call in self._calls.named_tools
-        if is_of_tool and document.text == call.text and self._is_argument(call):
+        # a label before it, such as "Out of stock:", may be what the tool was named for
+        is_whole = is_of_tool and document.text == call.text
+        if is_whole and letters in map(letters_of, texts_of_query(call.query)):
             return True
         for text in {document.text, document.text_without_metadata}:
             marks = self._marks(text, call, is_search)

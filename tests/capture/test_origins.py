@@ -90,6 +90,21 @@ def test_what_a_model_inside_of_a_search_wrote_of_its_own_is_in_doubt(
     assert (sample.capture.grade == "exact") is is_certain
 
 
+@pytest.mark.parametrize(
+    ("told", "is_evidence"), [("Out of stock: Moby Dick", True), ("Moby Dick.", False)]
+)
+def test_a_named_tool_tells_more_than_its_argument_behind_a_label(told, is_evidence):
+    wish = ToolCall("stock", {"title": "Moby Dick"}, "s")
+    calls = [
+        reads(QUESTION, Message("assistant", "", (wish,))),
+        tool(told, name="stock", query="Moby Dick", tool_call_id="s"),
+        found(F),
+    ]
+    sample = sample_of(calls, told, FARO, named=frozenset({"stock"}))
+    texts = [context.text for context in sample.contexts]
+    assert (told in texts) is is_evidence
+
+
 @law
 @given(passed=PASSED, named=NAMED)
 def test_law_what_a_model_passed_in_never_comes_back_as_evidence(passed, named):
