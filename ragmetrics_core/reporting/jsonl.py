@@ -276,6 +276,11 @@ class _ReportContent:
             reason = ""
             if may_be_one_run and not self._has_appended:
                 reason = _why_not_whole(self._rows, RunFacts(), self._n_broken)
+            elif self._has_appended and self._n_copies:
+                copies = count_in_words(self._n_copies, "row")
+                reason = (
+                    f"{copies} may have been served anew, or copied: equal to another"
+                )
         else:
             run, rows = self._run, tuple(self._rows)
             reason = _why_not_whole(rows, run, self._n_broken)

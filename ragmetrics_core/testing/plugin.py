@@ -8,6 +8,7 @@ is used.
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,7 +212,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return outcome
     asks_for_fixture = "ragmetrics" in getattr(item, "fixturenames", ())
     marked_nodes = [node for node, _ in item.iter_markers_with_node("ragmetrics")]
-    has_marker_of_its_own = any(node is item for node in marked_nodes)
+    # no test of a ``TestCase`` can ask for the fixture
+    is_unittest = isinstance(getattr(item, "instance", None), unittest.TestCase)
+    has_marker_of_its_own = any(
+        node is item or (is_unittest and node is item.parent) for node in marked_nodes
+    )
     gates: Sequence[Any] = ()
     if asks_for_fixture or has_marker_of_its_own:
         by_markers = _arguments_of_markers(item)

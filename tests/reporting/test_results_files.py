@@ -204,6 +204,16 @@ def test_indented_results_are_to_be_converted_not_judged_again():
             Report.from_jsonl("indented.jsonl")
 
 
+def test_equal_rows_of_a_sink_decide_no_gate():
+    """Each process numbers its rows from 0: nobody knows if one was served again."""
+    for number in (0, 1):
+        watched(range(number, number + 1))
+    gate = ["report", "sink.jsonl", "--fail-under=adherence=0.5"]
+    assert main(gate) == 0
+    watched(range(1))
+    assert main(gate) == 3
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")
 def test_the_file_of_a_sink_is_for_its_owner_alone():
     before = os.umask(0o022)

@@ -192,6 +192,20 @@ def test_the_nearest_settings_file_above_a_test_is_read(project, run):
     assert "context_adherence misses 0.99" in told
 
 
+def test_a_marked_test_case_of_unittest_which_cannot_measure_passes_no_gate(
+    project, run
+):
+    (project / "test_answers.py").write_text(
+        "import pytest, unittest\n"
+        '@pytest.mark.ragmetrics("adherence=0.5")\n'
+        "class TestAnswers(unittest.TestCase):\n"
+        "    def test_it(self): pass\n"
+    )
+    _, told = run("-n", "0", "-rA")
+    assert "1 failed" in told
+    assert "the gates adherence=0.5 were not held" in told
+
+
 def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project, run):
     (project / "ragmetrics.toml").write_text(
         'judge = "lexical"\nmetrics = ["adherence"]\ngates = ["adherence=0.5"]\n'
