@@ -81,15 +81,22 @@ def run(options: argparse.Namespace) -> int:
         row if row.sample is None else row.model_copy(update={"sample": next(measured)})
         for row in report.results
     ]
-    Report(rows, report.run).to_jsonl(options.out)
-    show(*_lines(rows, options))
     is_any_measured = any(
         row.sample and row.sample.use and row.sample.use.why_not is None for row in rows
     )
-    return 0 if is_any_measured else 1
+    if is_any_measured:
+        Report(rows, report.run).to_jsonl(options.out)
+    show(*_lines(rows))
+    if not is_any_measured:
+        return 1
+    show(
+        f"Rows with what was measured: {options.out}",
+        f"Each row: ragmetrics report {options.out}",
+    )
+    return 0
 
 
-def _lines(rows: list[SampleResult], options: argparse.Namespace) -> Iterator[str]:
+def _lines(rows: list[SampleResult]) -> Iterator[str]:
     """What was measured, what it cost, why rows were not, and what to do next."""
     usage = Usage()
     whys: Counter[str] = Counter()
@@ -106,5 +113,3 @@ def _lines(rows: list[SampleResult], options: argparse.Namespace) -> Iterator[st
         yield f"! {count_in_words(n_passages, 'passage')}: {why}"
     yield from agreement_lines(rows)
     yield shared.spent(usage)
-    yield f"Rows with what was measured: {options.out}"
-    yield f"Each row: ragmetrics report {options.out}"

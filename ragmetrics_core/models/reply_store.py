@@ -30,6 +30,7 @@ from ragmetrics_core.data import (
     ForeignFile,
     InputError,
     SettingError,
+    as_input_error,
     check_leads_nowhere_else,
     sendable_text,
 )
@@ -473,6 +474,8 @@ def check(path: Path) -> None:
 
 def _check_header(path: Path) -> None:
     """Raise ``ForeignFile`` unless a file is ours, and of this version."""
+    with as_input_error(f"the store {path} cannot be read"):
+        path.open("rb").close()
     application_id, version = _header(path)
     # Another process may be making the file at this moment: its header comes last.
     deadline = time.monotonic() + _MAKING_SECONDS

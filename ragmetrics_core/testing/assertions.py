@@ -1,14 +1,12 @@
 """Assertions for people's own test suites, with the three outcomes of a gate."""
 
 import warnings
-from collections.abc import Sequence
 from typing import Literal
 
 from ragmetrics_core.data import Failed, Scored, SettingError, Undefined
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import MIN_SCORED, Gate, decide
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import Decision
 
 
 class UndecidedWarning(UserWarning):
@@ -41,7 +39,7 @@ def assert_score(
             undecided.
 
     Raises:
-        AssertionError: If the score is too low, nothing was scored, or it is undecided
+        AssertionError: If a score is too low, a metric has none, or it is undecided
             and that means a failure. The message names the numbers.
         SettingError: If the threshold is not in [0, 1], or a report has no metric, or
             not this one.
@@ -71,7 +69,7 @@ def assert_score(
 def _of_report(
     report: Report, at_least: float, metric: Metric | str | None, min_scored: float
 ) -> tuple[list[str], list[str]]:
-    """Return what fails, and what is undecided; without any score all fails."""
+    """Return what fails, and what is undecided; a metric without any score fails."""
     names = list(report.metrics)
     if metric is not None:
         names = [metric if isinstance(metric, str) else metric.name]
@@ -80,10 +78,14 @@ def _of_report(
     gates = [Gate(metric=name, at_least=at_least) for name in names]
     summary = report.summary()
     decisions = [decide(gate, summary, min_scored=min_scored) for gate in gates]
-    failures = _sentences_of(decisions, "failed")
-    doubts = _sentences_of(decisions, "undecided")
-    is_nothing_scored = not any(summary[name].count for name in names)
-    return (failures + doubts, []) if is_nothing_scored else (failures, doubts)
+    failures, doubts = list[str](), list[str]()
+    for decision in decisions:
+        has_score = summary[decision.metric].count > 0
+        if decision.outcome == "failed" or not has_score:
+            failures.append(decision.sentence)
+        elif decision.outcome == "undecided":
+            doubts.append(decision.sentence)
+    return failures, doubts
 
 
 def _of_result(
@@ -99,8 +101,3 @@ def _of_result(
         return [], [f"{doubt} {at_least:g}: {result.reason}"]
     failure = f"{scored}, less than {at_least:g}: {result.reason}"
     return ([] if is_reached else [failure]), []
-
-
-def _sentences_of(decisions: Sequence[Decision], outcome: str) -> list[str]:
-    """Return the sentences of the decisions with this outcome."""
-    return [decision.sentence for decision in decisions if decision.outcome == outcome]

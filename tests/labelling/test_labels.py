@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Report, Sample, Scored, Undefined
+from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.results import SampleResult, Signature
@@ -570,6 +570,22 @@ def test_a_report_without_a_score_never_passes(undecided, metric):
     nothing = report_of(None, None)
     with pytest.raises(AssertionError, match="m cannot be decided: nothing was scored"):
         assert_score(nothing, at_least=0.1, metric=metric, undecided=undecided)
+
+
+def test_a_metric_without_a_score_fails_also_beside_one_that_passes():
+    row = {
+        "question": "Who lit it?",
+        "contexts": ["Anna lit it."],
+        "reference": "Anna.",
+    }
+    declined = evaluate(
+        [{**row, "answer": "I don't know."}] * 3,
+        ["context_adherence", "context_utilization", "retrieval_accuracy"],
+        judge="lexical",
+    )
+    assert declined.scores("retrieval_accuracy") != [None] * 3
+    with pytest.raises(AssertionError, match="context_adherence cannot be decided"):
+        assert_score(declined, at_least=0.0)
 
 
 def test_a_report_with_three_outcomes():

@@ -142,8 +142,11 @@ def test_a_file_without_prompts_ends_with_1_and_says_why(
     rows = [Sample(question="?", contexts=["a"], answer="!")]
     evaluate(rows, ContextUtilization(), judge="lexical").to_jsonl(path)
     server = loopback_server(reply=reads_amber)
+    earlier = path.read_text()
+    out.write_text(earlier)  # of another run
     assert main(arguments(path, server, "--out", str(out))) == 1
     assert "Nothing was measured." in capsys.readouterr().out
+    assert out.read_text() == earlier
 
 
 def test_a_refused_key_is_said_of_each_row_and_asked_once(

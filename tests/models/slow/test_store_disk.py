@@ -140,3 +140,26 @@ def test_a_read_only_store_is_read(place):
     (warning,) = found.warnings
     assert "new replies are kept in memory only" in warning
     assert [file.name for file in (place / "sealed").iterdir()] == ["s.sqlite"]
+
+
+SOMEBODYS = """
+import os, sys
+from ragmetrics_core.cli.main import main
+main(["store", "--store", sys.argv[1]])  # now all is imported
+os.chmod(sys.argv[1], 0 if os.geteuid() else 0o600)
+if os.geteuid() == 0:
+    os.setuid(65534)
+sys.exit(main(["store", "--store", sys.argv[1]]))
+"""
+
+
+def test_a_store_of_somebody_else_is_not_called_damaged(place):
+    path = place / "s.sqlite"
+    ended(PLAIN, str(path))
+    asked = subprocess.run(
+        [sys.executable, "-c", SOMEBODYS, str(path)],
+        capture_output=True,
+        text=True,
+    )
+    assert asked.returncode == 2
+    assert "cannot be read: Permission denied" in asked.stderr
