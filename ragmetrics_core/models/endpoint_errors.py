@@ -313,6 +313,11 @@ def judge_error(
         advice_on_model: What to do if the endpoint does not know the model; "" for the
             general advice.
     """
+    if "ImportError" in fault.class_names:
+        return errors.JudgeUnavailable(
+            f"{where} was not asked, as its client lacks a package: install that, or name"
+            " a server of OpenAI's form openai-compatible/MODEL"
+        )
     if fault.is_about_key:
         return _error_of_key(fault, where, advice_on_key)
     if fault.is_refused_by_proxy:

@@ -355,7 +355,7 @@ class Session:
             result, errors.UnusableReply
         ):
             return result
-        first = result
+        first, n_written = result, 0
         keys = await self._keys(request, 1, poll)
         is_cut_off = outcome.finish == "length"
         # A model that declines to answer would decline again.
@@ -383,6 +383,7 @@ class Session:
             repair_keys = await self._keys(repair, 1, poll)
             repaired = await self._fetch_chat(repair, repair_keys)
             fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
+            n_written = repaired.usage.completion_tokens
             (new_outcome,) = repaired.in_order()
             result = await read(new_outcome)
             keys += repair_keys
@@ -394,8 +395,12 @@ class Session:
 
         if is_cut_off and request.max_tokens is not None:
             limit_tried = request.max_tokens * _LONGER
+            is_below = 0 < n_written < limit_tried / 2
             advice = (
-                f"{limit_tried:,} tokens, where a reply is asked for again, were not"
+                f"{n_written:,} tokens were all that the model's own limit, or the window"
+                " of its server, left: raise that, or take another model"
+                if is_below
+                else f"{limit_tried:,} tokens, where a reply is asked for again, were not"
                 " enough: raise the limit by LLMJudge(model,"
                 f" max_tokens={limit_tried * _LONGER})"
             )

@@ -34,7 +34,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.asking import Instructions, LabelProbability, Question
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
 from ragmetrics_core.data.replies import Answer, Asked, Usage, Weight
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -579,3 +579,13 @@ def test_a_judge_that_calls_score_is_told_what_works():
         "await asyncio.to_thread(metric.score, ...)",
     ):
         assert way in outcomes["score"].reason
+
+
+def test_a_package_that_a_client_lacks_is_no_broken_connection():
+    class Lacking(ConnectionError):
+        """As clients of many providers put an ``ImportError`` into their own."""
+
+    error = Lacking("cannot import name")
+    error.__cause__ = ModuleNotFoundError("No module named 'vllm'")
+    with pytest.raises(JudgeUnavailable, match="its client lacks a package: install"):
+        run(Own(error))
