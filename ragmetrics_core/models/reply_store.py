@@ -30,7 +30,6 @@ from ragmetrics_core.data import (
     ForeignFile,
     InputError,
     SettingError,
-    as_input_error,
     check_leads_nowhere_else,
     sendable_text,
 )
@@ -474,8 +473,9 @@ def check(path: Path) -> None:
 
 def _check_header(path: Path) -> None:
     """Raise ``ForeignFile`` unless a file is ours, and of this version."""
-    with as_input_error(f"the store {path} cannot be read"):
-        path.open("rb").close()
+    # asked, not opened: to close the file would give up the locks of this process on it
+    if not os.access(path, os.R_OK):
+        raise InputError(f"the store {path} cannot be read: Permission denied")
     application_id, version = _header(path)
     # Another process may be making the file at this moment: its header comes last.
     deadline = time.monotonic() + _MAKING_SECONDS
