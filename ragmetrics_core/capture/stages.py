@@ -274,13 +274,13 @@ def _is_written_inside(document: Document, search: Node) -> bool:
     """
     letters = letters_of(document.text)
     for model in search.walk():
-        shown = letters_of("\n".join(message.content for message in model.prompt))
         for reply in (model.reply, *model.other_replies):
-            lines = reply.text.splitlines() if reply is not None else []
-            own = letters_of("".join(lines))
-            is_repeated = all(letters_of(line) in shown for line in lines)
+            text = reply.text if reply is not None else ""
+            own = letters_of(text)
             if own and own in letters and 2 * len(own) >= len(letters):
-                return not is_repeated
+                messages = [message.content for message in model.prompt]
+                shown = letters_of("\n".join(messages))
+                return not all(letters_of(line) in shown for line in text.splitlines())
     return False
 
 
