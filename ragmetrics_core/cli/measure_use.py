@@ -16,6 +16,7 @@ from ragmetrics_core.engine.dry_run import Estimate
 from ragmetrics_core.engine.progress import Display
 from ragmetrics_core.measured_use import calls_needed, measure_use
 from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.reporting.jsonl import JsonlWriter
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.use_in_words import agreement_lines, use_in_one_line
 
@@ -85,7 +86,10 @@ def run(options: argparse.Namespace) -> int:
         row.sample and row.sample.use and row.sample.use.why_not is None for row in rows
     )
     if is_any_measured:
-        Report(rows, report.run).to_jsonl(options.out)
+        with JsonlWriter(options.out, report.run, mark=options.replaces) as writer:
+            for row in rows:
+                writer.write(row)
+            writer.close(report.run, whole=True)
     show(*_lines(rows))
     if not is_any_measured:
         return 1

@@ -2,8 +2,9 @@
 
 What columns are called decides, never what their cells hold:
 
-- Of the usual names of a field, the first that the row has names its column. An empty
-  cell there is an empty field; no other column stands in for it.
+- Of the usual names of a field, the first whose cell the row fills names its column. An
+  empty cell is as no column, so a table may be several joined by their columns. An empty
+  list is filled: it says that nothing was found.
 - Two filled columns that may hold one field and differ are refused, because nobody can
   say which is meant.
 - A column that is named for a field holds that field and no other.
@@ -165,11 +166,14 @@ class FoundValue(NamedTuple):
         value: The value.
         column: The column, or the dotted path into it; "" for what a callable gives.
         messages: The messages of which it is one; () if it stands alone.
+        instead_of: The column of an earlier usual name, whose cell is empty; "" if this
+            is the first.
     """
 
     value: Any
     column: str
     messages: tuple[SaidMessage, ...] = ()
+    instead_of: str = ""
 
 
 class _Place(NamedTuple):
@@ -362,7 +366,7 @@ def _add_from_messages(
     """
     nothing = FoundValue(None, "")
     for holder in ("question", "answer"):
-        column, messages = found_by_field.get(holder, nothing)[1:]
+        column, messages = found_by_field.get(holder, nothing)[1:3]
         said = [message for message in messages if message.role != "system"]
         places_of_user = [
             place for place, message in enumerate(said) if message.role == "user"
@@ -522,28 +526,35 @@ def _value_named_by_caller(
 
 
 def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | None:
-    """Return the first of the values that may be a field's; None if there is none.
+    """Return the first filled one of the values that may be a field's, else the first.
+
+    None if there is none.
 
     Raises:
-        AmbiguousColumns: If it is filled, and another one is, too, and differs. Lists
-            and their JSON are equal, as are texts but for case.
+        AmbiguousColumns: If another one is filled, too, and differs. Lists and their
+            JSON are equal, as are texts but for case.
     """
     if not candidates:
         return None
-    chosen, *rivals = candidates
-    if field not in _FIELDS_WITH_RIVALS or not is_filled(chosen.value, field):
+    first, *others = candidates
+    if field == "contexts":  # beside another column these hold what was retrieved
+        others = [
+            other
+            for other in others
+            if plain_name(other.column.rpartition(".")[2]) not in _NAMES_OF_RETRIEVED
+        ]
+    filled = [each for each in (first, *others) if is_filled(each.value, field)]
+    chosen, *rivals = filled or [first]
+    if chosen is not first:
+        chosen = chosen._replace(instead_of=first.column)
+    if field not in _FIELDS_WITH_RIVALS:
         return chosen
     content = _content(chosen.value)
     for rival in rivals:
-        name = plain_name(rival.column.rpartition(".")[2])
-        is_of_retrieved = field == "contexts" and name in _NAMES_OF_RETRIEVED
         may_be_prompt = (
             field == "question" and plain_name(rival.column) not in _NAMES_OF_QUESTION
         )
-        holds_another = is_of_retrieved or may_be_prompt
-        if holds_another or not is_filled(rival.value, field):
-            continue
-        if _content(rival.value) != content:
+        if not may_be_prompt and _content(rival.value) != content:
             raise AmbiguousColumns(
                 f"columns {chosen.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"

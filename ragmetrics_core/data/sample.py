@@ -418,6 +418,13 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
                 f"{field} in one text: write a list (if it is one: {option}"
                 f" {shlex.quote(found_value.column)}, in Python {field}_column=)"
             )
+    taken = [
+        f"{field} from {found.column!r}, as {found.instead_of!r} is empty"
+        for field, found in found_by_field.items()
+        if found.instead_of
+    ]
+    if taken:
+        doubts["other_column"] = "; ".join(taken)
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})

@@ -73,19 +73,20 @@ class JsonlWriter:
     Until ``close`` the rows stand in ``PATH.partial``, which says that the run was
     interrupted; what a process that dies leaves is a report, too. An existing file is
     replaced only by a finished run. ``run`` says what is known of it at its start.
+    ``mark`` is a key of the header, by which a command knows its own files.
 
     Raises:
         InputError: If the file cannot be written.
     """
 
-    def __init__(self, path: str | Path, run: RunFacts) -> None:
+    def __init__(self, path: str | Path, run: RunFacts, mark: str = _MAGIC) -> None:
         self._file = AtomicFile(path, "the report")
         known_facts = {
             name: value
             for name, value in _fields_to_write(run).items()
             if name not in _UNFINISHED
         }
-        self._header = json_line({_MAGIC: FORMAT, "run": known_facts})
+        self._header = json_line({_MAGIC: FORMAT, mark: FORMAT, "run": known_facts})
         self._closed = False
 
     @property

@@ -142,8 +142,8 @@ def test_a_file_without_prompts_ends_with_1_and_says_why(
     rows = [Sample(question="?", contexts=["a"], answer="!")]
     evaluate(rows, ContextUtilization(), judge="lexical").to_jsonl(path)
     server = loopback_server(reply=reads_amber)
-    earlier = path.read_text()
-    out.write_text(earlier)  # of another run
+    earlier = '{"ragmetrics_report": 5, "ragmetrics_measured_use": 5, "run": {}}\n'
+    out.write_text(earlier)
     assert main(arguments(path, server, "--out", str(out))) == 1
     assert "Nothing was measured." in capsys.readouterr().out
     assert out.read_text() == earlier
@@ -248,3 +248,18 @@ def test_a_recorded_trace_is_measured_by_a_models_name(tmp_path, loopback_server
     [row] = Report.from_jsonl(out).results
     assert row.sample.use is not None
     assert verdicts_of(row.sample.use) == ("amber",)
+
+
+def test_what_was_measured_replaces_an_earlier_measurement_and_no_evaluation(
+    results, tmp_path, loopback_server, capsys
+):
+    server = loopback_server(reply=reads_amber)
+    scores, measured = tmp_path / "scores.jsonl", tmp_path / "measured.jsonl"
+    evaluate([kept("c", 3)], ContextUtilization(), judge="lexical").to_jsonl(scores)
+    paid = scores.read_text()
+    assert main(arguments(results, server, "--out", str(scores))) == 2
+    assert f"{scores} exists, and no earlier output of" in capsys.readouterr().err
+    assert (scores.read_text(), server.requests) == (paid, [])
+    for _ in range(2):
+        assert main(arguments(results, server, "--out", str(measured))) == 0
+    assert len(Report.from_jsonl(measured).results) == 3
