@@ -342,7 +342,7 @@ class SampleResult(Frozen):
         sample: The sample; None for a row that is no sample.
         results: One result per metric, by name.
         problem: Why the row is no sample; "" if it is one.
-        unfinished: Paid for metrics that a limit of the run cut off; else None.
+        unfinished: Paid for metrics that the end of the run cut off; None if none was.
     """
 
     index: int = Field(ge=0)

@@ -30,6 +30,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
     SettingError,
+    Usage,
     import_deferred,
 )
 from ragmetrics_core.data.errors import crash_in_words
@@ -372,7 +373,7 @@ class Run:
         for index in sorted(self._results):
             result = self._results.pop(index)
             # Without any of these, all metrics were cut off before they spent anything.
-            if result.results or result.unfinished or result.problem:
+            if result.results or result.usage != Usage() or result.problem:
                 yield result
 
     def give_up_unfinished_rows(self) -> None:

@@ -191,20 +191,16 @@ class SampleJudging:
             # The tasks take the free slots before the next sample starts.
             await asyncio.sleep(0)
         results: dict[str, MetricResult] = {}
-        spent_unfinished = Usage()
+        spent_unfinished: Usage | None = None
         for name, task in tasks.items():
             outcome = task.result()
             self.models.update(outcome.usage.models)  # which models answered
             if was_cut_off(outcome):
-                spent_unfinished += outcome.usage
+                spent_unfinished = (spent_unfinished or Usage()) + outcome.usage
             else:
                 results[name] = outcome
-        has_spent = spent_unfinished != Usage()
         return SampleResult(
-            index=index,
-            sample=row,
-            results=results,
-            unfinished=spent_unfinished if has_spent else None,
+            index=index, sample=row, results=results, unfinished=spent_unfinished
         )
 
     async def wait_for_room(self) -> None:

@@ -47,7 +47,7 @@ from ragmetrics_core.models.features import (
     gather_all,
     stated_missing,
 )
-from ragmetrics_core.models.judge_work import spending_here
+from ragmetrics_core.models.judge_work import judged_row, spending_here
 from ragmetrics_core.models.limits import (
     FIRST_SLOTS_ON_THIS_MACHINE,
     Budget,
@@ -66,6 +66,9 @@ ReplyOrError = Choice | errors.JudgeError
 
 # A reply that was cut off is asked for again with so many times the tokens.
 _LONGER = 4
+# A model that wrote nothing readable for so many rows, and for none anything else, is no
+# judge.
+_MOST_UNREAD_ROWS = 20
 # So many characters of an unusable reply are shown to the model that is asked again.
 _MOST_SHOWN = 20_000
 _NOTHING = Usage()
@@ -130,6 +133,7 @@ class _Shared:
             gives the reply or an error; None if that run gave up its call.
         memory: Keeps the replies of a model whose settings are not known, as no store
             on disk can tell them from those of another model.
+        unread_rows: The rows whose replies could not be read, until one could; then None.
     """
 
     def __init__(self, found_missing: set[str], first_slots: int | None) -> None:
@@ -137,6 +141,7 @@ class _Shared:
         self.slots = Slots(0, first_slots)
         self.in_flight: dict[str, asyncio.Future[ReplyOrError | None]] = {}
         self.memory = MemoryStore()
+        self.unread_rows: set[int | None] | None = set()
 
 
 _SharedByLoop = WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared]
@@ -322,7 +327,21 @@ class Session:
                     zip(outcomes, results, strict=True), start=first_poll
                 )
             )
+        self._note_read(results)
         return Answers(tuple(results), fetched.usage)
+
+    def _note_read(self, results: Sequence[object]) -> None:
+        """End a run whose judge has written nothing that can be read, row after row."""
+        if not all(isinstance(result, errors.JudgeError) for result in results):
+            self._prepared.unread_rows = None
+        unread = self._prepared.unread_rows
+        is_unread = any(type(result) is errors.UnusableReply for result in results)
+        if unread is not None and is_unread and not self._is_in_batches:
+            unread.add(judged_row.get())
+            if len(unread) >= _MOST_UNREAD_ROWS:
+                self._budget.stop(
+                    f"no reply of {self.model.name} could be read, in {len(unread)} rows"
+                )
 
     async def _repaired(
         self,

@@ -329,7 +329,7 @@ def diagnose(row: SampleResult) -> Diagnosis:
         return NO_FAULT._replace(ranked_low=judged.ranked_low)
     errors = [result.error.type for result in results if isinstance(result, Failed)]
     if not errors:
-        return _NO_INPUT
+        return _NO_INPUT if row.unfinished is None else _NOT_JUDGED
     if all(error in _ERRORS_OF_METRICS for error in errors):
         return _METRIC_FAILED
     return _JUDGE_FAILED

@@ -139,9 +139,9 @@ def _headline(glance: Glance) -> Iterator[_Line]:
     # beside gates the rows that failed them say more
     rank = 10 if glance.decisions else 4
     if glance.advice:
-        yield _Line(rank, f"  first  {glance.advice}")
+        yield _Line(rank + 1, f"  first  {glance.advice}")
     if glance.sure:
-        yield _Line(rank + 1, f"  sure?  {one_line(glance.sure, _LONGEST_SENTENCE)}")
+        yield _Line(rank, f"  sure?  {one_line(glance.sure, _LONGEST_SENTENCE)}")
     if glance.use:
         yield _Line(2, f"  used   {glance.use}")
     if glance.failures:

@@ -16,6 +16,7 @@ from lanes import crossed, examples
 
 from ragmetrics_core import (
     ContextAdherence,
+    ContextRecall,
     ContextUtilization,
     Limits,
     LLMJudge,
@@ -624,6 +625,39 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run():
     report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1)
     outcome = report.results[0].results["context_adherence"]
     assert (outcome.status, outcome.error.type) == ("failed", "AuthenticationFailed")
+
+
+@pytest.mark.parametrize(
+    ("readable_from", "stops"), [(math.inf, True), (19, False), (1, False)]
+)
+def test_a_judge_of_whom_no_row_can_be_read_ends_the_run(readable_from, stops):
+    class Prose(Singly):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            text = request.messages[-1].content
+            rows.update(re.findall(r"\bq \d+", text))
+            if len(rows) > readable_from:
+                return await super().complete(request)
+            self.calls += 1
+            return ChatReply((Choice("Yes, it is."),), Usage(calls=1))
+
+    rows = set[str]()
+    report = evaluate(
+        ROWS, [ContextUtilization()], judge=LLMJudge(Prose()), concurrency=1
+    )
+    assert ("no reply of toy could be read, in 20 rows" in report.run.stopped) is stops
+    assert report.summary().judged == (20 if stops else len(ROWS))
+    assert len(rows) < 25 or not stops
+
+
+def test_rows_that_a_limit_cut_off_are_not_judged_whatever_else_they_lack():
+    report = evaluate(
+        ROWS,
+        [ContextUtilization(), ContextRecall()],
+        judge=LLMJudge(Priced()),
+        limits=Limits(max_calls=30),
+    )
+    assert "not judged" in str(report)
+    assert "input missing" not in str(report)
 
 
 def test_calls_given_up_at_the_deadline_are_counted():
