@@ -216,9 +216,12 @@ def as_input_error(sentence: str) -> Iterator[None]:
 def read_own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
     """Read a file of ours with ``json_lines``; a crash may have cut it off anywhere.
 
-    Raises ``InputError`` if it is unreadable.
+    Raises ``InputError`` if it is unreadable, or an editor saved it as UTF-16.
     """
     with as_input_error(f"{what} {path} cannot be read"), open_bytes(path) as file:
+        encoding = _encoding_of(Path(path))
+        if encoding != "utf-8-sig":
+            raise _not_utf8(Path(path), encoding.upper())
         yield from json_lines(path, file)
 
 
@@ -251,8 +254,7 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     folder = Path(path).parent
     if Path(path).is_symlink() and not target.is_relative_to(folder.resolve()):
         raise InputError(
-            f"{shown} is a link out of its folder, to {target}; name that file, or"
-            " remove the link"
+            f"{shown} is a link out of its folder, to {target}; name that file"
         )
     working_folder = Path.cwd()
     spelled_folder = Path(os.path.abspath(folder))  # which follows no links
@@ -260,8 +262,7 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     is_inside = folder.resolve().is_relative_to(working_folder.resolve())
     if is_spelled_inside and not is_inside:
         raise InputError(
-            f"{shown} leads out of this folder by a link, to {target}; name that file,"
-            " or remove the link"
+            f"{shown} leads out of this folder by a link, to {target}; name that file"
         )
 
 

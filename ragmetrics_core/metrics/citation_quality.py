@@ -125,7 +125,7 @@ class CitationQuality(Metric):
     name: str = Field(default="citation_quality", min_length=1)
     required: bool = False
     numbered_from: Place | None = None
-    polls: int = Field(default=3, ge=1)
+    polls: int = Field(default=3, ge=1, le=1000)
     examples: str | None = None
     template: str | None = None
 

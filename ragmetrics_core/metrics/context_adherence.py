@@ -128,7 +128,7 @@ class ContextAdherence(Metric):
     )
 
     name: str = Field(default="context_adherence", min_length=1)
-    polls: int = Field(default=5, ge=1)
+    polls: int = Field(default=5, ge=1, le=1000)
     temperature: float = Field(default=1.0, ge=0, le=2)
     method: Literal["polls", "probability"] = "polls"
     early_stop: bool = False

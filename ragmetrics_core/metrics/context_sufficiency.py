@@ -144,7 +144,7 @@ class ContextSufficiency(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)
-    polls: int = Field(default=5, ge=1)
+    polls: int = Field(default=5, ge=1, le=1000)
     uncertain: tuple[Share, Share] = (0.4, 0.6)
     declining: bool = True
     examples: str | None = None

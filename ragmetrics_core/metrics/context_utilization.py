@@ -124,7 +124,7 @@ class ContextUtilization(Metric):
     relevance: Literal["binary", "probability"] = "binary"
     against: Literal["answer", "reference"] = "answer"
     judging: Literal["pointwise", "listwise"] = "pointwise"
-    polls: int = Field(default=5, ge=1)
+    polls: int = Field(default=5, ge=1, le=1000)
     examples: str | None = None
     template: str | None = None
 

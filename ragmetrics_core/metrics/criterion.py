@@ -91,7 +91,7 @@ class Criterion(Metric):
         default=("answer",), min_length=1
     )
     method: Literal["polls", "probability"] = "polls"
-    polls: int = Field(default=5, ge=1)
+    polls: int = Field(default=5, ge=1, le=1000)
 
     def __init__(self, name: str, sentence: str, **settings: Any) -> None:
         """Take the name and the sentence; see the class."""

@@ -93,7 +93,7 @@ class RetrievalAccuracy(Metric):
     name: str = Field(default="retrieval_accuracy", min_length=1)
     extraction: Literal["io", "cot"] = "io"
     calls: Calls = "per_fact"
-    polls: int = Field(default=3, ge=1)
+    polls: int = Field(default=3, ge=1, le=1000)
     examples: str | None = None
     template: str | None = None
     extraction_template: str | None = None

@@ -262,6 +262,7 @@ BAD_INPUT = {
     "rows.jsonl --set polls=3": "--set is written METRIC.SETTING=VALUE",
     "rows.jsonl --set adherence.poll=3": "no such setting (did you mean 'polls'?)",
     "rows.jsonl --set adherence.polls=0": "polls: Input should be greater",
+    "rows.jsonl --set adherence.polls=1000000": "polls: Input should be less",
     "rows.jsonl --set bleu.polls=3": "no metric is named 'bleu'",
     "rows.jsonl --metrics recall --set adherence.polls=3": "not among the metrics",
     "rows.jsonl --api-base http://127.0.0.1:1": "--api-base needs a model",

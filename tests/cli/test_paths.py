@@ -199,6 +199,20 @@ def test_outputs_go_into_a_pipe_of_the_shell(files, option):
         assert "ragmetrics" in pipe.read(1000)
 
 
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no such files here")
+@pytest.mark.parametrize("option", ["--out", "--summary"])
+def test_where_the_shell_sends_an_output_to_a_file_that_file_is_to_be_named(
+    files, capsys, option
+):
+    """As /dev/stdout before ``> kept`` leads to a file, which the screen is written to."""
+    with open("kept", "w") as kept:
+        words = [*shlex.split(EVALUATE), option, f"/dev/fd/{kept.fileno()}"]
+        assert main(words) == 2
+    assert capsys.readouterr().err.endswith(
+        f" is a link out of its folder, to {Path('kept').resolve()}; name that file\n"
+    )
+
+
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="there is no device that is always full"
 )

@@ -192,6 +192,16 @@ def test_a_broken_row_of_a_run_is_left_out_and_counted(capsys):
     assert main(compared) == 3
 
 
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE"])
+def test_results_that_an_editor_saved_as_utf_16_are_refused(encoding, capsys):
+    Path("results.jsonl").write_text("".join(a_run(3, 1)), encoding)
+    assert main(["report", "results.jsonl", *GATE]) == 2
+    assert (
+        f"results.jsonl: not UTF-8; save the file as UTF-8, or if it is {encoding}: ic"
+        in (capsys.readouterr().err)
+    )
+
+
 def test_indented_results_are_to_be_converted_not_judged_again():
     """``jq .`` writes them so, and ``jq -s .``."""
     rows = [json.loads(line) for line in a_run(3, 1)]
