@@ -386,6 +386,9 @@ def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[GateOutcome
     sentence += "".join(others[:_MOST_SLICES_EXPLAINED])
     if len(others) > _MOST_SLICES_EXPLAINED:
         sentence += f" And {len(others) - _MOST_SLICES_EXPLAINED} more."
+    if summary.bad_rows:  # they may be all rows of a further slice
+        unread = count_in_words(summary.bad_rows, "row")
+        sentence += f" {unread} could not be read: of which slice, nobody knows."
     outcomes = {outcome for _, outcome, _ in decided}
     if "failed" in outcomes:
         return "failed", sentence

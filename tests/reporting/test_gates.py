@@ -345,6 +345,15 @@ def test_a_gate_per_slice_needs_every_slice(rows, outcome, words):
     assert words in decision.sentence
 
 
+def test_rows_that_could_not_be_read_may_be_a_slice_of_their_own():
+    languages = [*["de"] * 50, "en"]
+    decision = decide(SLICED, report(*FIFTY, "bad", language=languages))
+    assert str(decision).startswith(
+        "passed: m by language: 1 of 1 slices reach 0.5. 1 row could not be read: of"
+        " which slice, nobody knows."
+    )
+
+
 def test_of_many_slices_ten_are_shown():
     languages = ["zz", *(f"l{place:02}" for place in range(12))]
     sentence = decide(SLICED, report(0.9, *[0.1] * 12, language=languages)).sentence
