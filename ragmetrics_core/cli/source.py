@@ -55,6 +55,8 @@ class _File:
         path: The file.
         rows: How many rows were read.
         bad: How many of them are no samples.
+        counted: How many rows it held at first, where they were counted; what was
+            appended since is left out.
         is_read_to_its_end: Whether all of its rows were read.
         columns_read: Notes which columns the fields were read from.
         notes: Sentences on recorded traces that gave no sample, or no complete one.
@@ -64,21 +66,41 @@ class _File:
     path: Path
     rows: int = 0
     bad: int = 0
+    counted: int | None = None
     is_read_to_its_end: bool = False
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(default_factory=list)
     traces: "SpanSamples | None" = None
 
     @cached_property
-    def sha256(self) -> str:
-        """The digest of its bytes; ``InputError`` if it cannot be read."""
+    def at_first(self) -> tuple[str, int]:
+        """The digest of its bytes, and how many there were, when it was first read.
+
+        ``InputError`` if it cannot be read.
+        """
+        return self._digest(sys.maxsize)
+
+    def check_unchanged(self) -> None:
+        """Raise ``InputError`` unless it still begins with what it held at first."""
+        if self._digest(self.at_first[1]) != self.at_first:
+            raise InputError(
+                f"{self.path} was changed while it was read: run again when nothing"
+                " writes to it, or on a copy"
+            )
+
+    def _digest(self, most_bytes: int) -> tuple[str, int]:
+        """The digest of its first bytes, and how many they are."""
         piped = self.traces and self.traces.lines.piped
+        digest, n_bytes = hashlib.sha256(), 0
         with (
             as_input_error(f"{self.path} cannot be read"),
             nullcontext(piped) if piped else self.path.open("rb") as file,
         ):
             file.seek(0)
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            while block := file.read(min(most_bytes - n_bytes, 2**20)):
+                digest.update(block)
+                n_bytes += len(block)
+        return digest.hexdigest(), n_bytes
 
 
 def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
@@ -173,6 +195,7 @@ class Source:
         """
         self._n_rows = 0
         for file in self._files:
+            file.at_first  # noqa: B018  # before its rows
             n_rows_of_file = 0
             for row in self._checked_rows(file):
                 # Two columns may hold one field: this concerns all rows, so it is
@@ -184,6 +207,7 @@ class Source:
             # notes say why a file of traces gave no sample
             if n_rows_of_file == 0 and not file.notes:
                 raise InputError(_no_rows(file.path))
+            file.counted = n_rows_of_file
             self._n_rows += n_rows_of_file
         self.keys.check()
         return self
@@ -203,6 +227,8 @@ class Source:
     def __iter__(self) -> Iterator[Sample | RowError]:
         for file in self._files:
             for row in self._checked_rows(file):
+                if file.rows == file.counted:
+                    continue
                 file.rows += 1
                 if isinstance(row, RowError):
                     file.bad += 1
@@ -213,6 +239,7 @@ class Source:
                     if file.bad <= _SHOWN_PROBLEMS + 1:
                         print(f"ragmetrics: {sentence}", file=sys.stderr)
                 yield row
+            file.check_unchanged()
             file.is_read_to_its_end = True
 
     def _checked_rows(self, file: _File) -> Iterator[Sample | RowError]:
@@ -249,7 +276,7 @@ class Source:
             for file in self._files
         ]
         inputs = tuple(
-            Input(name=file.path.name, sha256=file.sha256, rows=count)
+            Input(name=file.path.name, sha256=file.at_first[0], rows=count)
             for file, count in rows
         )
         return facts.model_copy(update={"inputs": inputs})

@@ -55,6 +55,8 @@ TABLE = (
 
 # How long one change waits for a lock of another process. Judging waits with it.
 _BUSY_SECONDS = 1.0
+# How long a file that another process holds is left alone.
+_SECONDS_LEFT_ALONE = 5.0
 # A file that was changed so lately may still be made by another process.
 _MAKING_SECONDS = 0.5
 _MOST_IN_MEMORY = 10_000
@@ -152,9 +154,10 @@ class SqliteStore(ReplyStore):
     The file is opened at the first use. If there is none, it is made, readable for its
     owner alone. Any thread may use the store, one at a time.
 
-    If the file cannot be written (it is read-only, the disk is full, another process
-    holds its lock), the run goes on with a warning: its replies are still read, and new
-    ones are kept in memory. A file that cannot be read is not used any more.
+    If the file cannot be written (it is read-only, the disk is full), the run goes on
+    with a warning: its replies are still read, and new ones are kept in memory. Where
+    another process holds its lock, they are written later. A file that cannot be read
+    is not used any more.
 
     Args:
         path: The file.
@@ -199,6 +202,9 @@ class SqliteStore(ReplyStore):
         self._is_readable = True
         # Unusable replies that stay in the file, as it cannot be written.
         self._rejected_keys: set[str] = set()
+        # Until when the file is left alone, and the rows that are written then, by key.
+        self._busy_until = 0.0
+        self._unwritten: dict[bytes, tuple[bytes, str, float, str]] = {}
         with _lock:
             _stores.add(self)
 
@@ -241,7 +247,6 @@ class SqliteStore(ReplyStore):
         own key.
         """
         now = time.time()
-        rows: list[tuple[bytes, str, float, str]] = []
         for key, choice in choices.items():
             tokens = [
                 [token.token, token.logprob, token.alternatives]
@@ -250,16 +255,26 @@ class SqliteStore(ReplyStore):
             parts = [choice.text, choice.finish, choice.origin.together, tokens]
             text = json.dumps(parts, separators=(",", ":"))
             model = sendable_text(choice.origin.model)
-            rows.append((bytes.fromhex(key), text, now, model))
+            digest = bytes.fromhex(key)
+            self._unwritten[digest] = (digest, text, now, model)
         self._memory.put(choices)
-        self.write(methodcaller("executemany", _PUT, rows))
+        if time.monotonic() >= self._busy_until:
+            self._write_rows()
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
         self._memory.reject(key)
-        self.write(methodcaller("execute", _REJECT, (bytes.fromhex(key),)))
-        if self.trouble is not None:
+        digest = bytes.fromhex(key)
+        self._unwritten.pop(digest, None)
+        if self.write(methodcaller("execute", _REJECT, (digest,)), later=True) is None:
             self._rejected_keys.add(key)
+
+    def _write_rows(self) -> None:
+        """Write the replies that are not in the file yet, unless it is still held."""
+        rows = list(self._unwritten.values())
+        put = methodcaller("executemany", _PUT, rows)
+        if self.write(put, later=True) is not None or self.trouble is not None:
+            self._unwritten.clear()
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         """Return the first row that a query finds; its texts are bytes.
@@ -281,11 +296,17 @@ class SqliteStore(ReplyStore):
 
         return self._use(fetch, writes=False)
 
-    def write(self, change: Callable[[sqlite3.Connection], T]) -> T | None:
+    def write(
+        self, change: Callable[[sqlite3.Connection], T], *, later: bool = False
+    ) -> T | None:
         """Make a change in one transaction; it is committed when this returns.
 
         In WAL mode a commit takes some 20 microseconds, and survives a killed process
         without waiting for the disk.
+
+        Args:
+            change: What to do.
+            later: Whether the caller makes it again, if another process holds the file.
 
         Returns:
             What the change returns; None if the file cannot be written.
@@ -296,15 +317,20 @@ class SqliteStore(ReplyStore):
                 connection.execute("BEGIN IMMEDIATE")
                 return change(connection)
 
-        return self._use(commit, writes=True)
+        return self._use(commit, writes=True, later=later)
 
     def _use(
-        self, work: Callable[[sqlite3.Connection], T], *, writes: bool
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        writes: bool,
+        later: bool = False,
     ) -> T | None:
         """Do work on the file.
 
         After an error of SQLite or of the system a warning says so: a change that fails
-        is the last one, and after a failed look the file is not used any more.
+        is the last one, unless it is made later, as another process holds the file, and
+        after a failed look the file is not used any more.
         """
         with _lock:
             if not self._is_readable or (writes and self.trouble is not None):
@@ -314,6 +340,16 @@ class SqliteStore(ReplyStore):
                     self._connection = connect(self.path)
                 return work(self._connection)
             except _TROUBLE as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if later and self._connection and code == sqlite3.SQLITE_BUSY:
+                    if not self._busy_until:
+                        _logger.warning(
+                            "another process holds %s; new replies are written there"
+                            " when it is free",
+                            self.path,
+                        )
+                    self._busy_until = time.monotonic() + _SECONDS_LEFT_ALONE
+                    return None
                 if not writes or self._connection is None:
                     self._is_readable = False
                     self.close()
@@ -336,6 +372,8 @@ class SqliteStore(ReplyStore):
     def close(self) -> None:
         """Close the file; the next use opens it."""
         with _lock:
+            if self._connection is not None and self._unwritten:
+                self._write_rows()
             if self._connection is not None:
                 self._connection.close()
             self._connection = None

@@ -437,6 +437,32 @@ def test_a_broken_file_is_found_before_anything_is_judged(
     assert not Path("out.jsonl").exists()
 
 
+@pytest.mark.parametrize("is_appended", [False, True])
+def test_a_file_is_judged_as_it_stood_at_first_or_not(
+    is_appended, rows, capsys, loopback_server
+):
+    name = rows(*[GOOD] * 300)
+
+    def change(body: Any) -> Any:
+        if len(server.requests) == 1:
+            with Path(name).open("a" if is_appended else "w") as file:
+                file.write(json.dumps({**GOOD, "answer": "Nobody did."}) + "\n")
+        return plausible_reply(body)
+
+    server = loopback_server(change)
+    command = (
+        f"evaluate {name} --judge openai/x --api-base {server.base_url} --no-store"
+        " --metrics adherence --fail-under adherence=0.1 --out out.jsonl"
+    )
+    if is_appended:
+        assert run(command) == 0
+        (source,) = Report.from_jsonl("out.jsonl").run.inputs
+        assert source.rows == 300
+    else:
+        assert "was changed while it was read" in fails(capsys, command)
+        assert not Path("out.jsonl").exists()
+
+
 def finished(path: str) -> list[str]:
     """The lines of a results file that a whole run over 12 rows wrote."""
     made = [{**GOOD, "id": str(n), "question": f"Who lit lamp {n}?"} for n in range(12)]

@@ -17,6 +17,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.models import reply_store
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
@@ -312,19 +313,23 @@ def test_a_file_that_another_process_is_making_is_waited_for(opened, path):
     made.join()
 
 
-def test_a_file_that_others_hold_for_long_is_left_and_judging_goes_on(
-    opened, path, caplog
+def test_what_comes_while_others_hold_the_file_is_written_once_it_is_free(
+    opened, path, caplog, monkeypatch
 ):
+    monkeypatch.setattr(reply_store, "_BUSY_SECONDS", 0.01)
     store = opened()
     store.put({KEY: FULL})
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     store.put({OTHER: FULL})
-    assert store.get(OTHER) == FULL
+    store.put({OTHER[::-1]: FULL})  # not even tried
+    store.reject(KEY)
+    assert [store.get(key) for key in (KEY, OTHER)] == [None, FULL]
     (warning,) = warnings(caplog)
-    assert "kept in memory only" in warning
-    assert "SQLITE_BUSY" in warning
+    assert "another process holds" in warning
     other.close()
+    store.close()
+    assert [opened().get(key) for key in (OTHER, OTHER[::-1])] == [FULL] * 2
 
 
 BAD_ROWS: dict[str, tuple[str | bytes, str | bytes]] = {
