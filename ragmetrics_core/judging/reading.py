@@ -56,6 +56,8 @@ _MOST_BROKEN_OBJECTS = 50
 # "Here it is:", and "Sure!"
 _LEADS_TO = re.compile(r"[:：}]\W*$|^\W*(?:\w+ ?){1,3}[!！]\W*$")
 _LONGEST_BESIDE = 200  # characters beside an object that are looked at, or told
+# supported: 0, or "supported" = 0
+_STATED = re.compile(r"(\w+)[\"'`*]*\s*[:：=]\s*[\"'`*]*(\d+(?:\.\d+)?)")
 _QUOTED = re.compile(r'"[^"\n]*"')
 _SHORTEST_CLAIM = 16  # characters
 # Behind its thinking no reply of any form is so long: 64,000 tokens.
@@ -105,7 +107,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         UnusableReply: If there is no text; if it ended at the token limit before it was
             complete; if it holds no such object, one that is not well-formed, or one
             whose fields cannot be read; or if it holds two objects, or two values of
-            one key, that contradict each other. One that is odd has what was read,
+            one key, that contradict each other, the second perhaps without braces. One that is odd has what was read,
             which counts if it is said again.
     """
     text = choice.text
@@ -154,7 +156,13 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         *[_validate(choice, found, question) for found in replies], strict=True
     )
     verdict = _verdict_in(values[-1])
-    if any(_verdict_in(value) != verdict for value in values):
+    last = {key.strip().casefold(): each for key, each in replies[-1].fields.items()}
+    is_taken_back = any(
+        isinstance(last.get(name.casefold()), (int, float))
+        and last[name.casefold()] != float(number)
+        for name, number in _STATED.findall(behind)
+    )
+    if is_taken_back or any(_verdict_in(value) != verdict for value in values):
         raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=text
         )

@@ -89,13 +89,24 @@ class Provider(NamedTuple):
             all hosts that end so: every customer has one, which a variable names.
         key_variable: The variable of the environment that usually holds its key; None
             for a server that takes none.
-        address_variables: Variables that may name another address instead; the first
-            that is set decides.
+        own_variable: A variable that may name another address; "" for two called like
+            the key's.
     """
 
     address: str
     key_variable: str | None
-    address_variables: tuple[str, ...] = ()
+    own_variable: str = ""
+
+    @property
+    def address_variables(self) -> tuple[str, ...]:
+        """Variables that may name another address; the first that is set decides.
+
+        OpenAI's SDK reads the first of the two, LiteLLM and frameworks the second.
+        Example: MISTRAL_BASE_URL, MISTRAL_API_BASE.
+        """
+        name = (self.key_variable or "").removesuffix("_API_KEY")
+        usual = (f"{name}_BASE_URL", f"{name}_API_BASE")
+        return (self.own_variable,) if self.own_variable else usual
 
     def owns(self, address: str) -> bool:
         """Whether an address is the provider's own, to which its usual key may go."""
@@ -117,16 +128,11 @@ class Provider(NamedTuple):
         return parts._replace(path=urlsplit(self.address).path).geturl()
 
 
-OPENAI = Provider(
-    "https://api.openai.com/v1",
-    "OPENAI_API_KEY",
-    # its own SDK reads the first variable, LangChain and LlamaIndex the second, too
-    ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-)
+OPENAI = Provider("https://api.openai.com/v1", "OPENAI_API_KEY")
 AZURE = Provider(
     "https://.openai.azure.com/openai/v1",
     "AZURE_OPENAI_API_KEY",
-    ("AZURE_OPENAI_ENDPOINT",),
+    "AZURE_OPENAI_ENDPOINT",
 )
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {
@@ -138,10 +144,10 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         ),
         "groq": Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
         "hosted_vllm": Provider(
-            "http://localhost:8000/v1", None, ("HOSTED_VLLM_API_BASE",)
+            "http://localhost:8000/v1", None, "HOSTED_VLLM_API_BASE"
         ),
         "mistral": Provider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        "ollama": Provider("http://localhost:11434/v1", None, ("OLLAMA_API_BASE",)),
+        "ollama": Provider("http://localhost:11434/v1", None, "OLLAMA_API_BASE"),
         "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
         "together_ai": Provider("https://api.together.ai/v1", "TOGETHER_API_KEY"),
     }
@@ -150,12 +156,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 Source: their own pages on compatibility with OpenAI's clients.
 """
-# its own SDK reads the first variable, LiteLLM the second
-TYPESAFE = Provider(
-    "https://api.typesafe.ai/v1",
-    "TYPESAFE_API_KEY",
-    ("TYPESAFE_BASE_URL", "TYPESAFE_API_BASE"),
-)
+TYPESAFE = Provider("https://api.typesafe.ai/v1", "TYPESAFE_API_KEY")
 
 
 def wants_a_key(address: str) -> bool:

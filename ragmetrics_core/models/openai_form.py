@@ -314,9 +314,15 @@ def reply_of(
         for name in models
         if isinstance(name, str) and _names_a_model(name, secret_to_leave_out)
     }
+    prompt_tokens = _token_count(counts.get("prompt_tokens"))
+    details = counts.get("prompt_tokens_details")
+    if isinstance(details, Mapping):
+        cached_tokens = _token_count(details.get("cached_tokens"))
+        # they are among the prompt's, unless a proxy counts the new ones alone
+        prompt_tokens += cached_tokens if cached_tokens > prompt_tokens else 0
     usage_of_call = Usage(
         calls=1,
-        prompt_tokens=_token_count(counts.get("prompt_tokens")),
+        prompt_tokens=prompt_tokens,
         completion_tokens=_token_count(counts.get("completion_tokens")),
         cost=None,
         models=tuple(sorted(usable_names)),

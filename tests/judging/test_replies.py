@@ -268,6 +268,22 @@ def test_a_reply_is_read_alike_by_every_metric(name, kind):
     assert (failed.status, failed.value, len(model.requests)) == ("failed", None, 2)
 
 
+@pytest.mark.parametrize("name", [n for n, it in DECIDING.items() if it[2] != []])
+def test_a_verdict_is_taken_back_by_its_field_behind_it(name):
+    for line, reading in (
+        ("{field}: 0", "bad"),
+        ('"{field}": 0', "bad"),
+        ("Wait. **{field}** = 0.", "bad"),
+        ("{field}: {good}", "good"),
+        ("confidence: 0", "good"),
+    ):
+        text = written(f"{{object}}\n\n{line}", name)
+        result, model = score(name, text)
+        assert (result.value, len(model.requests)) == (
+            (1.0, 1) if reading == "good" else (None, 2)
+        )
+
+
 @pytest.mark.parametrize("name", ["adherence", "sufficiency"])
 def test_what_is_odd_counts_by_the_same_verdict_alone(name):
     field, bit = {

@@ -478,18 +478,28 @@ def test_a_quota_that_is_used_up_for_long_ends_the_run(loopback_server, fault):
     assert len(server.requests) == 1
 
 
-def test_the_variable_of_langchain_and_llamaindex_names_the_address(monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "model_name"),
+    [
+        ("OPENAI_API_BASE", "gpt-4o-mini"),
+        ("MISTRAL_API_BASE", "mistral/m"),
+        ("GROQ_BASE_URL", "groq/m"),
+    ],
+)
+def test_the_variable_of_langchain_and_llamaindex_names_the_address(
+    variable, model_name, monkeypatch
+):
     for name in ("OPENAI_BASE_URL", "RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPENAI_API_BASE", "https://gateway.example/v1")
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    model = OpenAICompatibleModel.named("gpt-4o-mini")
+    monkeypatch.setenv(variable, "https://gateway.example/v1")
+    monkeypatch.setenv(f"{variable.split('_')[0]}_API_KEY", KEY)
+    model = OpenAICompatibleModel.named(model_name)
     assert model.address == "https://gateway.example/v1"
-    assert model.api_key_env is None  # OpenAI's key goes to OpenAI alone
+    assert model.api_key_env is None  # a provider's key goes to the provider alone
     # what the message names is enough by itself
     assert "set RAGMETRICS_API_KEY to the key of this one" in NAME_A_KEY
     monkeypatch.setenv("RAGMETRICS_API_KEY", "of the gateway")
-    named = OpenAICompatibleModel.named("gpt-4o-mini")
+    named = OpenAICompatibleModel.named(model_name)
     assert named.address == "https://gateway.example/v1"
     assert named.api_key_env == "RAGMETRICS_API_KEY"
 
@@ -1122,3 +1132,22 @@ def test_a_file_of_a_batch_that_never_comes_is_a_fault_that_passes(
 
     with pytest.raises(TransientJudgeError, match="no reply within"):
         asyncio.run(work())
+
+
+def test_a_proxy_that_counts_new_tokens_alone_has_cut_no_prompt(loopback_server):
+    details = {
+        "prompt_tokens": 1_100,
+        "prompt_tokens_details": {"cached_tokens": 5_000},
+    }
+    server = loopback_server(
+        lambda _: '{"missing": [], "sufficient": 1}',
+        from_openai=lambda body: {**body, "usage": details},
+    )
+    report = evaluate(
+        [{**row(), "contexts": [LONG]}],
+        ["context_sufficiency"],
+        judge=OpenAICompatibleModel(server.base_url, "local"),
+    )
+    (outcome,) = report.results[0].results.values()
+    assert (outcome.status, outcome.usage.calls) == ("scored", len(server.requests))
+    assert outcome.usage.prompt_tokens == 6_100 * len(server.requests)
