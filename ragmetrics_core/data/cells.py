@@ -23,6 +23,7 @@ from ragmetrics_core.data.messages import (
 from ragmetrics_core.data.name_matching import plain_name
 from ragmetrics_core.data.sample_parts import Context, Turn, fields_of_document
 from ragmetrics_core.data.scalars import (
+    composed_text,
     is_number,
     is_placeholder,
     is_present,
@@ -369,7 +370,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     filled = {key: text for key, text in text_by_key.items() if is_present(text)}
     first_key, text = next(iter((filled or text_by_key).items()))
     for key, other_text in filled.items():
-        if other_text.strip() != text.strip():
+        if composed_text(other_text) != composed_text(text):
             raise AmbiguousColumns(
                 f"{field}: number {rank}: {first_key!r} and {key!r} may both hold its"
                 " text, and differ; leave one out"

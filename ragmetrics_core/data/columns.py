@@ -34,7 +34,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.messages import MEDIA_REFUSED, SaidMessage, said_messages
 from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
-from ragmetrics_core.data.scalars import number_as_text, plain_data
+from ragmetrics_core.data.scalars import composed_text, number_as_text, plain_data
 
 # Per field of the sample, the column names in use, the most specific first. Compared
 # without case, spaces, hyphens and underscores. A name with a dot is a column's name,
@@ -433,8 +433,8 @@ def _fuller_history(
 
 def _holds_in_order(texts: Iterable[str], others: Iterable[str]) -> bool:
     """Whether all of the other texts stand among the texts, in the same order."""
-    words_left = (text.casefold().split() for text in texts)
-    return all(other.casefold().split() in words_left for other in others)
+    texts_left = (composed_text(text).casefold() for text in texts)
+    return all(composed_text(other).casefold() in texts_left for other in others)
 
 
 def _refuse_joined(field: str, found: FoundValue) -> None:
@@ -564,10 +564,10 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
 
 
 def _content(value: Any) -> list[Any]:
-    """Return what a cell holds as a list, its texts in small letters and stripped."""
+    """Return what a cell holds as a list, its texts as they are compared."""
     elements = map(number_as_text, as_list(value))
     return [
-        element.strip().casefold() if isinstance(element, str) else element
+        composed_text(element).casefold() if isinstance(element, str) else element
         for element in elements
     ]
 

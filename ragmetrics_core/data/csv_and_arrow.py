@@ -91,6 +91,10 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
                     yield f"{path}, row {row_number}", RowError(problem)
                 continue
             row_number += 1
+            # Of joined files each has its header, perhaps in another order.
+            names = [record.cells[0].lstrip(_BYTE_ORDER_MARK), *record.cells[1:]]
+            if sorted(names) == sorted(header.cells):
+                header = record._replace(cells=names)
             row = dict(zip(header.cells, record.cells, strict=True))
             yield f"{path}, row {row_number}", row
 

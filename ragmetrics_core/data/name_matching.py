@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
+from numbers import Real
+from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.scalars import is_blank
+from ragmetrics_core.data.scalars import is_blank, is_present
 
 # What no name of a column holds, and many a sentence does.
 _SENTENCE = re.compile(r"[?!;,]|\.(?:\s|$)")
@@ -35,6 +37,35 @@ def plain_name(name: str) -> str:
         for character in name.casefold()
         if character not in "_-" and not is_blank(character)
     )
+
+
+def repeats_header(row: Mapping[Any, Any]) -> bool:
+    """Tell whether each cell of a row is its column's name, as in a header.
+
+    Files were joined, perhaps with their byte order marks. Numbers and empty cells, as
+    of an index without a name, do not count.
+
+    Examples:
+        >>> repeats_header({"": 7, "id": "\ufeffid", "answer": "answer"})
+        True
+    """
+    cells = {
+        name: cell
+        for name, cell in row.items()
+        if is_present(cell) and not isinstance(cell, Real)
+    }
+    return bool(cells) and all(
+        isinstance(cell, str) and _as_in_header(cell) == _as_in_header(str(name))
+        for name, cell in cells.items()
+    )
+
+
+def _as_in_header(cell: str) -> str:
+    return cell.strip('\ufeff" ').casefold()
+
+
+HEADER_REPEATED = "it repeats the header: files were joined; take it out"
+"""What is wrong with such a row."""
 
 
 def find_repeated_names(names: Iterable[str]) -> list[str]:

@@ -47,7 +47,11 @@ from ragmetrics_core.data.messages import (
     text_of_content,
     with_written_messages,
 )
-from ragmetrics_core.data.name_matching import did_you_mean
+from ragmetrics_core.data.name_matching import (
+    HEADER_REPEATED,
+    did_you_mean,
+    repeats_header,
+)
 from ragmetrics_core.data.sample_parts import (
     CaptureNotes,
     Context,
@@ -59,6 +63,7 @@ from ragmetrics_core.data.sample_parts import (
     before_this_turn,
 )
 from ragmetrics_core.data.scalars import (
+    composed_text,
     is_blank,
     is_placeholder,
     is_present,
@@ -373,10 +378,12 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         columns: For a field, the column that the caller named for it, if any.
 
     Raises:
-        RowError: If the row is no object, holds several answers, or cannot be read as a
-            sample.
+        RowError: If the row is no object, is a header, holds several answers, or cannot be
+            read as a sample.
     """
     row = fields_of_row(row)
+    if repeats_header(row):
+        raise RowError(HEADER_REPEATED)
     found_by_field = find_fields(row, columns)
 
     # The cells are read into the values that a sample takes: '["a", "b"]' of the field
@@ -527,11 +534,12 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
     """
     cell = data_in(found_by_field.get("expected_ids", _NO_VALUE).value)
     retrieved = sample.known_contexts if sample.retrieved is None else sample.retrieved
-    ids = {context.id.strip() for context in retrieved if context.id is not None}
+    ids = {composed_text(each.id) for each in retrieved if each.id is not None}
     if not isinstance(cell, str):
         return
+    cell = composed_text(cell)
     pieces = [piece for piece in _BETWEEN_IDS.split(cell) if piece]
-    if cell.strip() not in ids and len(pieces) > 1 and ids.intersection(pieces):
+    if cell not in ids and len(pieces) > 1 and ids.intersection(pieces):
         raise RowError(
             "expected_ids: a text that is no id of what was retrieved, and its pieces"
             ' are; write ids as a JSON list (["one", "two"]; a single one as ["one"])'

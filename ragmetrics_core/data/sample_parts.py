@@ -19,7 +19,7 @@ from pydantic import (
 
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.data.scalars import is_blank
+from ragmetrics_core.data.scalars import composed_text, is_blank
 
 
 class Context(Frozen):
@@ -404,7 +404,8 @@ def turns_without_answer(
 
 def _same_words(text: str, other: str) -> bool:
     """Tell whether two texts hold the same words; texts without a word never do."""
-    return bool(text.split()) and text.split() == other.split()
+    composed = composed_text(text)
+    return bool(composed) and composed == composed_text(other)
 
 
 def _says(text: str, wording: str, fewest: int) -> bool:

@@ -11,7 +11,7 @@ from math import sqrt
 from numbers import Real
 from statistics import NormalDist
 from typing import Any, TypeGuard
-from unicodedata import category
+from unicodedata import category, normalize
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -88,6 +88,14 @@ def is_blank(text: str) -> bool:
         if not character.isspace() and not has_no_shape:
             return False
     return True
+
+
+def composed_text(text: str) -> str:
+    """Return an id or a text as it is compared: letters composed, single blanks.
+
+    One program writes é as one sign, another as two.
+    """
+    return " ".join(normalize("NFC", text).split())
 
 
 def is_placeholder(text: str) -> bool:

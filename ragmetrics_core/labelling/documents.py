@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
     read_text,
 )
 from ragmetrics_core.data.cells import read_context, read_contexts
+from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.engine.row_files import read_objects
 
 CHUNK_SIZE = 2000
@@ -227,7 +228,7 @@ def _check_filled(place: str, what: str, text: str) -> None:
 
 def normalise_question(question: str) -> str:
     """Return a question without case and spacing, to find duplicates."""
-    return " ".join(question.casefold().split())
+    return composed_text(question).casefold()
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:

@@ -28,6 +28,7 @@ from ragmetrics_core.data.asking import (
 )
 from ragmetrics_core.data.metric_evidence import NO_FACTS
 from ragmetrics_core.data.replies import failed_with
+from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import (
     Metric,
@@ -331,7 +332,7 @@ def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Return each fact once, whatever its case, spacing and full stop."""
     fact_by_wording: dict[str, Fact] = {}
     for fact in facts:
-        wording = " ".join(fact.text.casefold().split()).rstrip(".")
+        wording = composed_text(fact.text).casefold().rstrip(".")
         fact_by_wording.setdefault(wording, fact)
     return tuple(fact_by_wording.values())
 

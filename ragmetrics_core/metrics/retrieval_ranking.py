@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
-from unicodedata import normalize
 
 from pydantic import Field
 
 from ragmetrics_core.data import Evidence, Sample, SilentData, Undefined
 from ragmetrics_core.data.sample import why_undivided
-from ragmetrics_core.data.sample_parts import Context
+from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.metrics.average_precision import discounted_gain
 from ragmetrics_core.metrics.metric import Metric, Plan
 
@@ -24,9 +23,9 @@ class RetrievalRanking(Metric):
     """How high does the retriever rank the passages that are expected?
 
     Passages are compared by ``expected_ids`` (1 and 1.0 are one id), else by the texts
-    of ``expected_contexts``, without regard to white space. A passage that was retrieved
-    twice counts at its first rank. What was retrieved is ``retrieved``; where only
-    ``contexts`` are known, it is these.
+    of ``expected_contexts``, without regard to white space and to how letters are
+    composed. A passage that was retrieved twice counts at its first rank. What was
+    retrieved is ``retrieved``; where only ``contexts`` are known, it is these.
 
     Args:
         k: Ranks that count; None for all.
@@ -52,7 +51,7 @@ class RetrievalRanking(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     asks_judge: ClassVar[bool] = False
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("expected_ids", "expected_contexts"),
@@ -93,8 +92,11 @@ class RetrievalRanking(Metric):
                 keys = plain_keys
                 expected = {_plain_id(key) for key in expected}
         else:
-            keys = [_words(context) for context in retrieved]
-            expected = {_words(context) for context in sample.expected_contexts or ()}
+            keys = [composed_text(context.text) for context in retrieved]
+            expected = {
+                composed_text(context.text)
+                for context in sample.expected_contexts or ()
+            }
         if None in keys:
             return self.undefined(
                 f"rank {keys.index(None) + 1} of what was retrieved has no single id"
@@ -212,12 +214,11 @@ class RankingEvidence(Evidence):
 
 
 def _plain_id(identifier: str) -> str:
-    """Return an id as it is compared: without blanks around it, letters composed.
+    """Return an id as it is compared.
 
-    A whole number has no decimals: tables write 1.0 where a column of ids has gaps. Names
-    of files may hold é as one sign or as two.
+    A whole number has no decimals: tables write 1.0 where a column of ids has gaps.
     """
-    identifier = normalize("NFC", identifier.strip())
+    identifier = composed_text(identifier)
     whole = identifier.removesuffix(".0")
     return whole if whole.isdecimal() else identifier
 
@@ -228,8 +229,3 @@ def _number(identifier: str) -> float | str:
         return float(identifier)
     except ValueError:
         return identifier
-
-
-def _words(context: Context) -> str:
-    """Return the text of a passage with single blanks."""
-    return " ".join(context.text.split())

@@ -14,6 +14,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
+from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.reporting.groups import GroupBy, group_of
 
 Pair = tuple[SampleResult, SampleResult]
@@ -151,8 +152,8 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
 
 def _have_ids_of_their_own(rows: Sequence[SampleResult]) -> bool:
     """True if every sample has an id that no other has."""
-    ids = [row.sample.id for row in rows if row.sample is not None]
-    return None not in ids and len(set(ids)) == len(ids)
+    n_samples = sum(row.sample is not None for row in rows)
+    return len(_rows_by_key(rows, "id")) == n_samples
 
 
 def count_other_questions(pairs: Iterable[Pair]) -> int:
@@ -168,10 +169,13 @@ def count_other_questions(pairs: Iterable[Pair]) -> int:
         before, after = row_before.sample, row_after.sample
         if before is None or after is None:
             continue
-        has_questions = bool(before.question and after.question)
-        has_references = bool(before.reference and after.reference)
-        n_others += (has_questions and before.question != after.question) or (
-            has_references and before.reference != after.reference
+        texts_of_both = [
+            (before.question, after.question),
+            ("\n".join(before.reference), "\n".join(after.reference)),
+        ]
+        n_others += any(
+            text and other and composed_text(text) != composed_text(other)
+            for text, other in texts_of_both
         )
     return n_others
 
@@ -184,7 +188,7 @@ def _rows_by_key(
     for row in rows:
         key = getattr(row.sample, by) if row.sample is not None else None
         if key:
-            rows_by_key[key].append(row)
+            rows_by_key[composed_text(key)].append(row)
     return rows_by_key
 
 

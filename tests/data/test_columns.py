@@ -189,6 +189,13 @@ def test_two_columns_that_hold_the_same_are_one(rivals):
 
 
 @given(st.sampled_from(RIVALS))
+def test_two_columns_that_hold_one_text_composed_otherwise_are_one(rivals):
+    field, first, second = rivals
+    sample = Sample.from_row({first: "Caf\u00e9  one", second: "Cafe\u0301 one"})
+    assert not sample.missing(field)
+
+
+@given(st.sampled_from(RIVALS))
 def test_a_column_that_is_named_decides(rivals):
     field, first, second = rivals
     columns: dict[str, Any] = {field: second}

@@ -719,3 +719,46 @@ def test_rows_without_any_answer_name_the_option_and_the_columns(beside):
     assert "answered nothing" not in told
     some = str(evaluate([row, row, {**row, "answer": "Anna."}], judge="lexical"))
     assert "--answer-column" not in some
+
+
+ONE_ROW = "Who?,Anna.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", f"question,answer\n{ONE_ROW}question,answer\n{ONE_ROW}"),
+        ("a.csv", f"\ufeffquestion,answer\n{ONE_ROW}\ufeffquestion,answer\n{ONE_ROW}"),
+        ("a.csv", f'question,answer\n{ONE_ROW}\ufeff"question","answer"\n{ONE_ROW}'),
+        ("a.csv", f",question,answer\n0,{ONE_ROW},question,answer\n0,{ONE_ROW}"),
+        ("a.csv", f"question,answer\n{ONE_ROW}answer,question\nAnna.,Who?\n"),
+        ("a.tsv", "question\tanswer\nWho?\tAnna.\n" * 2),
+        ("a.csv", "Question;Answer\nWho?;Anna.\nquestion;answer\nWho?;Anna.\n"),
+    ],
+)
+@pytest.mark.parametrize("form", ["file", "gzip", "workbook", "parquet", "frame"])
+def test_a_header_that_stands_again_among_the_rows_is_a_bad_row(
+    written, tmp_path, name, content, form
+):
+    """As ``cat a.csv b.csv`` leaves it, and ``to_csv(mode="a")`` of pandas."""
+    path = written(name, content)
+    frame = pd.read_csv(path, sep=None, engine="python")
+    if "answer,question" in content and form != "file":
+        pytest.skip("of another order only the reader of CSV knows the rows behind")
+    if form == "gzip":
+        path = written(f"{name}.gz", gzip.compress(content.encode()))
+    if form == "workbook":
+        frame.to_excel(path := tmp_path / "a.xlsx")
+    if form == "parquet":
+        frame.to_parquet(path := tmp_path / "a.parquet")
+    rows = list(iterate_samples(frame, {})) if form == "frame" else read(path)
+    first, second, third = rows
+    assert (first.question, third.answer) == ("Who?", "Anna.")
+    assert isinstance(second, RowError)
+    assert "it repeats the header: files were joined" in str(second)
+
+
+def test_a_row_whose_cells_only_resemble_its_columns_is_a_sample(written):
+    for cells in ["question,the answer", "answer,answer", "?,answer"]:
+        (sample,) = read(written("a.csv", f"question,answer\n{cells}\n"))
+        assert isinstance(sample, Sample)

@@ -495,6 +495,12 @@ def test_of_two_histories_the_one_that_holds_the_other_counts(
     assert [turn.content for turn in Sample.from_row(row).history][: len(said)] == said
 
 
+def test_a_history_that_ends_in_this_turn_composed_otherwise_ends_before_it():
+    row = {"question": "Wof\u00fcr?", "answer": "F\u00fcr Anna."}
+    sample = Sample.from_row({**row, "history": ["Hi", "Hello", "Wofu\u0308r?"]})
+    assert [turn.content for turn in sample.history] == ["Hi", "Hello"]
+
+
 def test_other_turns_beside_a_question_of_messages_make_a_bad_row():
     row = {"question": NOW, "answer": "Anna.", "history": ["Hello", "Hi"]}
     samples = list(iterate_samples([row, {**row, "history": []}], {}))

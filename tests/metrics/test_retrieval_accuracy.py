@@ -223,11 +223,11 @@ def test_the_best_reference_is_the_one_with_the_best_soft_mean():
 
 def test_facts_are_equal_whatever_their_case_spacing_and_full_stop():
     judge = ScriptedJudge({FactInContext: covered(1.0)})
-    stated = ["It  is Blue.", "it is blue", "It is green", "IT IS GREEN.."]
+    stated = ["It  is Blue.", "it is blue", "It is gr\u00fcn", "IT IS GRU\u0308N.."]
     result = RetrievalAccuracy().score(facts=stated, contexts=["c"], judge=judge)
     assert [fact.text for fact in result.evidence.facts] == [
         "It  is Blue.",
-        "It is green",
+        "It is gr\u00fcn",
     ]
 
 

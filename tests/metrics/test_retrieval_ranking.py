@@ -187,6 +187,8 @@ def test_ids_that_differ_only_in_their_form_stay_two_where_both_are_there():
     composed, decomposed = "caf\u00e9.pdf", "cafe\u0301.pdf"
     found = ranking.score(retrieved=passages([composed]), expected_ids=[decomposed])
     assert found.value == 1.0
+    found = ranking.score(retrieved=[composed], expected_contexts=[decomposed])
+    assert found.value == 1.0
 
 
 def test_ids_of_two_forms_are_shown_where_none_matches():

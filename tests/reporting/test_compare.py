@@ -309,6 +309,17 @@ def test_equal_ids_of_other_samples_are_no_matches(texts):
     assert len(first.compare(unknown).matched.pairs) == 3
 
 
+@pytest.mark.parametrize("ids", [True, False])
+def test_samples_are_the_same_however_a_program_composes_their_letters(ids):
+    """One writes é as one sign, another as two."""
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    changes = {"id" if ids else "question": composed, "reference": (composed,)}
+    first = other_samples(run_of(0.1, ids=ids), **changes)
+    changes = {"id" if ids else "question": decomposed, "reference": (decomposed,)}
+    second = other_samples(first, **changes)
+    assert len(first.compare(second).matched.pairs) == 1
+
+
 def test_ids_that_several_samples_share_tell_no_rows_apart():
     """As where the id is that of a conversation: the questions tell the rows apart."""
     rows = [
