@@ -144,7 +144,8 @@ class BackgroundEvaluator(Generic[Run]):
 
     Args:
         make_samples: Makes the samples of a recorded run; called in the thread.
-        metrics: Metrics or their names; None for all, ``[]`` to count only.
+        metrics: Metrics or their names; None for the usual ones, ``[]`` to count
+            only.
         judge: A judge, a chat model, or a model's name.
         settings: What is judged, and what becomes of the results; None for the usual.
         make_waiting_samples: Makes the samples of runs that ``make_samples`` keeps

@@ -31,6 +31,7 @@ from ragmetrics_core.capture.structures import (
 from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
 from ragmetrics_core.data import Context, PassageNote
 from ragmetrics_core.data.citations import without_reasoning
+from ragmetrics_core.data.sample_parts import EvidenceFrom
 
 # How much a reply looks like a final answer.
 FREE_TEXT = 3  # a sentence or more
@@ -644,9 +645,6 @@ class Brought:
     is_made_of_others: bool = False
     is_of_unknown_origin: bool = False
     shown: tuple[int, ...] | None = None
-
-
-EvidenceFrom = Literal["prompt", "flow", "named"]
 
 
 @dataclass(frozen=True, eq=False)

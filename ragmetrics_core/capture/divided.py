@@ -81,7 +81,11 @@ def _holds_list(fields: Mapping[str, Any]) -> bool:
 
 
 def _passages(value: object, depth: int) -> tuple[Document, ...] | None:
-    """Return the passages of a list, or of the list under a usual name of a mapping."""
+    """Return the passages of a list, or of the list under a usual name of a mapping.
+
+    A mapping without such a list is one passage. None where it has no text, or an element
+    of the list is no passage.
+    """
     if depth == 0:
         return None
     if isinstance(value, Mapping):

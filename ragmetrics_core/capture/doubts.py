@@ -19,7 +19,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Grade = Literal["exact", "inferred", "incomplete"]
+from ragmetrics_core.data import Grade
 
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 

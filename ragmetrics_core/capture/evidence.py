@@ -16,7 +16,6 @@ from ragmetrics_core.capture.calls import (
     AskedTurn,
     Brought,
     DocumentList,
-    EvidenceFrom,
     FoundAnswer,
     FoundEvidence,
     Origins,
@@ -37,6 +36,7 @@ from ragmetrics_core.capture.shown import (
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError
+from ragmetrics_core.data.sample_parts import EvidenceFrom
 
 _SHORT_REPLY = Doubt(
     "further_call",

@@ -61,7 +61,7 @@ class FrontDoor(Generic[Run]):
         from ragmetrics_core.capture.stages import samples_of
         from ragmetrics_core.capture.turns import Turns
 
-        def samples_and_faults(tree: Tree, overrides: Overrides) -> list[Sample]:
+        def samples_noting_problems(tree: Tree, overrides: Overrides) -> list[Sample]:
             samples = samples_of(tree, overrides)
             for sample in samples:
                 notes = sample.capture or CaptureNotes()
@@ -71,7 +71,9 @@ class FrontDoor(Generic[Run]):
                         problems.note(warning)
             return samples
 
-        return Turns(self.trees, samples_and_faults, overrides, problems, self.hint)
+        return Turns(
+            self.trees, samples_noting_problems, overrides, problems, self.hint
+        )
 
     @contextmanager
     def capture(
@@ -206,8 +208,8 @@ class FrontDoor(Generic[Run]):
         ``watching.aggregates`` has the figures so far. The application never waits.
 
         Args:
-            metrics: Metrics or their names; None for all. ``[]`` judges nothing, and
-                only counts the runs.
+            metrics: Metrics or their names; None for the usual ones. ``[]`` judges
+                nothing, and only counts the runs.
             judge: The name of a model, a judge, a chat model, or the framework's own
                 model object.
             sample_rate: Share of the samples that are judged, in (0, 1]. A conversation

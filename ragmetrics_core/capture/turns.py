@@ -387,12 +387,12 @@ class Turns(Generic[Run]):
 
         samples_that_wait   capture, when samples are read; the runs stay
         samples_due         watch, from time to time: what has waited long enough
-        finish              watch and traces at their end, samples_from
+        finish              watch at each flush, report and stop; traces; samples_from
         finish_trace        traces, behind each trace: loose runs join no other trace
 
     Args:
         trees: Makes the trees of a recorded run.
-        samples_of: Makes the samples of one turn: ``stages.samples_of``.
+        samples_of: Makes the samples of one turn, as ``stages.samples_of`` does.
         overrides: Where the user says that question, contexts and answer are.
         problems: Where internal errors are counted.
         hint: What the user should do if there were runs and no sample, in words; it is
@@ -649,7 +649,7 @@ class Turns(Generic[Run]):
         return self._samples_of_open_turns(dict.fromkeys(turns))
 
     def _samples_of_open_turns(self, turns: Iterable[_OpenTurn]) -> list[Sample]:
-        """Make the samples of open turns as they are now."""
+        """Make the samples of open turns as they are now, and remember these turns."""
         samples: list[Sample] = []
         for turn in turns:
             tree = join_trees(turn.runs, FLOW)

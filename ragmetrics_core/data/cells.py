@@ -428,7 +428,8 @@ def read_turns(value: Any) -> list[Any]:
 
     The value is a list, or the JSON of a list. Its elements are messages, such as
     ``{"role": "user", "content": "Hi"}``, or texts, in turn of the user and of the
-    assistant: ``["Hi", "Hello"]``. Messages that only call a tool are left out.
+    assistant: ``["Hi", "Hello"]``. Messages with an empty content are left out, such as
+    those that only call a tool.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be

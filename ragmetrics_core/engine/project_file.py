@@ -56,7 +56,7 @@ class ProjectSettings(Settings):
     """The file's keys; each may be left out, none is empty.
 
     Args:
-        metrics: Names; None for all that apply.
+        metrics: Names; None for the usual ones.
         criteria: Further metrics, as ``polite: The answer is polite.``.
         judge: Name of the judge; None where ``RAGMETRICS_JUDGE`` is set.
         api_base: Address of its endpoint.

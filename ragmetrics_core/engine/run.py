@@ -108,7 +108,7 @@ class Run:
         """Check the settings, and open the judges' sessions; nothing is judged yet.
 
         Args:
-            metrics: What is measured; None for all metrics that apply.
+            metrics: What is measured; None for the usual ones.
             judge: Who judges: a judge, a chat model or its name; None for a default.
             concurrency: Most calls in flight; with 32 up to 64 rows are judged at once.
             store: Where replies are kept.

@@ -146,7 +146,7 @@ class CitationQuality(Metric):
         )
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores."""
+        """Settings that change scores, for the signature."""
         settings = {"fallback": str(self.polls)}
         if self.required:
             settings["required"] = "yes"

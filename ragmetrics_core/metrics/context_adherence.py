@@ -182,7 +182,7 @@ class ContextAdherence(Metric):
         )
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores."""
+        """Settings that change scores, for the signature."""
         settings = {"polls": str(self.polls), "T": str(self.temperature)}
         if self.method == "probability":
             settings = {"method": "probability", "fallback": str(self.polls)}

@@ -175,7 +175,7 @@ class ContextSufficiency(Metric):
         )
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores or cases."""
+        """Settings that change scores or cases, for the signature."""
         low, high = self.uncertain
         settings = {"polls": str(self.polls), "uncertain": f"{low:g}-{high:g}"}
         if not self.declining:

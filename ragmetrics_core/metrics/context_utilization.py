@@ -160,7 +160,7 @@ class ContextUtilization(Metric):
         )
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores."""
+        """Settings that change scores, for the signature."""
         settings: dict[str, str] = {
             "against": self.against,
             "judging": self.judging,

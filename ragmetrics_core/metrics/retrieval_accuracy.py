@@ -125,7 +125,7 @@ class RetrievalAccuracy(Metric):
         )
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores."""
+        """Settings that change scores, for the signature."""
         return {
             "extraction": self.extraction,
             "calls": self.calls,

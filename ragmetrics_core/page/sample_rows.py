@@ -270,7 +270,8 @@ def _use_data(
 
     Returns:
         ``passages``: for each the sentences of the answer without it, each with whether
-        the answer with all lacks it; null where there is none. ``claims``: each claim
+        the answer with all lacks it; null where there is no such answer, or its effect is
+        0. ``claims``: each claim
         that the judge calls unsupported and whose origin can be told, with the passages,
         from 1, that it left the answer with; [] for one that came from no passage.
     """

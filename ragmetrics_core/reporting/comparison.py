@@ -297,6 +297,7 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
+        # a function of page.comparison_page
         import_deferred("write_comparison")(path, self)
 
 

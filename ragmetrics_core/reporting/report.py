@@ -429,6 +429,7 @@ class Report:
         summary = self.summary(cluster=cluster)
         glance = glance_of(self.results, summary, self.run, decisions)
         shown = self.shown()
+        # a function of page.render
         import_deferred("write_page")(path, shown.results, summary, shown.run, glance)
 
     def shown(self) -> Report:

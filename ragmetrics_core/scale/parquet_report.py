@@ -34,13 +34,14 @@ def columns_of_results(
 ) -> dict[str, Any]:
     """Return the columns that are added to those of the input.
 
-    They are Arrow arrays by name, with one entry per result. In the column ``sample``
-    stands why the row is no sample, and as JSON what was paid for metrics that a limit
-    cut off.
+    They are Arrow arrays of structs by name, with one entry per row: a column for each
+    metric, null where it was not judged, and ``sample``, which holds as ``problem`` why
+    the row is no sample, and as ``unfinished`` in JSON what was paid for metrics that a
+    limit cut off.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
-    texts = pa.struct([("problem", pa.string()), ("unfinished", pa.string())])
-    result = pa.struct(
+    sample_type = pa.struct([("problem", pa.string()), ("unfinished", pa.string())])
+    metric_type = pa.struct(
         [
             (name, pa.float64() if name == "value" else pa.string())
             for name in _RESULT_FIELDS
@@ -53,7 +54,7 @@ def columns_of_results(
         }
         for row in results
     ]
-    columns = {"sample": pa.array(states, texts)}
+    columns = {"sample": pa.array(states, sample_type)}
     for name in metrics:
         cells: list[dict[str, Any] | None] = []
         for row in results:
@@ -65,7 +66,7 @@ def columns_of_results(
             fields: Any = plain(outcome.model_copy(update={"signature": signature}))
             cell = {field: fields.get(field) for field in _RESULT_FIELDS}
             cells.append({**cell, "result": json.dumps(fields)})
-        columns[name] = pa.array(cells, result)
+        columns[name] = pa.array(cells, metric_type)
     return columns
 
 

@@ -34,7 +34,7 @@ class Scorer:
     It pickles, and opens nothing before its first table.
 
     Args:
-        metrics: Metrics or their names; None for the four of ragmetrics.
+        metrics: Metrics or their names; None for the usual ones.
         judge: A judge, a chat model or a model's name, as in ``evaluate``; it must
             pickle.
         store: Where replies are kept, as in ``evaluate``.

@@ -44,7 +44,8 @@ class SampleProcessor(BackgroundEvaluator[int]):
     ended, and judged as by an adapter's ``watch``.
 
     Args:
-        metrics: Metrics or their names; None for all, ``[]`` to count only.
+        metrics: Metrics or their names; None for the usual ones, ``[]`` to count
+            only.
         judge: The name of a model, a judge, or a chat model; see
             ``ragmetrics_core.evaluate``.
         linger_s: How long spans are waited for that end after their root, in seconds.

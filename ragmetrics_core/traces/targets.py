@@ -222,8 +222,8 @@ class OpenTelemetry(Sink):
                     f"trace {score.trace}: OpenTelemetry needs trace_id and span_id as"
                     " hex digits"
                 ) from None
-            judged = _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
-            records.append(self._record(score, judged))
+            context = _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
+            records.append(self._record(score, context))
         if not records:
             return
         is_sent = self._exporter.export(records).name == "SUCCESS"
@@ -238,10 +238,15 @@ class OpenTelemetry(Sink):
             " right?"
         )
 
-    def _record(self, score: _Score, judged: Any) -> Any:
-        """An event in the context of the judged span."""
+    def _record(self, score: _Score, judged_context: Any) -> Any:
+        """Make an event of an outcome, which ``write`` sends.
+
+        Args:
+            score: The outcome, with its ids.
+            judged_context: The ``SpanContext`` of the judged span.
+        """
         trace = _otel("trace")
-        judged_span = trace.NonRecordingSpan(judged)
+        judged_span = trace.NonRecordingSpan(judged_context)
         record = _otel("_logs").LogRecord(
             event_name="gen_ai.evaluation.result",
             timestamp=time.time_ns(),
@@ -284,7 +289,7 @@ class OpenInference(OpenTelemetry):
         "rejected_spans",
     )
 
-    def _record(self, score: _Score, judged: Any) -> Any:
+    def _record(self, score: _Score, judged_context: Any) -> Any:
         """Make a span of an outcome, such as "evaluate context_adherence".
 
         It has a trace of its own and links to the judged span. Its ids come from the
@@ -293,7 +298,7 @@ class OpenInference(OpenTelemetry):
 
         Args:
             score: The outcome, with its ids.
-            judged: The context of the judged span.
+            judged_context: The ``SpanContext`` of the judged span.
         """
         trace = _otel("trace")
         status = trace.Status(trace.StatusCode.OK)
@@ -310,7 +315,7 @@ class OpenInference(OpenTelemetry):
             trace.SpanContext(trace_id, span_id, is_remote, is_sampled),
             resource=self._resource,
             attributes=self._attributes(score),
-            links=[trace.Link(judged)],
+            links=[trace.Link(judged_context)],
             status=status,
             start_time=now,
             end_time=now,

@@ -65,7 +65,6 @@ USER = {"messages": [ChatMessage.from_user(QUESTION)]}
 def agent_with_component_tool() -> Row:
     app = connected(agent=agent(search_tool(), query=QUESTION))
     return Row(
-        ("Agent", "component tool"),
         app,
         {"agent": USER},
         [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
@@ -75,7 +74,6 @@ def agent_with_component_tool() -> Row:
 @row
 def bare_agent() -> Row:
     return Row(
-        ("bare Agent.run",),
         agent(search_tool(), query=QUESTION),
         USER,
         [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
@@ -97,7 +95,6 @@ def agent_with_pipeline_tool() -> Row:
     )
     kept = Reversing().run(documents=bm25())["documents"]
     return Row(
-        ("pipeline tool",),
         connected(agent=agent(tool, query=QUESTION)),
         {"agent": USER},
         [Expected(kept, "It was built in 1856, says search.", retrieved=bm25())],
@@ -128,7 +125,6 @@ def agent_with_function_tool() -> Row:
         standalone="the lighthouse",
     )
     return Row(
-        ("function tool",),
         app,
         {"agent": USER},
         [expected],
@@ -153,7 +149,6 @@ def agent_with_failed_tool() -> Row:
         function=failing,
     )
     return Row(
-        ("failed tool",),
         connected(agent=agent(tool, topic="x")),
         {"agent": USER},
         [Expected([], "It was built in 1856, says lookup.", doubts=("no_search",))],
@@ -170,7 +165,6 @@ def agent_after_a_prompt() -> Row:
         agent=Agent(chat_generator=llm()),
     )
     return Row(
-        ("Agent behind a prompt builder",),
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
@@ -190,7 +184,6 @@ def llm_component() -> Row:
         ),
     )
     return Row(
-        ("LLM component",),
         app,
         asked("retriever", "llm"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
@@ -226,7 +219,6 @@ def agent_that_searches_for_its_tools() -> Row:
         search_threshold=1,
     )
     return Row(
-        ("tools that are searched for",),
         Agent(chat_generator=MockChatGenerator(response_fn=reply), tools=tools),
         USER,
         [Expected(bm25(), "It was built in 1856, says look.", retrieved=bm25())],
@@ -264,7 +256,6 @@ def agent_with_a_backup_answer() -> Row:
         hooks={"after_run": [BackupAnswer()]},
     )
     return Row(
-        ("an answer of a hook",),
         app,
         USER,
         [Expected(bm25(), BackupAnswer.answer, retrieved=bm25())],

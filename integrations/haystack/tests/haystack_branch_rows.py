@@ -81,7 +81,6 @@ def routed() -> Row:
     )
     found = bm25(top_k=2)
     return Row(
-        ("routers", "branches", "branch joiner"),
         app,
         asked("router", "prompt"),
         [Expected(found, first_sentence(found), retrieved=found)],
@@ -108,7 +107,6 @@ def two_models() -> Row:
     )
     inputs = asked("retriever", "prompt", "answers_a", "answers_b")
     return Row(
-        ("A/B models", "answer joiner"),
         app,
         inputs,
         [
@@ -137,9 +135,7 @@ def self_correcting_loop() -> Row:
     expected = Expected(
         bm25(), "Corrected: 1856.", retrieved=bm25(), doubts=("answer_guessed",)
     )
-    return Row(
-        ("loops", "self-correction"), app, asked("retriever", "prompt"), [expected]
-    )
+    return Row(app, asked("retriever", "prompt"), [expected])
 
 
 @row
@@ -189,7 +185,7 @@ def two_hops() -> Row:
         "Corrected: Elsfleth.",
         retrieved=[*bm25(top_k=1), *found],
     )
-    return Row(("multi-hop loop",), app, inputs, [expected])
+    return Row(app, inputs, [expected])
 
 
 @row
@@ -213,7 +209,7 @@ def questions_that_follow_the_answer() -> Row:
         doubts=("answer_guessed",),
     )
     inputs = asked("retriever", "prompt")
-    return Row(("suggestions",), app, inputs, [expected])
+    return Row(app, inputs, [expected])
 
 
 @row
@@ -233,7 +229,6 @@ def questions_beside_the_answer() -> Row:
     )
     inputs = asked("retriever", "prompt")
     return Row(
-        ("suggestions beside",),
         app,
         inputs,
         [

@@ -48,7 +48,6 @@ def broken_retriever() -> Row:
         llm=llm(),
     )
     return Row(
-        ("failing components", "failing retriever"),
         app,
         asked("retriever", "prompt"),
         [
@@ -62,7 +61,6 @@ def broken_retriever() -> Row:
 @row
 def abandoned() -> Row:
     return Row(
-        ("run_async_generator abandoned half-way",),
         rag(),
         asked("retriever", "prompt"),
         [Expected(bm25(), None, complete=False, doubts=("no_answer",))],
@@ -83,7 +81,6 @@ def with_the_evaluator_inside() -> Row:
     app.connect("retriever.documents", "answers.documents")
     app.connect("answers.answers", "evaluator.answers")
     return Row(
-        ("the evaluator in the pipeline",),
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), first_sentence(bm25()))],
@@ -108,7 +105,6 @@ def overridden() -> Row:
     }
     prompt = PromptBuilder(TEMPLATE).run(documents=bm25(), query=QUESTION)["prompt"]
     return Row(
-        ("places named by the user",),
         outer,
         asked("rag"),
         [Expected(bm25(), prompt)],
@@ -122,7 +118,6 @@ def builder_named() -> Row:
     app.connect("llm.replies", "answers.replies")
     app.connect("prompt", "shadow")
     return Row(
-        ("an AnswerBuilder named by the user",),
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), first_sentence(bm25()))],
@@ -142,7 +137,6 @@ def generator_named() -> Row:
         shadow=MockChatGenerator("In 1856, I think."),
     )
     return Row(
-        ("generator named by the user",),
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), "In 1856.")],

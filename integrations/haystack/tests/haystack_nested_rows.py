@@ -67,7 +67,6 @@ def swallowed_by_a_writer() -> Row:
     app = rag(memory=Swallowing())
     app.connect("llm.replies", "memory.messages")
     return Row(
-        ("replies swallowed",),
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()))],
@@ -90,7 +89,7 @@ def with_memory() -> Row:
     inputs = {**asked("retriever", "prompt"), "memory": {"key": "s1"}}
     found = bm25(top_k=1)
     expected = Expected(found, first_sentence(found), retrieved=found, history=2)
-    return Row(("memory",), app, inputs, [expected], modes=("run",))
+    return Row(app, inputs, [expected], modes=("run",))
 
 
 @row
@@ -104,7 +103,6 @@ def conversation() -> Row:
         ("llm.replies", "answers.replies"), llm=llm(), answers=AnswerBuilder()
     )
     return Row(
-        ("messages of a conversation",),
         app,
         {"llm": {"messages": turns}, "answers": {"query": QUESTION}},
         [Expected([], first_sentence([]), history=2, doubts=("no_search",))],
@@ -126,7 +124,6 @@ def whole_rag_in_a_super_component() -> Row:
         )
     )
     return Row(
-        ("SuperComponents",),
         outer,
         asked("rag"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
@@ -143,7 +140,6 @@ def pipeline_in_a_component() -> Row:
         llm=llm(),
     )
     return Row(
-        ("pipeline inside a component",),
         app,
         asked("inner", "prompt"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],

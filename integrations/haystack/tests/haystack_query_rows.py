@@ -46,7 +46,6 @@ def rewritten_query() -> Row:
     )
     found = bm25(searched([]))
     return Row(
-        ("rewritten query",),
         app,
         asked("rewrite_prompt", "prompt"),
         [
@@ -81,7 +80,6 @@ def multi_query() -> Row:
         queries=["lighthouse lamp", "harbour crane", QUESTION]
     )["documents"]
     return Row(
-        ("multi-query",),
         app,
         asked("expander", "prompt"),
         [Expected(found, first_sentence(found), retrieved=found)],

@@ -72,7 +72,6 @@ def reranked() -> Row:
     )["documents"]
     assert [d.id for d in kept] != [d.id for d in bm25()]
     return Row(
-        ("rerankers", "wired before the reranker"),
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(kept, first_sentence(kept), retrieved=bm25())],
@@ -100,7 +99,6 @@ def two_document_sockets() -> Row:
     )
     both = [*bm25(top_k=1), DOCUMENTS[2]]
     return Row(
-        ("two document sockets",),
         app,
         asked("one", "prompt"),
         [Expected(both, first_sentence(both), retrieved=both)],
@@ -118,7 +116,6 @@ def nothing_found() -> Row:
         llm=llm(),
     )
     return Row(
-        ("empty retrieval",),
         app,
         asked("prompt"),
         [Expected([], first_sentence([]), retrieved=[])],
@@ -131,7 +128,6 @@ def no_retrieval() -> Row:
         ("prompt", "llm"), prompt=PromptBuilder("Question: {{ query }}"), llm=llm()
     )
     return Row(
-        ("no retrieval",),
         app,
         asked("prompt"),
         [Expected([], first_sentence([]), doubts=("no_search",))],
@@ -147,7 +143,6 @@ def retrieval_only() -> Row:
     )
     ranked = LostInTheMiddleRanker().run(documents=bm25())["documents"]
     return Row(
-        ("retrieval only",),
         app,
         asked("retriever"),
         [Expected(ranked, None, retrieved=bm25(), doubts=ONLY_SEARCHED)],
@@ -161,7 +156,7 @@ def indexing() -> Row:
         filter=Reversing(),
         writer=DocumentWriter(InMemoryDocumentStore()),
     )
-    return Row(("indexing",), app, {"filter": {"documents": DOCUMENTS}}, [])
+    return Row(app, {"filter": {"documents": DOCUMENTS}}, [])
 
 
 @row
@@ -178,7 +173,6 @@ def documents_without_text() -> Row:
         llm=MockChatGenerator("1856"),
     )
     return Row(
-        ("document without text",),
         app,
         asked("prompt"),
         [Expected([DOCUMENTS[0]], "1856")],
@@ -193,7 +187,6 @@ def extractive() -> Row:
         reader=Reading(),
     )
     return Row(
-        ("extractive reader",),
         app,
         asked("retriever", "reader"),
         [Expected(bm25(), "1856", retrieved=bm25())],

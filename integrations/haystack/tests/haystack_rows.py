@@ -88,12 +88,23 @@ class Expected:
 
 @dataclass
 class Row:
-    names: tuple[str, ...]
+    """A pipeline or agent that is run in each mode, and the samples that it should give.
+
+    Attributes:
+        app: The pipeline or agent.
+        inputs: What it is run with.
+        expected: A sample each, in the order of their answers.
+        modes: Ways to run it: "run", "run_async", or "abandoned" in the midst.
+        runs_models_beside_each_other: Whether any of several models may end first in
+            ``run_async``.
+        capture: The arguments of ``capture()``.
+    """
+
     app: Any
     inputs: dict[str, Any]
     expected: list[Expected]
     modes: tuple[str, ...] = ("run", "run_async")
-    runs_models_beside_each_other: bool = False  # in run_async; any of them ends first
+    runs_models_beside_each_other: bool = False
     capture: dict[str, Any] = field(default_factory=dict)
 
 

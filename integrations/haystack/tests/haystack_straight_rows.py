@@ -47,7 +47,6 @@ def answer_builder() -> Row:
     app.connect("llm.replies", "answers.replies")
     app.connect("retriever.documents", "answers.documents")
     return Row(
-        ("answer builder",),
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
@@ -68,7 +67,6 @@ def chat_prompt_builder() -> Row:
         llm=llm(),
     )
     return Row(
-        ("chat prompt builder",),
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()))],
@@ -81,7 +79,6 @@ def cited_documents_only() -> Row:
     app.connect("llm.replies", "answers.replies")
     app.connect("retriever.documents", "answers.documents")
     return Row(
-        ("citations",),
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), first_sentence(bm25()))],
@@ -102,7 +99,6 @@ def documents_through_text() -> Row:
         llm=llm(),
     )
     return Row(
-        ("output adapter",),
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
@@ -121,7 +117,6 @@ def several_replies() -> Row:
         answers=AnswerBuilder(),
     )
     return Row(
-        ("n replies",),
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), f"Variant {n}") for n in range(3)],

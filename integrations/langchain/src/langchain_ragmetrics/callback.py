@@ -24,7 +24,8 @@ class RagMetricsCallback(Recorder, WatchingEvaluator[Run]):
     The application never waits for it.
 
     Args:
-        metrics: Metrics or their names; None for all, ``[]`` to capture only.
+        metrics: Metrics or their names; None for the usual ones, ``[]`` to
+            capture only.
         judge: A judge, a chat model or runnable of LangChain, or a model's name; see
             ``ragmetrics_core.evaluate``.
         **arguments: As for ``watch``: ``sample_rate``, ``max_queue``, ``on_result``,

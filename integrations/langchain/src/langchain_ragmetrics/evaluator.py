@@ -29,7 +29,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
     ``EvaluatorCallbackHandler``; it can be called with ``(run, example)``, too.
 
     Args:
-        metrics: A metric, metrics, or their names; None for all.
+        metrics: A metric, metrics, or their names; None for the usual ones.
         judge: A judge, a chat model or runnable of LangChain, or a model's name.
         reference_from: Where the example holds the expected answer: a key or path into
             its outputs, or a callable that gets the example. By default the one obvious

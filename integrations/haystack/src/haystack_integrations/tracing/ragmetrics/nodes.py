@@ -278,7 +278,8 @@ class Run:
 
     Attributes:
         nodes: Its spans, in the order in which they began; the first is the run itself.
-        complete: False if it was cancelled, abandoned or paused.
+        complete: Whether it came to its end, be it by an error of the application; False
+            if it was cancelled, abandoned or paused.
         paused: Whether a breakpoint stopped it.
     """
 
@@ -287,12 +288,11 @@ class Run:
         listeners: tuple[Listener, ...] = (),
         task_or_thread: str = "",
     ) -> None:
-        # its spans, in the order in which they began; the first is the run itself
         self.nodes: list[Node] = []
-        self.complete = True  # False if it was cancelled, abandoned or paused
-        self.paused = False  # a breakpoint stopped it
-        self.task_or_thread = task_or_thread  # the thread and task that it began in
-        self.listeners = listeners  # who gets it once it has ended
+        self.complete = True  # until its root is left otherwise
+        self.paused = False
+        self.task_or_thread = task_or_thread
+        self.listeners = listeners
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans)"

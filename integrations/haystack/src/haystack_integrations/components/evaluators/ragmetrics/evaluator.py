@@ -73,7 +73,8 @@ class RagMetricsEvaluator:
     ``reference_pattern`` are not all that the model saw; ``meta["warnings"]`` says so.
 
     Args:
-        metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for all.
+        metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for the
+            usual ones.
         chat_generator: The model of the judge: any ChatGenerator.
         judge: Such a model, too, a judge of ragmetrics, or the name of a model, e.g.
             ``"openai/gpt-4o-mini"``; ``"lexical"`` is the embedded judge, which needs

@@ -162,10 +162,12 @@ def _text(piece: object) -> str:
 
 
 def is_called_aside() -> bool:
-    """Whether a method that prepares, checks or remembers is among the callers.
+    """Whether a method that prepares, checks, remembers or finds tools is among the callers.
 
     Example: a model is called inside ``memory.get()``. Such methods answer no question.
-    A task that one of them starts has other callers: there it is not seen.
+    The innermost of them decides: a retriever of objects may search for the user, and
+    then it does not matter what called it. A task that one of them starts has other
+    callers: there it is not seen.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:

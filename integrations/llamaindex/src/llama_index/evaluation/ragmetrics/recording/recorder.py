@@ -285,9 +285,14 @@ class Recorder:
         around: OpenSpan,
         listeners: tuple[Listener, ...],
     ) -> OpenSpan:
-        """Record a span as a call of the run around it, or begin a run with it.
+        """Record a span as a call, or tell that it is none.
 
-        A span that only reports a part of the call around it is no call of its own.
+        Returns:
+            The span as a call of the run around it, or as the root of a new run.
+            ``_IGNORED`` if it does the work of a judge or a memory, or stands in such a
+            span. Else a span inside the one around it, that is no call of its own: a
+            method that is looked through, a part of the call around it, what begins no
+            run, and what a run that is too long made further.
         """
         method = id_[:-_UUID_SIZE].rpartition(".")[2]
         owner: type = type(instance)
