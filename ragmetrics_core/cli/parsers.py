@@ -218,13 +218,18 @@ def _reader(
     return read
 
 
+def _input(text: str) -> Path:
+    """Return a path; a shell leaves ``~/`` as it is behind ``--option=``."""
+    return Path(text).expanduser() if text.startswith("~/") else Path(text)
+
+
 def _path(text: str) -> Path | None:
     """Return the path of a file; None for "-", which other programs take for none."""
-    return None if text == "-" else Path(text)
+    return None if text == "-" else _input(text)
 
 
 TYPES: Mapping[str, Callable[[str], Any]] = {
-    "input": Path,
+    "input": _input,
     "output": _reader(_path, lambda _: True, "a file, such as /dev/stdout"),
     "store": _reader(_path, lambda _: True, "a file"),
     "number": _reader(float, math.isfinite, "a number"),

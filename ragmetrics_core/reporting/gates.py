@@ -118,9 +118,10 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
     name, equals, rest = (part.strip() for part in text.rpartition("="))
     threshold, at, slice_key = (part.strip() for part in rest.partition("@"))
     lacks_key = bool(at) and not slice_key
-    if not equals or not name or lacks_key:
-        raise SettingError(f"{_FORMS}; got {text!r}")
     share = _SHARE_GATE.fullmatch(name)
+    has_signs = share is None and not set(name).isdisjoint("<>=,!")
+    if not equals or not name or lacks_key or has_signs:
+        raise SettingError(f"{_FORMS}, each alone; got {text!r}")
     metric = name if share is None else share["metric"].strip()
     if metric != ANSWERED:
         metric = find_metric(metric, names, place="for a gate")

@@ -60,6 +60,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
     return held
 
 
+def test_home_is_meant_though_the_shell_leaves_its_sign(files, monkeypatch):
+    monkeypatch.setenv("HOME", str(Path("home").absolute()))
+    assert run("evaluate --out='~/x.jsonl' rows.jsonl --no-store --no-files") == 0
+    assert Path("home/x.jsonl").exists()
+    assert not Path("~").exists()
+
+
 EVALUATE, COMPARE = "evaluate rows.jsonl", "compare a.jsonl b.jsonl"
 DISCRETE = "dataset discrete docs --pairs pairs.jsonl"
 # a command, options that write, and what they must not write to

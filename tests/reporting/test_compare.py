@@ -14,7 +14,7 @@ from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample_parts import Fact
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"
 
@@ -79,6 +79,20 @@ def test_lost_polls_leave_open_what_they_could_have_said():
         assert found["m"].verdict == "cannot tell"
         assert found.regression() == {"m": "passed"}
         assert found.regression(strict=True) == {"m": "undecided"}
+
+
+@pytest.mark.parametrize(
+    ("files", "title"),
+    [
+        ([], "rows from Python"),
+        (["a.csv"], "a.csv"),
+        (["a", "b", "c", "d"], "a, b, c and 1 more"),
+    ],
+)
+def test_a_run_without_a_name_is_called_by_its_files(files, title):
+    inputs = tuple(Input(name=name, sha256="0") for name in files)
+    report = Report(run_of(1.0).results, RunFacts(inputs=inputs))
+    assert str(report).startswith(f"{title}   1 row")
 
 
 def test_comparing_needs_no_extra(monkeypatch):

@@ -305,6 +305,8 @@ def test_gates_are_read(text, gate):
         ("adherence", "is written"),
         ("=0.5", "is written"),
         ("adherence=0.5@", "is written"),
+        ("adherence>=0.5", "each alone"),
+        ("adherence=0.5,recall=0.5", "each alone"),
         ("adherence=five", "0 to 1"),
         ("adherence=nan", "0 to 1"),
         ("adherence=1.5", "0 to 1"),
