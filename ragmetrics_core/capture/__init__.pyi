@@ -60,7 +60,9 @@ from ragmetrics_core.capture.tree import Message as Message
 from ragmetrics_core.capture.tree import Node as Node
 from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
-from ragmetrics_core.capture.unread_requests import unread_request as unread_request
+from ragmetrics_core.capture.unrecorded import (
+    unrecorded_evidence as unrecorded_evidence,
+)
 from ragmetrics_core.data.cells import follow_path as follow_path
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import SettingError as SettingError

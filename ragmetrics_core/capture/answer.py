@@ -118,11 +118,11 @@ def _calls_in_output(calls: Calls) -> list[Node]:
     lines = {as_one_line(text) for text in texts_in(output)}
     structures = list(_mappings_in(output))
     found = []
-    for call, form in calls.reply_forms.items():
+    for call, likeness in calls.answer_likeness.items():
         reply = calls.replies[call]
         is_text = bool(reply.text.strip()) and as_one_line(reply.text) in lines
         is_structure = any(value in structures for value in reply.values if value)
-        if form != NO_ANSWER and (is_text or is_structure):
+        if likeness != NO_ANSWER and (is_text or is_structure):
             found.append(call)
     return found
 
@@ -156,7 +156,7 @@ def _doubts_of_reply(calls: Calls, call: Node) -> tuple[Doubt, ...]:
     """Return a doubt where a reply is a query, a verdict or a plan, and no answer."""
     reply = calls.replies[call]
     is_query = call in calls.query_writers
-    is_list_or_grade = calls.reply_forms[call] <= LABEL and bool(reply.values)
+    is_list_or_grade = calls.answer_likeness[call] <= LABEL and bool(reply.values)
     return _GUESSED if is_query or reply.is_verdict or is_list_or_grade else ()
 
 
@@ -263,11 +263,11 @@ def _doubts_of_stated(
     has_earlier_text = any(
         call is not writer
         and end_of(call) <= writer.began
-        and calls.reply_forms[call] >= STRUCTURED
+        and calls.answer_likeness[call] >= STRUCTURED
         for call in calls.models
     )
     is_list_or_grade = (
-        bool(reply.values) and calls.reply_forms.get(writer, LABEL) <= LABEL
+        bool(reply.values) and calls.answer_likeness.get(writer, LABEL) <= LABEL
     )
     is_number = reply.text.strip(" .!%").isdigit()
     is_doubtful = reply.is_verdict or is_list_or_grade or is_number
@@ -291,7 +291,7 @@ def _is_written_on(calls: Calls, writer: Node) -> bool:
         return False
     for call in _calls_in_output(calls):
         later = letters_of(calls.replies[call].text)
-        is_text = calls.reply_forms[call] == FREE_TEXT and later != letters
+        is_text = calls.answer_likeness[call] == FREE_TEXT and later != letters
         has_read = any(letters in letters_of(m.text) for m in call.prompt)
         if call.began >= end_of(writer) and is_text and has_read:
             return 2 * len(later) >= len(letters)

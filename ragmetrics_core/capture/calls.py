@@ -303,11 +303,11 @@ class Calls:
         return _bare_query(query) in self._queries_of_models
 
     @cached_property
-    def reply_forms(self) -> Mapping[Node, int]:
+    def answer_likeness(self) -> Mapping[Node, int]:
         """How much each reply looks like an answer, from ``NO_ANSWER`` to ``FREE_TEXT``."""
-        return {call: self._form_of_reply(call) for call in self.models}
+        return {call: self._likeness_of(call) for call in self.models}
 
-    def _form_of_reply(self, call: Node) -> int:
+    def _likeness_of(self, call: Node) -> int:
         reply = self.replies[call]
         tool_calls = call.reply.tool_calls if call.reply is not None else ()
         names_called = {tool_call.name for tool_call in tool_calls}
@@ -317,21 +317,21 @@ class Calls:
         if isinstance(value, Mapping):
             if set(ANSWER_KEYS).isdisjoint(value):
                 return LABEL if _STEERING_KEYS.isdisjoint(value) else NO_ANSWER
-            text, best_form = answer_of_structure(value), STRUCTURED
+            text, likeness = answer_of_structure(value), STRUCTURED
         elif not reply.text.strip() or call in self.query_writers:
             return NO_ANSWER
         else:
-            text, best_form = reply.text, FREE_TEXT if value is None else LABEL
+            text, likeness = reply.text, FREE_TEXT if value is None else LABEL
         is_word = len(text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(text)
-        return LABEL if is_word else best_form
+        return LABEL if is_word else likeness
 
     @cached_property
     def likely_answers(self) -> list[Node]:
         """The calls whose replies look most like an answer, in their order."""
-        best = max(self.reply_forms.values(), default=NO_ANSWER)
+        best = max(self.answer_likeness.values(), default=NO_ANSWER)
         if best == NO_ANSWER:
             return []
-        return [call for call, form in self.reply_forms.items() if form == best]
+        return [call for call, each in self.answer_likeness.items() if each == best]
 
     @cached_property
     def names_of_tools(self) -> frozenset[str]:

@@ -320,7 +320,7 @@ class _Reading:
                 node for node in self._calls.paths[call][1:] if node.kind == "agent"
             ]
             is_answer = agents and letters_of(agents[-1].text) == letters
-            if self._calls.reply_forms[call] < STRUCTURED and not is_answer:
+            if self._calls.answer_likeness[call] < STRUCTURED and not is_answer:
                 continue
             if letters in other_answers:
                 continue

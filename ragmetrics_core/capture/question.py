@@ -177,8 +177,8 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     is_asked = tree.question is not None or overrides.question is not None
     # by a text that is no mere verdict
     is_answered = any(
-        form != NO_ANSWER and not calls.replies[call].is_verdict
-        for call, form in calls.reply_forms.items()
+        likeness != NO_ANSWER and not calls.replies[call].is_verdict
+        for call, likeness in calls.answer_likeness.items()
     ) or (is_asked and any(answer.text for answer in tree.answers))
     has_failed = bool(tree.error or tree.root.error)
     if any(node.documents for node in calls.nodes):
@@ -241,9 +241,9 @@ def _answers_after_a_tool(calls: Calls) -> bool:
     if ends and any(answer.text for answer in calls.tree.answers):
         return True
     first_end = min(ends, default=float("inf"))
-    for call, form in calls.reply_forms.items():
+    for call, likeness in calls.answer_likeness.items():
         is_in_tool = any(caller.kind == "tool" for caller in calls.paths[call])
-        if call.began >= first_end and not is_in_tool and form != NO_ANSWER:
+        if call.began >= first_end and not is_in_tool and likeness != NO_ANSWER:
             return not calls.replies[call].is_verdict
     return False
 

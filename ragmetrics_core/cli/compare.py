@@ -13,7 +13,7 @@ from ragmetrics_core.cli.printing import show
 from ragmetrics_core.cli.run_folders import (
     FOLDER,
     last_two_results,
-    results_at,
+    report_at,
     results_named,
 )
 from ragmetrics_core.data import InputError
@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _make_comparison(options: argparse.Namespace) -> Comparison:
     """Compare the runs that the options name; the result has their titles."""
-    first_report = results_at(options.first)
-    second_report = results_at(options.second)
+    first_report = report_at(options.first)
+    second_report = report_at(options.second)
     try:
         comparison = first_report.compare(
             second_report,

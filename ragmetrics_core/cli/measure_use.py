@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import show
-from ragmetrics_core.cli.run_folders import results_at
+from ragmetrics_core.cli.run_folders import report_at
 from ragmetrics_core.data import Sample, SampleResult, Usage
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.engine.dry_run import Estimate
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
             ]
         )
     else:
-        report = results_at(options.file)
+        report = report_at(options.file)
     samples = [row.sample for row in report.results if row.sample is not None]
     model = chosen_judges.judge_from(options.model, options)
     if options.dry_run:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
-from ragmetrics_core.cli.run_folders import page_of_run, results_at, results_named
+from ragmetrics_core.cli.run_folders import page_of_run, report_at, results_named
 from ragmetrics_core.data import InputError, SampleResult
 from ragmetrics_core.engine.project_file import project_settings
 from ragmetrics_core.page.render import write_page
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         InputError: If the page, or the summary of a CI job, cannot be written.
     """
-    reports = [results_at(path) for path in options.files]
+    reports = [report_at(path) for path in options.files]
     report, warnings = _joined_report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]

@@ -92,7 +92,7 @@ def results_named(path: Path) -> Path:
     return kept if is_number and kept.is_file() else path
 
 
-def results_at(path: Path) -> Report:
+def report_at(path: Path) -> Report:
     """Read the report that a file or folder holds.
 
     A folder, or a ``.parquet`` file, is read as what a ``Scorer`` wrote; any other file

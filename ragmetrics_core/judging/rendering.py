@@ -41,7 +41,7 @@ _DIGITS = 8
 _DIGITS_IN_TEXT = re.compile(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
 # What every endpoint with schemas knows; bounds of numbers and the like are checked
 # when the reply is read.
-_KEYWORDS = ("type", "enum", "anyOf", "items", "description")
+_SCHEMA_KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 # signs without a shape: soft hyphens, joiners, directions, variation selectors
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
@@ -275,7 +275,9 @@ def _make_strict(
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return _make_strict(definitions[name], definitions)
-    strict: dict[str, Any] = {key: schema[key] for key in _KEYWORDS if key in schema}
+    strict: dict[str, Any] = {
+        key: schema[key] for key in _SCHEMA_KEYWORDS if key in schema
+    }
     if "const" in schema:
         strict["enum"] = [schema["const"]]
     if "items" in schema:

@@ -298,7 +298,7 @@ class _SampleCalls:
         answer = leave_out_reasoning(self.sample).answer or ""
         repeats = self.repeats = Repeats((answer, *repeated))
         by_model_now = Repeats(tuple(repeated))
-        is_otherwise = by_model_now.effect_on(answer) > by_model_now.spread
+        is_otherwise = by_model_now.distance_to_nearest(answer) > by_model_now.spread
         if is_otherwise:
             self.why_varying = _OTHERWISE
         # what reads otherwise may be of an earlier model
@@ -315,7 +315,7 @@ class _SampleCalls:
             answers=repeats.answers,
             spread=repeats.spread,
             answer_without_any=answer_without_any,
-            effect_of_all=repeats.effect_on(answer_without_any),
+            effect_of_all=repeats.distance_to_nearest(answer_without_any),
             passages=tuple(passages),
             redundant=tuple(groups),
             usage=self.usage,
@@ -382,7 +382,7 @@ class _SampleCalls:
             change, why = "unknown", _ELSEWHERE
         return PassageUse(
             verdict=_VERDICTS.get(change, "cannot tell"),
-            effect=None if answer is None else self.repeats.effect_on(answer),
+            effect=None if answer is None else self.repeats.distance_to_nearest(answer),
             answer=answer,
             why=why,
         )
@@ -519,7 +519,7 @@ class Repeats:
         effects = [effect(*pair) for pair in combinations(self.answers, 2)]
         return min(effects) == 0 and max(effects) >= _SURELY_ANOTHER
 
-    def effect_on(self, answer: str) -> float:
+    def distance_to_nearest(self, answer: str) -> float:
         """Return how far an answer is from the nearest of them."""
         return min(effect(answer, whole) for whole in self.answers)
 
@@ -530,7 +530,7 @@ class Repeats:
         that shares fewer than half is another, and all between is in doubt. So is one
         whose words all stand in the other: it may only be longer.
         """
-        distance = self.effect_on(answer)
+        distance = self.distance_to_nearest(answer)
         if self.spread >= _SURELY_ANOTHER or (self.spread and distance <= self.spread):
             return "varies"
         if self.are_alike and _read_alike(answer, self.answers[0]):

@@ -402,7 +402,7 @@ class Tally:
         self._answered = array("d")
         self._clusters_of_asked = array("q")
         self._n_asked_whether_declined = 0
-        self._n_without_answer = 0
+        self._n_lacking_wanted_answer = 0
         self._cluster = cluster
         self._clusters = Clusters(cluster)
         # for the key "language" the tally of "en", that of "de" and so on
@@ -455,7 +455,7 @@ class Tally:
             self._answered.append(not (unanswered or declined))
             self._clusters_of_asked.append(cluster_number)
         self._n_asked_whether_declined += declined is not None
-        self._n_without_answer += lacks_wanted_answer(result)
+        self._n_lacking_wanted_answer += lacks_wanted_answer(result)
         if sample.capture is None:
             return
         for code, text in sample.capture.doubts.items():
@@ -512,7 +512,7 @@ class Tally:
         row_counts = Counter(self.row_counts)
         answered_interval = mean_interval(self._answered, self._clusters_of_asked)
         if not self._n_asked_whether_declined and (
-            self._n_without_answer < row_counts["judged"]
+            self._n_lacking_wanted_answer < row_counts["judged"]
         ):
             # a share of the rows that nobody needs to ask about is no share of all
             row_counts["asked"] = row_counts["without_answer"] = 0

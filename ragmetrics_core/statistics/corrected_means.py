@@ -71,7 +71,7 @@ class Scores(NamedTuple):
     cluster_numbers: Sequence[int]
 
 
-def _as_floats(scores: Scores) -> Scores:
+def _as_python_numbers(scores: Scores) -> Scores:
     """The scores as Python's numbers, whose precision is that of the formulas."""
     values = [float(value) for value in scores.values]
     cluster_numbers = [int(number) for number in scores.cluster_numbers]
@@ -106,8 +106,8 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     """
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
-    scores = _as_floats(scores)
-    unlabelled = _as_floats(unlabelled)
+    scores = _as_python_numbers(scores)
+    unlabelled = _as_python_numbers(unlabelled)
     n_unlabelled = len(unlabelled.values)
     n_yes = sum(bool(label) for label in labels)
     are_labels_few = min(n_yes, len(labels) - n_yes) < FEWEST

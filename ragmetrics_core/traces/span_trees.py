@@ -49,7 +49,7 @@ from ragmetrics_core.traces.unread import (
     are_documents_cut,
     cut_spans_of,
     says_that_provider_searched,
-    unread_request_of,
+    unrecorded_evidence_of,
 )
 
 Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
@@ -592,7 +592,7 @@ def node_of(call: Call, reading: Reading) -> Node:
     match node.kind:
         case "model":
             _fill_model(node, reading)
-            unread_request_of(call.span.attributes).add_to(node)
+            unrecorded_evidence_of(call.span.attributes).add_to(node)
         case "retriever" | "reranker":
             _fill_retriever(node, reading)
         case "tool":

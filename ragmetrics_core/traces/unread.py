@@ -19,7 +19,7 @@ from typing import Any
 
 from ragmetrics_core.capture.structures import find_instances
 from ragmetrics_core.capture.tree import Node
-from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
+from ragmetrics_core.capture.unrecorded import UnrecordedEvidence, unrecorded_evidence
 from ragmetrics_core.data import PassageNote, Sample
 from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, value_of
@@ -61,7 +61,7 @@ PROVIDER_SEARCHED = (
 )
 
 
-def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
+def unrecorded_evidence_of(attributes: Mapping[str, Any]) -> UnrecordedEvidence:
     """From a model's span, find what the model was shown but no recorded text holds.
 
     Example: ``llm.invocation_parameters`` with ``previous_response_id`` says that the
@@ -87,7 +87,7 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     for value in _values(attributes, "output"):
         if mapping(value).get("object") == "response":  # OpenAI's repeats the request's
             parameters.update(_without_none(value))
-    return unread_request(parameters, blocks)
+    return unrecorded_evidence(parameters, blocks)
 
 
 def says_that_provider_searched(

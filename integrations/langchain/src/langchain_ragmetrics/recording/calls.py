@@ -27,7 +27,7 @@ from ragmetrics_core.capture import (
     documents_in,
     names_a_history,
     texts_in,
-    unread_request,
+    unrecorded_evidence,
 )
 
 # tag of a search of a vector store that the application made without a retriever
@@ -265,7 +265,7 @@ class Recording:
             "offered_tools": offered_tools(parameters),
         }
         # what the model saw and no recorded text holds, such as a PDF
-        call.given = unread_request(parameters, blocks)
+        call.given = unrecorded_evidence(parameters, blocks)
 
     def end(
         self,

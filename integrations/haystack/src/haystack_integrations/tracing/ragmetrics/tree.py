@@ -45,7 +45,7 @@ from ragmetrics_core.capture import (
     question_among,
     texts_in,
     turns_before_question,
-    unread_request,
+    unrecorded_evidence,
 )
 from ragmetrics_core.capture import Node as Call
 
@@ -684,7 +684,7 @@ def _fill_model(call: Call, node: Node) -> None:
     settings_of_call = node.input.get("generation_kwargs")
     if isinstance(settings_of_call, Mapping):
         parameters.update(settings_of_call)
-    unread_request(parameters, blocks).add_to(call)
+    unrecorded_evidence(parameters, blocks).add_to(call)
     if messages:
         call.reply, *others = messages
         call.other_replies = tuple(others)

@@ -63,7 +63,7 @@ from ragmetrics_core.capture import (
     kept_once,
     names_a_history,
     note_documents_of_step,
-    unread_request,
+    unrecorded_evidence,
 )
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
@@ -142,7 +142,7 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
             blocks += [plain_data(each)] if hasattr(each, "block_type") else []
         elif each.role.value != "assistant":
             blocks.append(plain_data(each.blocks))
-    unread_request(parameters, blocks).add_to(node)
+    unrecorded_evidence(parameters, blocks).add_to(node)
     model_name = llm.metadata.model_name
     # the framework's word for no name
     node.model = None if model_name == "unknown" else model_name
@@ -293,7 +293,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
 def copy_outcome(run: Run, result: object) -> None:
     """Copy the result of a run, and the source nodes that it names as its data flow."""
     note_summaries(run)
-    returned = without_stop_event(result)
+    returned = unwrap_stop_event(result)
     plain_result = plain(returned)
     fields = plain_result if isinstance(plain_result, dict) else {}
     by_name = {
@@ -608,7 +608,7 @@ def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def without_stop_event(result: object) -> object:
+def unwrap_stop_event(result: object) -> object:
     """What a workflow's stop event carries, else the result itself."""
     if not isinstance(result, StopEvent):
         return result
@@ -626,7 +626,7 @@ def answer_of(result: object) -> str | None:
     Example: "Rome", ``Response("Rome")`` and {"answer": "Rome"} all give "Rome". None
     if there is no answer, or if it is still streaming.
     """
-    returned = without_stop_event(result)
+    returned = unwrap_stop_event(result)
     if isinstance(returned, str):
         return answer_in(returned)[0]
     if isinstance(returned, (Response, AgentChatResponse)):
@@ -653,7 +653,7 @@ def sources_of(result: object) -> tuple[Document, ...]:
     Example: ``response.source_nodes`` of a query. An agent's result has the nodes that
     its tools returned.
     """
-    returned = without_stop_event(result)
+    returned = unwrap_stop_event(result)
     if isinstance(returned, _Response):
         return documents_of(returned.source_nodes)
     documents: list[Document] = []

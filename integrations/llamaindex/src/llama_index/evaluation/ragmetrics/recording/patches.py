@@ -74,7 +74,7 @@ def tell_searches(on_search: Callable[[VectorStoreQueryResult], object]) -> None
     RESULT_METHODS.replace(VectorStoreQueryResult, "__init__", telling)
 
 
-def observe(
+def wrap_stream(
     response: object, on_end: OnEnd, while_fetching: WhileFetching = nullcontext
 ) -> None:
     """Replace the stream of a response by a stream that reports how its reading ended.

@@ -30,8 +30,8 @@ from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.patches import (
     RESULT_METHODS,
     is_called_aside,
-    observe,
     tell_searches,
+    wrap_stream,
 )
 from llama_index.evaluation.ragmetrics.recording.run import (
     KINDS_OF_CALLS,
@@ -305,7 +305,7 @@ class Recorder:
         if around is _IGNORED:
             return _IGNORED
         if run is not None and kind == "write":
-            observe(instance, partial(self._note_written, run, id(instance)))
+            wrap_stream(instance, partial(self._note_written, run, id(instance)))
         if kind is None or _is_part_of_call(kind, around):
             if run is not None and "prompt_args" in arguments:
                 self._copy(copies.copy_talk_of_template, run, arguments)
@@ -456,7 +456,7 @@ class Recorder:
         is written by a thread or task of the engine, whoever reads it. The stream of a
         model that was called alone ends with the event of its whole reply.
         """
-        response = copies.without_stop_event(result)
+        response = copies.unwrap_stop_event(result)
         is_models_stream = run.kind == "model" and isinstance(
             result, (Generator, AsyncGenerator)
         )
@@ -473,7 +473,7 @@ class Recorder:
             self._end_if_written(run)
         elif isinstance(response, copies.Streamed) and run.root.text is None:
             # calls while it is read belong to this run
-            observe(
+            wrap_stream(
                 response,
                 partial(self._end_stream, run),
                 while_fetching=partial(_marked_as_reading, run),

@@ -44,7 +44,7 @@ def as_run(response: object) -> Run:
     if isinstance(response, Run):
         return response
     # a workflow's stop event is only a wrapping around what the workflow returned
-    returned = copies.without_stop_event(response)
+    returned = copies.unwrap_stop_event(response)
     if not isinstance(returned, (str, copies.Returned)):
         raise SettingError(
             "samples_from needs a run or a response of a query engine, chat engine,"

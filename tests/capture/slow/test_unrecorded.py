@@ -17,7 +17,7 @@ from langchain_ragmetrics import capture
 from losses import losses
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture.unread_requests import unread_request
+from ragmetrics_core.capture.unrecorded import unrecorded_evidence
 from ragmetrics_core.reporting.journey import Journey
 
 IRON = "The lighthouse of Norwick is made of riveted iron plates."
@@ -141,7 +141,7 @@ def test_pages_that_gemini_may_have_read_make_a_sample_incomplete(tool):
     ids=str,
 )
 def test_a_request_without_the_tool_that_reads_pages_says_nothing_of_pages(tools):
-    assert unread_request({"tools": tools}, []).evidence == ()
+    assert unrecorded_evidence({"tools": tools}, []).reasons == ()
 
 
 @pytest.mark.parametrize("is_earlier_turn", [True, False])
@@ -228,7 +228,7 @@ UNTYPED: list[Block] = [
 
 @pytest.mark.parametrize("block", UNTYPED, ids=str)
 def test_a_block_without_a_type_is_told_by_its_field(block):
-    (words,) = unread_request({}, [block]).evidence
+    (words,) = unrecorded_evidence({}, [block]).reasons
     assert "no text" in words
 
 
@@ -251,13 +251,13 @@ json = st.recursive(
 @pytest.mark.nightly
 @given(json, json)
 def test_any_request_can_be_read(parameters, contents):
-    unread = unread_request(parameters, contents)
-    assert all(isinstance(words, str) for words in unread.evidence)
+    unrecorded = unrecorded_evidence(parameters, contents)
+    assert all(isinstance(words, str) for words in unrecorded.reasons)
 
 
 @given(st.lists(st.sampled_from([*FILES, *IMAGES, *SOUNDS, *TEXTS])))
 def test_blocks_are_read_wherever_they_stand(blocks):
     """In one message or several, and beside any other blocks."""
-    unread = unread_request({}, [blocks])
-    assert unread == unread_request({}, [[block] for block in blocks])
-    assert bool(unread.evidence) == any(block not in TEXTS for block in blocks)
+    unrecorded = unrecorded_evidence({}, [blocks])
+    assert unrecorded == unrecorded_evidence({}, [[block] for block in blocks])
+    assert bool(unrecorded.reasons) == any(block not in TEXTS for block in blocks)

@@ -11,7 +11,7 @@ from losses import losses
 from spans_by_hand import otlp, span
 
 from ragmetrics_core import Sample, evaluate
-from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
+from ragmetrics_core.capture.unrecorded import UnrecordedEvidence, unrecorded_evidence
 from ragmetrics_core.reporting.journey import Journey
 from ragmetrics_core.traces import samples_from_spans
 
@@ -255,8 +255,10 @@ BLOCKS: list[Block] = [
     st.sampled_from([openinference, mlflow, provider, langfuse, langsmith]),
 )
 def test_a_span_tells_what_an_adapter_sees(blocks, parameters, writes):
-    seen_by_adapter = unread_request(parameters, [[*blocks, TEXT]])
+    seen_by_adapter = unrecorded_evidence(parameters, [[*blocks, TEXT]])
     sample = sample_of(writes(blocks, parameters))
     is_incomplete = sample.capture.grade == "incomplete"
-    assert is_incomplete == bool(seen_by_adapter.evidence)
-    assert (sample.capture.grade == "exact") == (seen_by_adapter == UnreadRequest())
+    assert is_incomplete == bool(seen_by_adapter.reasons)
+    assert (sample.capture.grade == "exact") == (
+        seen_by_adapter == UnrecordedEvidence()
+    )

@@ -29,8 +29,8 @@ _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a t
 _FURTHER_PARAMETERS = "extra_body"
 # Gemini's tool that reads pages, in its two spellings
 _PAGE_READERS = ("url_context", "urlContext")
-# a block that shows no plain text, by its type or, without a type, by its one field
-_NOT_PLAIN_TEXT = re.compile(
+# an attachment, which shows no plain text: by its type or, without a type, by its field
+_ATTACHMENT = re.compile(
     r"(?:input_|base64_)?(?:image|audio|video)(?:_url)?|(?:input_)?file(?:_?data)?"
     r"|document(?:_url)?|container_upload|inline_?data|base64_data|media|blob|uri|binary"
     r"|text_plain|search_result",
@@ -52,33 +52,30 @@ _NOT_A_TEXT = (
 
 
 @dataclass(frozen=True)
-class UnreadRequest:
-    """What a request showed to a model, but no recorded text holds.
+class UnrecordedEvidence:
+    """What a request showed to a model, but no text of its messages holds.
 
     Attributes:
-        evidence: Why evidence was not recorded, in words, with the remedy.
+        reasons: Why evidence was not recorded, in words, with the remedy.
         documents: The texts of documents in blocks of their own.
         lets_provider_search: Whether it lets the provider search or read pages before
             the model answers, as by Gemini's ``url_context``.
     """
 
-    evidence: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     lets_provider_search: bool = False
 
     def add_to(self, call: Node) -> None:
         """Note on the call of a model what it was shown and nobody recorded."""
-        call.evidence_not_recorded += self.evidence
+        call.evidence_not_recorded += self.reasons
         call.texts_handed_in += self.documents
         if self.lets_provider_search:
             call.may_have_searched = True
 
 
-_ALL_IS_READ = UnreadRequest()
-
-
-def unread_request(parameters: object, contents: object) -> UnreadRequest:
-    """Find what a request showed to its model although no recorded text holds it.
+def unrecorded_evidence(parameters: object, contents: object) -> UnrecordedEvidence:
+    """Find what a request showed to its model although no text of its messages holds it.
 
     Example: a block ``{"type": "input_file", …}`` shows a PDF, and the parameter
     ``previous_response_id`` lets the provider insert earlier turns. Both are evidence
@@ -90,13 +87,11 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
         contents: The contents of its messages: texts, or lists of blocks.
     """
     names = tuple(dict.fromkeys(_names_of_kept(parameters)))
-    texts = dict.fromkeys(_texts_of_blocks(contents))  # "" for one without a text
-    if not names and not texts:
-        return _ALL_IS_READ
-    evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]
-    evidence += [_NOT_A_TEXT] if "" in texts else []
+    texts = dict.fromkeys(_texts_of_attachments(contents))  # "" for one without a text
+    reasons = [_KEPT_BY_PROVIDER.format(name) for name in names]
+    reasons += [_NOT_A_TEXT] if "" in texts else []
     lets_search = not {_DATA_SOURCES, *_PAGE_READERS}.isdisjoint(names)
-    return UnreadRequest(tuple(evidence), tuple(filter(None, texts)), lets_search)
+    return UnrecordedEvidence(tuple(reasons), tuple(filter(None, texts)), lets_search)
 
 
 def _names_of_kept(parameters: object) -> Iterator[str]:
@@ -122,11 +117,11 @@ def _names_of_kept(parameters: object) -> Iterator[str]:
         yield from _names_of_kept(further)
 
 
-def _texts_of_blocks(content: object, depth: int = _DEEPEST) -> Iterator[str]:
-    """Yield the text of each block that is no plain text; "" for one without a text.
+def _texts_of_attachments(content: object, depth: int = _DEEPEST) -> Iterator[str]:
+    """Yield the text of each attachment among some blocks; "" for one without a text.
 
     Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields "",
-    and so does such a block inside a tool's result.
+    and so does an attachment inside a tool's result.
 
     Args:
         content: A text, a block, or a list of blocks.
@@ -137,17 +132,17 @@ def _texts_of_blocks(content: object, depth: int = _DEEPEST) -> Iterator[str]:
             yield ""
     elif isinstance(content, (list, tuple)) and depth:
         for element in content:
-            yield from _texts_of_blocks(element, depth - 1)
+            yield from _texts_of_attachments(element, depth - 1)
     elif isinstance(content, Mapping) and depth:
-        if _is_plain_text(content):
-            for inner in content.values():
-                yield from _texts_of_blocks(inner, depth - 1)
-        else:
+        if _is_attachment(content):
             yield text_of_content([content]).strip()
+        else:
+            for inner in content.values():
+                yield from _texts_of_attachments(inner, depth - 1)
 
 
-def _is_plain_text(block: Fields) -> bool:
-    """Whether a block is a text, or holds other blocks."""
+def _is_attachment(block: Fields) -> bool:
+    """Whether a block shows what is no plain text, such as an image or a document."""
     names = [block.get("type", block.get("block_type"))]
     if not isinstance(names[0], str):  # {"inline_data": {"mime_type": "image/png"}}
         names = [
@@ -155,6 +150,4 @@ def _is_plain_text(block: Fields) -> bool:
             for name, value in block.items()
             if isinstance(value, Mapping) or str(name).startswith("base64")
         ]
-    return not any(
-        _NOT_PLAIN_TEXT.fullmatch(str(name).replace("-", "_")) for name in names
-    )
+    return any(_ATTACHMENT.fullmatch(str(name).replace("-", "_")) for name in names)
