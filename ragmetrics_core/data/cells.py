@@ -9,6 +9,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data.errors import AmbiguousColumns, NotJson, RowError
@@ -17,6 +18,7 @@ from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     ROLES,
     holds_media,
+    messages_of_pair,
     text_of_content,
     unwrap_message,
 )
@@ -77,6 +79,14 @@ _STRING = re.compile(
 _LIST_BEGINS = re.compile(
     r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
+)
+# What ``str()`` makes of an object or of a list of some: Python's default, a class with
+# its fields, or, as pydantic does, fields alone. Its strings are cut to "''" before: no
+# prose is left, so behind a blank stands the name of a field, or before it a comma.
+_OBJECT_BEGINS = re.compile(r"\s*[\[(]*(?:<|[A-Z][\w.]*\(\w+=|\w+=['\"\[{<])")
+_DEFAULT_OF_OBJECT = re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*")
+_FIELDS_OF_OBJECT = re.compile(
+    r"\s*[\[(]*(?:[A-Z][\w.]*\()?\w+=(?:[,:]\s+|\S|\s+(?=\w+=))*+\s*"
 )
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
@@ -285,6 +295,25 @@ def is_written_list(text: str) -> bool:
     return looks_like_list(text) if data is text else not isinstance(data, Mapping)
 
 
+def is_object_written(text: str) -> bool:
+    """Tell whether a text is what Python's ``str()`` makes of an object.
+
+    One of its fields is a string. One field alone, without a class, may be a setting.
+
+    Examples:
+        >>> is_object_written("content='Blue.' id='run-7'"), is_object_written("x='a'")
+        (True, False)
+        >>> is_object_written("[TextBlock(citations=None, text='Blue.')]")
+        True
+    """
+    if _OBJECT_BEGINS.match(text) is None:
+        return False
+    bare = _STRING.sub("''", text)
+    has_text = "=''" in bare and ("(" in bare or " " in bare.strip())
+    is_of_fields = has_text and _FIELDS_OF_OBJECT.fullmatch(bare) is not None
+    return is_of_fields or _DEFAULT_OF_OBJECT.fullmatch(text) is not None
+
+
 def _is_unquoted_list(text: str) -> bool:
     """Tell whether one pair of brackets holds all of a text, and it has a comma."""
     opening = text[:1]
@@ -427,9 +456,9 @@ def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
     The value is a list, or the JSON of a list. Its elements are messages, such as
-    ``{"role": "user", "content": "Hi"}``, or texts, in turn of the user and of the
-    assistant: ``["Hi", "Hello"]``. Messages with an empty content are left out, such as
-    those that only call a tool.
+    ``{"role": "user", "content": "Hi"}``, texts, in turn of the user and of the
+    assistant: ``["Hi", "Hello"]``, or pairs of them. Messages with an empty content are
+    left out, such as those that only call a tool.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be
@@ -443,7 +472,8 @@ def read_turns(value: Any) -> list[Any]:
             " column otherwise"
         )
     turns: list[Any] = []
-    for index, message in enumerate(messages):
+    pairs = [messages_of_pair(message) or [message] for message in messages]
+    for index, message in enumerate(chain.from_iterable(pairs)):
         is_object = isinstance(message, Mapping) and "content" in message
         # a message that only calls a tool has no text
         says_nothing = is_object and message["content"] in (None, "", [])

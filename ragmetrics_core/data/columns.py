@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
+from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
@@ -600,6 +601,16 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         )
         return FoundValue(own_data, column) if is_own else None
 
+    if field in ("generator", "standalone_question"):  # a text, or none of the sample's
+        is_text = isinstance(plain_data(value), str)
+        return FoundValue(value, column) if is_text else None
+
+    if field == "retrieved":  # how many there were, or whether, is no text of theirs
+        told = plain_data(value)
+        word = str(told).strip().casefold() if isinstance(told, (str, Real)) else ""
+        is_count = word in ("true", "false") or word.removesuffix(".0").isdecimal()
+        return None if is_count else FoundValue(value, column)
+
     if field == "history":
         # The id of a conversation, in a column "conversation", is none. Any other text
         # is one, as the error of its row says how a history is written.
@@ -615,9 +626,12 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     if field not in _INNER_NAMES:
         return FoundValue(value, column)
     name = plain_name(column)
-    # A column that is called "answer" or "reference" is not parsed as JSON: a model may
-    # answer in JSON.
-    data = value if name == field and field != "question" else data_in(value)
+    data = data_in(value)
+    if name == field != "question" and isinstance(value, str):
+        # A model may answer in JSON, so of a column that is called "answer" or
+        # "reference" only messages are read.
+        message = _last_message(data, field) or FoundValue(value, "")
+        return message._replace(column=column)
     is_object = isinstance(data, Mapping)
     text_inside = _text_in(data, field)
     if text_inside is not None:
@@ -639,13 +653,23 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     text_under_usual_name = _text_under(data, USUAL_NAMES[field], field, depth)
     if text_under_usual_name is not None:
         return text_under_usual_name
+    message = _last_message(data, field)
+    return message or _text_under(data, _INNER_NAMES[field], field, depth)
+
+
+def _last_message(data: Any, field: str) -> FoundValue | None:
+    """Return what the field's speaker said last in messages; None for no such message.
+
+    Raises:
+        RowError: If a message holds an image or a recording.
+    """
     messages = tuple(said_messages(data))
     if any(message.has_media for message in messages):
         raise RowError(f"{field}: {MEDIA_REFUSED}")
     for message in reversed(messages):
         if message.role == _SPEAKERS[field]:
             return FoundValue(message.text, "", messages)
-    return _text_under(data, _INNER_NAMES[field], field, depth)
+    return None
 
 
 def _text_under(

@@ -144,7 +144,8 @@ def json_lines(
             continue
         value: Any
         try:
-            value = json_value(line)
+            # files that were joined have a byte order mark each
+            value = json_value(line.lstrip("\ufeff") if isinstance(line, str) else line)
         except NotJson as error:
             # A crash may have cut off a last line, which then does not end.
             has_end = line[-1:] in ("\n", b"\n")

@@ -118,12 +118,32 @@ def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
     return UnwrappedMessage("", value)
 
 
-def with_written_messages(value: object, depth: int = 2) -> Any:
+def messages_of_pair(value: object) -> list[Mapping[str, Any]]:
+    """Return a pair of texts as messages; [] for anything else.
+
+    ``("human", "Hi")`` is one by the user, and ``("Hi", "Hello")`` two: by the user and
+    by the assistant.
+    """
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        return []
+    first, second = value
+    if not (isinstance(first, str) and isinstance(second, str)):
+        return []
+    if first in ROLES:
+        return [{"role": first, "content": second}]
+    return [
+        {"role": "user", "content": first},
+        {"role": "assistant", "content": second},
+    ]
+
+
+def with_written_messages(value: object, depth: int = 4) -> Any:
     """Return a value in which each message object of a framework is a mapping.
 
     Example: LangChain's ``HumanMessage("Who?")`` becomes ``{"role": "user", "content":
     "Who?"}``. No framework is imported: an object is a message if it names a known role
-    and can be written. A value without such an object is returned as it is.
+    and can be written, and a reply or a prompt if it holds messages. A value without such
+    an object is returned as it is.
 
     Args:
         value: A message, a list or mapping that may hold some, or anything else.
@@ -146,6 +166,11 @@ def with_written_messages(value: object, depth: int = 2) -> Any:
     # pydantic's, as of LangChain and LlamaIndex; Haystack's
     write = getattr(value, "model_dump", None) or getattr(value, "to_dict", None)
     if not roles or write is None:
+        for holder in _MESSAGE_HOLDERS if depth else ():
+            held = getattr(value, holder, None)
+            messages = with_written_messages(held, depth - 1)
+            if messages is not held:
+                return {holder: messages}
         return value
     fields = write()
     for name in ("content", "blocks"):
@@ -238,6 +263,9 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         [SaidMessage(role='user', text='Who?', has_media=False)]
     """
     if depth and isinstance(value, (list, tuple)):
+        pairs = [messages_of_pair(item) for item in value]
+        if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
+            value = [message for (message,) in pairs]
         for item in value:
             yield from said_messages(item, depth - 1)
     if not depth or not isinstance(value, Mapping):

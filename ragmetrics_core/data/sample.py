@@ -366,6 +366,7 @@ _NEEDED = {
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
+_MOST_TEXTS_SHOWN = 3  # of an object, in a message
 _Found = Mapping[str, FoundValue]
 _NO_VALUE = FoundValue(None, "")
 
@@ -405,7 +406,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
-    _refuse_ids_and_addresses(sample, found_by_field, columns)
+    _refuse_what_is_no_text(sample, found_by_field, columns)
     # What one text holds is one context or several; nobody knows which until the caller
     # says, by naming its column, that each cell is one. A row of results tells of its own.
     notes = sample.capture or CaptureNotes()
@@ -454,7 +455,7 @@ def fields_of_row(row: object) -> Row:
     if has_keys and not is_class and not isinstance(row, Mapping):
         row = dict(cast("Mapping[str, Any]", row))
     if isinstance(row, Mapping):
-        with_messages: Row = with_written_messages(row, depth=3)
+        with_messages: Row = with_written_messages(row, depth=5)
         return with_messages
     fields = {
         name: with_written_messages(value)
@@ -501,22 +502,35 @@ def columns_by_field(
     return column_by_field
 
 
+def _joined_parts(value: Any, field: str) -> Any:
+    """Return the text of a list of parts of one message, also where JSON holds them.
+
+    Thinking is left out. Every other value stays as it is: a model may answer in JSON.
+
+    Raises ``RowError`` for a part that is an image or a recording.
+    """
+    parts = data_in(value)
+    if not isinstance(parts, (list, tuple)) or not parts:
+        return value
+    kinds = set(map(kind_of_part, parts))
+    text = text_of_content(parts)
+    if None in kinds or (isinstance(value, str) and is_blank(text)):
+        return value
+    if "media" in kinds:
+        raise RowError(f"{field}: {MEDIA_REFUSED}")
+    return text
+
+
 def _answer(value: Any) -> Any:
     """Return the answer of a row, also where it is the only one of a list.
 
-    A list may be the parts of one message, whose thinking is left out.
-
     Raises ``RowError`` for several answers.
     """
+    value = _joined_parts(value, "answer")
     if not isinstance(value, (list, tuple)):
         return number_as_text(value)
     if not value:
         return None
-    kinds = set(map(kind_of_part, value))
-    if None not in kinds:
-        if "media" in kinds:
-            raise RowError(f"answer: {MEDIA_REFUSED}")
-        return text_of_content(value)
     if len(value) > 1:
         raise RowError(
             f"answer: {len(value)} answers in one row; write a row for each, with one"
@@ -546,18 +560,20 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
         )
 
 
-def _refuse_ids_and_addresses(
+def _refuse_what_is_no_text(
     sample: Sample, found_by_field: _Found, columns: Mapping[str, Any]
 ) -> None:
-    """Refuse texts that are ids of the row's passages, look like ids, or are addresses.
+    """Refuse objects of Python written as texts, ids of passages, and web addresses.
 
     As texts they would score 0. Who names their column says that they are the texts. A
-    captured sample is what its run was. A short reference, such as "1903", is no id.
+    captured sample is what its run was. An answer may be an id or an address, and a
+    short reference, such as "1903", is no id.
 
     Raises:
         AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
             are web addresses.
-        RowError: If all its texts look like ids, which those of another row need not.
+        RowError: If all its texts look like ids or written objects, which those of
+            another row need not.
     """
     if sample.capture is not None and sample.capture.grade is not None:
         return
@@ -565,18 +581,25 @@ def _refuse_ids_and_addresses(
     texts_with_id = {passage.text for passage in passages if passage.id is not None}
     ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
     ids -= texts_with_id
-    for field in ("contexts", "retrieved", "expected_contexts", "reference"):
-        passages_or_texts = getattr(sample, field) or ()
+    for field in (*UNDIVIDED_CODES, "reference", "question", "answer"):
+        cell = getattr(sample, field) or ()
+        passages_or_texts = [cell] if isinstance(cell, str) else cell
         shown = (getattr(each, "text", each) for each in passages_or_texts)
         texts = [text for text in shown if not is_blank(text)]
         if not texts or columns.get(field) is not None or field not in found_by_field:
             continue
-        are_addresses = all(map(_WEB_ADDRESS.fullmatch, texts))
-        are_known_ids = not ids.isdisjoint(texts)
+        is_of_passages = field in UNDIVIDED_CODES
+        are_objects = all(map(cells.is_object_written, texts))
+        are_addresses = not isinstance(cell, str) and all(
+            map(_WEB_ADDRESS.fullmatch, texts)
+        )
+        are_known_ids = is_of_passages and not ids.isdisjoint(texts)
         look_like_ids = not are_addresses and all(map(_IDS.fullmatch, texts))
-        has_ids = field != "reference" and (are_known_ids or look_like_ids)
-        if are_addresses or has_ids:
+        has_ids = are_known_ids or (is_of_passages and look_like_ids)
+        if are_objects or are_addresses or has_ids:
             what = "web addresses in place of texts"
+            if are_objects:
+                what = "written by str() of Python objects; write their texts"
             if has_ids:
                 what = 'ids in place of texts, which are written {"id": …, "text": …}'
             if has_ids and field == "expected_contexts":
@@ -692,7 +715,7 @@ def _reference(value: Any) -> list[Any]:
     """
     if str(value).lstrip().startswith("{"):
         cells.as_list_unbroken(value, "reference")
-    return _texts(value)
+    return _texts(_joined_parts(value, "reference"))
 
 
 def _texts(value: Any) -> list[Any]:
@@ -750,6 +773,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "expected_ids": lambda value: _texts(cells.as_list_unbroken(value, "expected_ids")),
     "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
     "history": cells.read_turns,
+    "question": lambda value: _joined_parts(value, "question"),
     "reference": _reference,
     "answer": _answer,
     "id": lambda value: str(number_as_text(value)),
@@ -780,4 +804,13 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
         message = problem["msg"]
         return f"{place}: {message[:1].lower()}{message[1:]}"
     needed = _NEEDED.get(field, "a text")
-    return f"{place}: needs {needed}, found {type(problem['input']).__name__}"
+    found = problem["input"]
+    # an object of a framework, whose text stands in a field, as its class's name may
+    names_of_class = ("", type(found).__name__)
+    texts = [
+        f".{name}"
+        for name, value in getattr(found, "__dict__", {}).items()
+        if isinstance(value, str) and name[:1] != "_" and value not in names_of_class
+    ]
+    hint = f": write its {' or '.join(texts[:_MOST_TEXTS_SHOWN])}" if texts else ""
+    return f"{place}: needs {needed}, found {type(found).__name__}{hint}"

@@ -350,6 +350,8 @@ def _value_of_cell(cell: Any) -> Any:
     """
     if cell.data_type == "e":
         return None
+    if isinstance(cell.value, str):  # "_x000D_" stands for a carriage return
+        return import_module("openpyxl.utils.escape").unescape(cell.value)
     percent = _PERCENT.fullmatch(cell.number_format or "")
     if percent is None or not is_number(cell.value):
         return cell.value

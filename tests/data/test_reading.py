@@ -66,6 +66,11 @@ def test_jsonl(written):
     ]
 
 
+def test_joined_files_of_jsonl_have_a_byte_order_mark_each(written):
+    path = written("a.jsonl", '\ufeff{"answer": "a"}\n' * 2)
+    assert answers(path) == ["a", "a"]
+
+
 def test_jsonl_nested_too_deeply(written):
     path = written("a.jsonl", "[" * 100_000 + "\n" + '{"answer": "b"}')
     assert answers(path) == [f"{path}, line 1: not JSON (nested too deeply)", "b"]
@@ -661,6 +666,12 @@ def test_a_share_in_a_workbook_is_the_text_that_it_shows(tmp_path):
         made["one"][f"A{number}"].number_format = number_format
     made.save(path)
     assert answers(path) == [*formats.values(), "12%"]
+
+
+def test_what_excel_writes_for_signs_is_read_as_these_signs(tmp_path):
+    lines = [["answer_x000D_"], ["one_x000D_\ntwo"], ["_x005F_x000D_"], ["_x00e9_"]]
+    path = workbook(tmp_path / "a.xlsx", one=lines)
+    assert answers(path) == ["one\r\ntwo", "_x000D_", "\u00e9"]
 
 
 def test_a_workbook_may_have_an_index_without_a_name(tmp_path):

@@ -421,7 +421,159 @@ def test_an_answer_in_parts_is_one_without_its_thinking():
     for parts in ([text], [{"type": "thinking", "thinking": "Bo?"}, text]):
         for answer in (parts, json.dumps(parts)):
             sample = Sample.from_row({"question": Q, "answer": answer})
-            assert sample.answer == ("Anna lit it." if answer is parts else answer)
+            assert sample.answer == "Anna lit it."
+            assert Sample.from_row({"question": answer}).question == "Anna lit it."
+            assert Sample.from_row({"reference": answer}).reference == ("Anna lit it.",)
+
+
+SAID = {"role": "assistant", "content": "Anna lit it."}
+MESSAGES_WRITTEN: list[Any] = [
+    SAID,
+    [{"role": "user", "content": Q}, SAID],
+    {"type": "ai", "data": {"content": "Anna lit it."}},
+    {"choices": [{"message": SAID}], "usage": {"total_tokens": 120}},
+    {"output": [{"type": "message", **SAID}]},
+]
+
+
+@pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
+@pytest.mark.parametrize("data", MESSAGES_WRITTEN, ids=str)
+@pytest.mark.parametrize("field", ["answer", "reference"])
+def test_a_message_is_read_in_the_column_of_an_answer_too(field, data, write):
+    sample = Sample.from_row({field: write(data)})
+    assert (sample.answer or sample.reference[0]) == "Anna lit it."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"name": "Anna"},
+        {"answer": "Anna.", "sources": ["a.pdf"]},
+        {"content": "Anna.", "text": "Anna."},
+        {"type": "system", "value": "Linux"},
+        [{"type": "image", "name": "a.png"}],
+        [{"type": "text", "value": "Anna."}],
+        [{"type": "tool_use", "name": "search"}],
+        {"messages": [{"role": "user", "content": "Hi"}]},
+        [["model", "price"], ["X200", "30"]],
+        [1, 2],
+        {},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("write", [json.dumps, str])
+def test_an_answer_in_json_is_its_text(data, write):
+    assert Sample.from_row({"answer": write(data)}).answer == write(data)
+
+
+OBJECTS_WRITTEN = [
+    "content='Anna. It\\'s lit.' additional_kwargs={} response_metadata={'u': {'n': 12}}",
+    "page_content='Anna.' metadata={'source': 'a.txt'}",
+    "generations=[[ChatGeneration(text='Anna.')]] llm_output=None type='LLMResult'",
+    "ChatCompletionMessage(content='Anna, who lit it.', refusal=None, role='assistant')",
+    "ChatCompletion(id='x',\n  choices=[Choice(finish_reason='stop', index=0)])",
+    "[TextBlock(citations=None, text='Anna.', type='text')]",
+    "[ChatMessage(_role=<Role.ASSISTANT: 'assistant'>, _content=[Text(text='Anna.')])]",
+    "AIMessage(content='Anna lit it, and the text was cut o",
+    "<coroutine object Chain.ainvoke at 0x7f1a2b3c4d50>",
+    "[<Message object at 0x7f00>, <Message object at 0x7F01>]",
+    "<bound method Chain.run of <Chain object at 0x7f00>>",
+]
+
+
+@pytest.mark.parametrize("text", OBJECTS_WRITTEN)
+@pytest.mark.parametrize("field", ["question", "answer", "reference", "contexts"])
+def test_an_object_that_str_wrote_is_a_bad_row_until_its_column_is_named(field, text):
+    row = {field: [text] if field == "contexts" else text, "id": "i1"}
+    with pytest.raises(
+        RowError, match=f"^{field} .*str\\(\\) of Python objects; write th"
+    ):
+        Sample.from_row(row)
+    named: dict[str, Any] = {field: field}
+    assert json.dumps(text) in Sample.from_row(row, **named).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "P(X=3)=0.25",
+        "Normal(mu=0, sigma=1)",
+        "x=3 y=4",
+        "TIME_ZONE='UTC'",
+        "print(end='a')",
+        "Set Foo(name='b') here",
+        "Foo(name='b') is best, as in 'Foo'.",
+        "a='b', she said, c='d' to him",
+        "<b>It loaded at 0x7f00.</b>",
+        "<p>Anna's lamp</p>",
+        "[Anna](a='b') lit it",
+    ],
+)
+def test_code_and_formulas_are_answers(text):
+    assert Sample.from_row({"answer": text}).answer == text
+
+
+@pytest.mark.parametrize("end", ["' " * 49_999, " " * 99_999, " at 0x1" * 9_999])
+@pytest.mark.parametrize("start", ["A(b=", "a='x'", "<", "a=["])
+def test_what_begins_as_an_object_takes_linear_time(start, end):
+    assert Sample.from_row({"answer": f"{start}{end}!"}).answer == f"{start}{end}!"
+
+
+class Told:
+    """What a framework returns: neither a text nor a message, but with fields."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__ = fields
+
+
+def written_message(role: str, content: str) -> Told:
+    fields = {"role": role, "content": content}
+    return Told(**fields, model_dump=lambda: fields)
+
+
+def test_replies_and_prompts_that_hold_messages_are_read():
+    earlier, asked = written_message("user", "Hi"), written_message("user", Q)
+    reply = written_message("assistant", "Anna lit it.")
+    prompt = Told(messages=[earlier, written_message("assistant", "Hello"), asked])
+    for answer in (
+        Told(message=reply, raw=None),
+        Told(choices=[Told(index=0, message=reply)]),
+        Told(generations=[[Told(text="", message=reply)]]),
+    ):
+        sample = Sample.from_row({"question": prompt, "answer": answer})
+        assert (sample.question, sample.answer) == (Q, "Anna lit it.")
+        assert [turn.content for turn in sample.history] == ["Hi", "Hello"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"response": "SECRET", "source_nodes": []}, ": write its .response"),
+        ({"data": "SECRET", "query": "SECRET"}, ": write its .data or .query"),
+        ({"text": "SECRET", "type": "Told", "_raw": "SECRET"}, ": write its .text"),
+        ({"generations": []}, ""),
+    ],
+)
+@pytest.mark.parametrize("field", ["question", "answer"])
+def test_an_object_without_a_message_is_told_with_the_field_of_its_text(
+    field, fields, hint
+):
+    with pytest.raises(RowError) as caught:
+        Sample.from_row({field: Told(**fields)})
+    assert str(caught.value) == f"{field}: needs a text, found Told{hint}"
+
+
+@pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
+def test_pairs_of_texts_are_messages(write):
+    pairs = [("human", "Hi"), ("ai", "Hello"), ("human", Q)]
+    for row in (
+        {"question": write(pairs)},
+        {"question": Q, "history": write(pairs[:2])},
+        {"question": Q, "chat_history": write([("Hi", "Hello")])},
+    ):
+        sample = Sample.from_row(row)
+        said = [(turn.role, turn.content) for turn in sample.history]
+        assert (sample.question, said) == (Q, [("user", "Hi"), ("assistant", "Hello")])
 
 
 def test_what_a_tool_gave_before_the_question_is_a_turn():
@@ -743,7 +895,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         "facts number 1: input should be greater than 0",
     ),
     ({"history": [{"content": 3}]}, {}, "history number 1: needs .* found int"),
-    ({"history": [["SECRET", "Hi"]]}, {}, "history number 1: needs .* found list"),
+    ({"history": [["SECRET", 1]]}, {}, "history number 1: needs .* found list"),
     *(
         (
             {"answers": f"{{'text': array(['SECRET'], dtype=object){end}"},
@@ -813,6 +965,21 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         )
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        *product(["generator", "standalone_question"], [5, {"model": "x"}, ["a"]]),
+        *product(["retrieved", "retrieved_nodes"], [5, 5.0, np.int64(5), True, "5"]),
+        *product(["retrieved"], ["True", " 0 ", np.bool_(False), "5.0"]),
+    ],
+    ids=str,
+)
+def test_a_cell_that_no_field_can_hold_is_metadata(column, cell):
+    row = {"question": Q, "contexts": list(C), "answer": A, column: cell}
+    sample = Sample.from_row(row)
+    assert (sample.retrieved, sample.metadata) == (None, {column: cell})
 
 
 @pytest.mark.parametrize(
