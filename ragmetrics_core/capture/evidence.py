@@ -50,6 +50,9 @@ _NONE_NAMED = (
     "contexts_from= led to a place without any text, which is right only where nothing"
     " was found"
 )
+# what stands for the texts that the model was shown
+_OF_ANSWER = "the documents that came with the answer stand for them"
+_OF_RUN = "the documents that the run gave beside the answer stand for them"
 _LAST_LIST = "the last list of documents before the answer stands for them"
 _LAST_WORDS = Doubt(
     "answer_guessed",
@@ -358,10 +361,10 @@ class _Reading:
 
     def _follow_flow(self) -> None:
         """Take the documents of the framework's own flow, else the last list, as contexts."""
-        documents = self._documents_of_framework()
+        documents, what_stands = self._documents_of_framework()
         answer = self._found_answer.answer
         if documents is None:
-            documents = self._last_documents()
+            documents, what_stands = self._last_documents(), _LAST_LIST
         if documents is None:
             return
         # a model that is not recorded may have written an answer, but for whole documents
@@ -371,19 +374,22 @@ class _Reading:
             rest = rest.replace(letters, "") if letters else rest
         is_sure = not self._calls.prompted and (answer.is_extracted or not rest)
         if (documents or self._passages.by_identity) and not is_sure:
-            self._doubts.append(Doubt("by_data_flow", _LAST_LIST))
+            self._doubts.append(Doubt("by_data_flow", what_stands))
         unique = {self._passages.identity(document): document for document in documents}
         self.contexts = _contexts_of(unique.values())
         self.identities = tuple(unique)
         self.evidence_from = "flow"
 
-    def _documents_of_framework(self) -> list[Document] | None:
-        """Return the documents that the answer carries, or the run; None without any.
+    def _documents_of_framework(self) -> tuple[list[Document] | None, str]:
+        """Return the documents that the answer carries, or the run, and which, in words.
 
-        An empty list says that nothing was found, where a search ended.
+        None without any. An empty list says that nothing was found, where a search ended.
         """
-        carried = (self._found_answer.answer.documents, self._turn.tree.flow_documents)
-        for documents in carried:
+        carried = (
+            (self._found_answer.answer.documents, _OF_ANSWER),
+            (self._turn.tree.flow_documents, _OF_RUN),
+        )
+        for documents, whose in carried:
             found_documents = [
                 document
                 for document in documents or ()
@@ -392,8 +398,8 @@ class _Reading:
             ]
             is_empty = documents == () and self._all_searches_ended()
             if found_documents or is_empty:
-                return found_documents
-        return None
+                return found_documents, whose
+        return None, ""
 
     def _all_searches_ended(self) -> bool:
         """Whether searches gave documents or an empty list, and none failed."""

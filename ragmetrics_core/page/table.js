@@ -47,9 +47,9 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-// A row as the report writes it, less what the page adds.
+// A row as the report writes it, with what was cut of it, less what else the page adds.
 const detail = (place) => {
-  const { journey, advice, answer, claims, formulas, texts, ...row } = recorded(place);
+  const { journey, advice, answer, use, claims, formulas, texts, ...row } = recorded(place);
   return row;
 };
 

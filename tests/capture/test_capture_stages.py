@@ -14,6 +14,7 @@ from runs_by_hand import (
     CALL,
     NOTE,
     QUESTION,
+    SAYS,
     Call,
     after_tool,
     asked,
@@ -361,6 +362,29 @@ def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded():
     sample = only(tree(answers=(answer,)))
     assert texts(sample) == [BRIDGE]
     assert "by_data_flow" in codes(sample)
+
+
+@pytest.mark.parametrize(
+    ("beside", "stands"),
+    [
+        (
+            {"answers": (Answer(ANSWER, documents=documents(MILL)),)},
+            "documents that came with the answer stand",
+        ),
+        (
+            {"flow_documents": documents(MILL)},
+            "documents that the run gave beside the answer stand",
+        ),
+        ({}, "last list of documents before the answer stands"),
+    ],
+    ids=["answer", "run", "last list"],
+)
+def test_a_doubt_tells_which_documents_stand_for_what_was_shown(beside, stands):
+    told = {"answers": SAYS, **beside}
+    sample = only(tree(found(*documents(BRIDGE)), reads("Answer."), **told))
+    assert texts(sample) == [MILL if beside else BRIDGE]
+    assert sample.capture is not None
+    assert stands in sample.capture.doubts["by_data_flow"]
 
 
 def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence():

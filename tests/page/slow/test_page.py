@@ -1285,6 +1285,9 @@ def test_an_opened_row_tells_what_was_measured_of_each_passage(browser, tmp_path
     browser.wait("document.querySelector('tr.detail details[open] mark') !== null")
     marked = folded[0].find_elements(By.CSS_SELECTOR, "mark")
     assert [each.text for each in marked] == ["Nobody knows who lit it."]
+    saved = browser.download("#save-jsonl", tmp_path / "samples.jsonl").read_text()
+    for each in map(json.loads, saved.splitlines()):
+        assert set(each) <= {*SampleResult.model_fields, "cut"}, "a row of results"
     assert not browser.js("return holds(0, ['kept prompt'])"), "prompts are private"
     assert browser.console() == []
 
