@@ -624,6 +624,12 @@ def test_the_command_writes_a_card_into_a_new_folder(labelled, capsys):
     assert [one.name for one in card.inputs] == ["rows.jsonl"]
 
 
+def test_a_card_names_the_judge_that_nobody_named(labelled, monkeypatch):
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    assert main(*GIVEN[2:], "--out", "card.json", "--report", "c.html") == 0
+    assert "card --judge lexical --data data" in Path("c.html").read_text()
+
+
 def test_several_forms_and_one_class(labelled):
     right = [row for row in rows() if row["labels"]["adherent"]]
     written(labelled, "rows.jsonl", right)

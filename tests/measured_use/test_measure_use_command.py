@@ -81,6 +81,9 @@ def test_the_rows_of_a_results_file_are_measured(
     assert "judged useful" in shown
     for text in PASSAGES:
         assert text not in shown
+    *_, first_line, second_line = shown.splitlines()
+    assert first_line == f"Rows with what was measured: {out}"
+    assert second_line == f"Each row: ragmetrics report {out}"
     assert main(["report", str(out), "--explain"]) == 0
     shown = capsys.readouterr().out
     assert "Measured on 2 rows: 1.0 of 2.5 passages change the answer" in shown

@@ -290,6 +290,13 @@ def test_runs_that_differ_are_refused_on_the_command_line(capsys):
 
 
 @pytest.mark.usefixtures("files")
+def test_the_rows_that_lost_most_are_told_with_their_questions(capsys):
+    run_of(0.1, *[0.5] * 29).to_jsonl("b.jsonl")
+    assert main(["compare", "a.jsonl", "b.jsonl"]) == 0
+    assert "Lost most:\n  row 1 (s0): m -0.400: q0\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("files")
 def test_a_run_is_not_compared_with_itself(capsys):
     """Such a gate could not fail."""
     for second in ("a.jsonl", "./a.jsonl"):
