@@ -399,7 +399,8 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     filled = {key: text for key, text in text_by_key.items() if is_present(text)}
     first_key, text = next(iter((filled or text_by_key).items()))
     for key, other_text in filled.items():
-        if composed_text(other_text) != composed_text(text):
+        differs = other_text != text  # most documents have one text
+        if differs and composed_text(other_text) != composed_text(text):
             raise AmbiguousColumns(
                 f"{field}: number {rank}: {first_key!r} and {key!r} may both hold its"
                 " text, and differ; leave one out"

@@ -550,12 +550,11 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         chosen = chosen._replace(instead_of=first.column)
     if field not in _FIELDS_WITH_RIVALS:
         return chosen
-    content = _content(chosen.value)
     for rival in rivals:
         may_be_prompt = (
             field == "question" and plain_name(rival.column) not in _NAMES_OF_QUESTION
         )
-        if not may_be_prompt and _content(rival.value) != content:
+        if not may_be_prompt and _content(rival.value) != _content(chosen.value):
             raise AmbiguousColumns(
                 f"columns {chosen.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
@@ -630,7 +629,12 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     if name == field != "question" and isinstance(value, str):
         # A model may answer in JSON, so of a column that is called "answer" or
         # "reference" only messages are read.
-        message = _last_message(data, field) or FoundValue(value, "")
+        message = _last_message(data, field)
+        if message is None:
+            roles = {said.role for said in said_messages(data, silent=True)}
+            # nothing was said beside calls of tools, or a refusal
+            is_silent = _SPEAKERS[field] in roles
+            message = FoundValue(None if is_silent else value, "")
         return message._replace(column=column)
     is_object = isinstance(data, Mapping)
     text_inside = _text_in(data, field)

@@ -129,8 +129,9 @@ def messages_of_pair(value: object) -> list[Mapping[str, Any]]:
     first, second = value
     if not (isinstance(first, str) and isinstance(second, str)):
         return []
-    if first in ROLES:
-        return [{"role": first, "content": second}]
+    role = ROLES.get(first) or ROLES.get(first.casefold())
+    if role is not None:
+        return [{"role": role, "content": second}]
     return [
         {"role": "user", "content": first},
         {"role": "assistant", "content": second},
@@ -251,12 +252,15 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     return ""
 
 
-def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:
+def said_messages(
+    value: object, depth: int = _DEEPEST, *, silent: bool = False
+) -> Iterator[SaidMessage]:
     """Yield the messages of a request or a reply that say something, in order.
 
     Args:
         value: The request or the reply. Anything else holds no message.
         depth: How many containers inside of each other are looked into.
+        silent: Whether those that say nothing are yielded, too, such as calls of tools.
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
@@ -267,24 +271,21 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
             value = [message for (message,) in pairs]
         for item in value:
-            yield from said_messages(item, depth - 1)
+            yield from said_messages(item, depth - 1, silent=silent)
     if not depth or not isinstance(value, Mapping):
         return
     message = unwrap_message(value)
-    content = None
-    for key in _CONTENT_KEYS:
-        if key in message.fields:
-            content = message.fields[key]
-            break
+    content_keys = [key for key in _CONTENT_KEYS if key in message.fields]
+    content = message.fields[content_keys[0]] if content_keys else None
     # {"role": "user"} and what has no known role are no messages
-    if message.role is not None and content is not None:
+    if message.role is not None and (content is not None or (content_keys and silent)):
         said = SaidMessage(message.role, text_of_content(content), holds_media(content))
-        if said.text.strip() or said.has_media:
+        if said.text.strip() or said.has_media or silent:
             yield said
         return
     for holder in _MESSAGE_HOLDERS:
         if isinstance(value.get(holder), (Mapping, list, tuple)):
-            yield from said_messages(value[holder], depth - 1)
+            yield from said_messages(value[holder], depth - 1, silent=silent)
             return
     # A choice of a model that completes texts, which knows no roles.
     if "text" in value and "finish_reason" in value:

@@ -447,6 +447,23 @@ def test_a_message_is_read_in_the_column_of_an_answer_too(field, data, write):
 @pytest.mark.parametrize(
     "data",
     [
+        {"role": "assistant", "content": None, "refusal": "I cannot."},
+        {"choices": [{"message": {"role": "assistant", "content": ""}}]},
+        [
+            {"role": "user", "content": Q},
+            {"type": "ai", "content": "", "tool_calls": []},
+        ],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("write", [json.dumps, str])
+def test_a_message_that_says_nothing_is_no_answer(data, write):
+    assert Sample.from_row({"answer": write(data)}).answer is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
         {"name": "Anna"},
         {"answer": "Anna.", "sources": ["a.pdf"]},
         {"content": "Anna.", "text": "Anna."},
@@ -565,7 +582,7 @@ def test_an_object_without_a_message_is_told_with_the_field_of_its_text(
 
 @pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
 def test_pairs_of_texts_are_messages(write):
-    pairs = [("human", "Hi"), ("ai", "Hello"), ("human", Q)]
+    pairs = [("human", "Hi"), ("AI", "Hello"), ("User", Q)]
     for row in (
         {"question": write(pairs)},
         {"question": Q, "history": write(pairs[:2])},
