@@ -25,6 +25,8 @@ _PARENT = (
 )
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
+_DROPPED_ATTRIBUTES = ("droppedAttributesCount", "dropped_attributes_count")
+_DROPPED_EVENTS = ("droppedEventsCount", "dropped_events_count")
 _OTLP_GROUPS = ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs")
 # metrics are of OTLP as well, and hold no spans
 _OTLP_MARKS = frozenset({*_OTLP_GROUPS, "resourceMetrics"})
@@ -246,10 +248,9 @@ def _span(value: Any, **further_fields: Any) -> Span:
         messages = _messages_in_events(fields, attributes)
         # Events that the SDK left out at its limit count only if those that are left
         # hold messages: a span with an event for each token may lose some of these.
-        n_events = _count(fields, "droppedEventsCount", "dropped_events_count")
-        n_dropped = _count(fields, "droppedAttributesCount", "dropped_attributes_count")
+        n_dropped = int(_first(fields, _DROPPED_ATTRIBUTES) or 0)
         if messages:
-            n_dropped += n_events
+            n_dropped += int(_first(fields, _DROPPED_EVENTS) or 0)
         span = Span(
             trace=trace,
             id=span_id,
@@ -323,14 +324,6 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
         if value not in (None, ""):
             return value
     return ""
-
-
-def _count(fields: Mapping[str, Any], *names: str) -> int:
-    """The first count of some names that is there and not 0; else 0."""
-    for name in names:
-        if fields.get(name):
-            return int(fields[name])
-    return 0
 
 
 def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,12 @@ FORMS: dict[str, Callable[[Sequence[str]], object]] = {
             {"id": f"d{n}", "metadata": {"text": t}} for n, t in enumerate(texts)
         ]
     },
+    "Haystack": lambda texts: {
+        "documents": [
+            {"id": f"d{n}", "content": text, "blob": None, "score": 0.5}
+            for n, text in enumerate(texts)
+        ]
+    },
     "Qdrant": lambda texts: {"points": [{"payload": {"text": text}} for text in texts]},
 }
 UNREAD_FORMS: dict[str, object] = {
@@ -106,6 +112,8 @@ def test_texts_in_a_form_of_their_own_are_documents(form, dialect):
     sample = sample_of(retriever_of(dialect, FORMS[form](TEXTS)))
     assert [context.text for context in sample.known_contexts] == list(TEXTS)
     assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
+    ids = [document.id for document in sample.retrieved or ()]
+    assert ids in ([None] * 3, ["d0", "d1", "d2"])
     assert sample.capture.grade == "exact", sample.capture.warnings
 
 
@@ -211,7 +219,7 @@ NOTHING = "holds nothing of what was found"
 @pytest.mark.parametrize(
     "dialect", ["openinference", "mlflow", "langfuse", "langsmith"]
 )
-@pytest.mark.parametrize("empty", [[], {"documents": []}], ids=str)
+@pytest.mark.parametrize("empty", [[], {"documents": []}, {"documents": None}], ids=str)
 def test_a_search_that_found_nothing_is_exact(dialect, empty):
     sample = sample_of(retriever_of(dialect, empty), shown=[])
     assert sample.capture.grade == "exact", sample.capture.warnings

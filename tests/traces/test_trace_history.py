@@ -55,6 +55,16 @@ def test_turns_of_the_first_prompt_are_history_in_doubt():
     assert "may be examples" in str(sample.capture)
 
 
+def test_turns_that_a_run_was_given_are_history():
+    spans = openinference()
+    given = {"input": QUESTION, "chat_history": [[text for _, text in EARLIER]]}
+    for attribute in spans[0]["attributes"]:
+        if attribute["key"] == "input.value":
+            attribute["value"] = {"stringValue": json.dumps(given)}
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert (sample.question, said(sample)) == (QUESTION, EARLIER)
+
+
 def test_steps_of_an_agent_are_no_turns():
     spans = openinference()
     step = ("assistant", "Calling tools: search(gate)")

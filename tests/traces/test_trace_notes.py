@@ -260,21 +260,23 @@ def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
 def test_each_gap_of_a_sample_is_counted_with_what_mends_it():
     chain, search, model = openinference()
     broken = {"code": 2, "message": "gone"}
+    failed = [{**chain, "status": broken}, search, {**model, "status": broken}]
+    cut = {**search, "droppedAttributesCount": 3}
+    lost = {**model, "parentSpanId": "9" * 16}
     cases = [
-        ("not_recorded", [chain, search, {**model, "parentSpanId": "9" * 16}]),
-        ("not_recorded", [chain, {**search, "droppedAttributesCount": 3}, model]),
-        (
-            "no_answer",
-            [{**chain, "status": broken}, search, {**model, "status": broken}],
-        ),
-        ("no_answer", [search]),
+        ("not_recorded", "spans of the trace are missing", [chain, search, lost]),
+        ("not_recorded", "attributes or events were dropped", [chain, cut, model]),
+        ("no_answer", "no whole answer was found", failed),
+        ("no_answer", "no answer was recorded", [search]),
     ]
-    for gap, spans in cases:
+    for gap, mend, spans in cases:
         read = samples_from_spans([otlp(*spans)])
         (sample,) = read
         assert sample.capture.grade == "incomplete"
         assert read.notes.incomplete == {gap: 1}
-        assert f"incomplete samples: 1 {gap}: " in read.notes.sentences[0]
+        sentence = read.notes.sentences[0]
+        assert sentence.startswith(f"incomplete samples: 1 {gap}: ")
+        assert mend in sentence
         assert why_texts_are_unread(sample)
         may_be_missing = gap == "not_recorded"
         assert bool(sample.capture.unread_texts) == may_be_missing
@@ -333,6 +335,7 @@ def test_what_cannot_be_read_is_counted_with_what_mends_it():
     codes = {trace[0]: code for trace, code in read.notes.without_sample}
     assert codes["a"] == "unreadable"
     text = "\n".join(read.notes.sentences)
+    assert "documents stand on" not in text
     assert "unreadable: its spans stand inside each other in a circle" in text
     assert "unreadable lines or spans: 1; the file may have been cut off" in text
 

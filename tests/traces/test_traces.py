@@ -454,9 +454,14 @@ def test_parquet_and_standard_input(tmp_path, monkeypatch):
     ]
     text = json.dumps(otlp(*openinference())).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    read = samples_from_spans("-")
-    assert [seen(one) for one in read] == [WANTED]
-    assert [seen(one) for one in read] == [WANTED]
+    path = tmp_path / "spans.jsonl"
+    path.write_text(json.dumps(otlp(*openinference("b", 1000))), encoding="utf-8")
+    read = samples_from_spans(["-", path])
+    for _ in range(2):
+        assert [(one.id[0], seen(one)) for one in read] == [
+            ("a", WANTED),
+            ("b", WANTED),
+        ]
 
 
 def test_what_a_log_event_tells_belongs_to_its_span():
@@ -536,6 +541,18 @@ TOO_LARGE = {
     "a list of too many": b"[" + (b'{"a": "' + b"x" * 120 + b'"},') * 33_000 + b"{}]",
     "a line of nothing": b"\0" * 4_500_000,
 }
+
+
+def test_a_line_may_be_short_and_take_too_much_memory(tmp_path):
+    """Each value of a line is an object in memory."""
+    path = tmp_path / "spans.jsonl"
+    path.write_bytes(b'{"trace_id": "c", "attributes": [' + b"[]," * 1_500_000 + b"0]}")
+    needed = 4_500_000 + 64 * 3_000_000  # two signs of three stand for an object each
+    with pytest.raises(
+        InputError,
+        match=rf"line 1 would take {needed / 2**20:.0f} MB .*max_trace_mb=5 ",
+    ):
+        list(samples_from_spans(path, max_trace_mb=5))
 
 
 @pytest.mark.nightly
@@ -753,6 +770,20 @@ def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(place)
         "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in warning
         for warning in sample.capture.warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ("langfuse, snake case", {"level": "ERROR", "statusMessage": "no key"}),
+        ("langsmith", {"error": "no key"}),
+    ],
+)
+def test_a_run_that_failed_has_its_error(form, error):
+    """Each of these tools has a field of its own for it."""
+    chain, search, model = FORMS[form]
+    (sample,) = samples_from_spans([{**chain, **error}, search, model])
+    assert "no key" in sample.error
 
 
 def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on():
