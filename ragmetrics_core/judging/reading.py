@@ -160,7 +160,8 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     is_taken_back = any(
         isinstance(last.get(name.casefold()), (int, float))
         and last[name.casefold()] != float(number)
-        for name, number in _STATED.findall(behind)
+        for beside in (before.rpartition("}")[2], behind)
+        for name, number in _STATED.findall(beside)
     )
     if is_taken_back or any(_verdict_in(value) != verdict for value in values):
         raise UnusableReply(

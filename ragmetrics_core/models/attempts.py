@@ -214,6 +214,8 @@ class Attempts:
                     f"{last_error}; it never answered, in {waited} s: check that it runs"
                 )
             self.endpoint.note_no_reply(last_error)
+        if isinstance(last_error, errors.TransientJudgeError):
+            self.endpoint.note_given_up(last_error, judged_row.get())
         is_unreachable = (
             isinstance(last_error, errors.TransientJudgeError)
             and not last_error.is_sent

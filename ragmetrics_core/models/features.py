@@ -64,6 +64,8 @@ _MOST_WITHOUT_REPLY = 4
 # One that never answered, and rejected the requests of so many rows, answers nothing. A
 # filter of contents may refuse the first few rows of a table.
 _MOST_REJECTED_ROWS = 20
+# Nor does one that since its last answer failed for so many rows to the last attempt.
+_MOST_ROWS_GIVEN_UP = 8
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -96,6 +98,7 @@ class EndpointState:
         taken: The features that it has taken.
         guessed: The features that a rejected request was sent without, once for each.
         n_answers: How many calls it has answered.
+        least_too_long: Characters of the shortest prompt that left no room for a reply.
     """
 
     def __init__(self, missing: set[str]) -> None:
@@ -104,6 +107,7 @@ class EndpointState:
         self.taken: set[str] = set()
         self.guessed: set[str] = set()
         self.n_answers = 0
+        self.least_too_long = math.inf
         # Whether a call has reached it since the last outage.
         self._is_reached = False
         # The latest request that tried what nobody knew; None before the first.
@@ -113,6 +117,8 @@ class EndpointState:
         # Before the first answer: calls without a reply, and rows that were rejected.
         self._n_without_reply = 0
         self._rejected_rows: set[int | None] = set()
+        # Rows given up since the last answer, after all attempts.
+        self._rows_given_up: set[int | None] = set()
         # When it first asked for a long wait that no answer followed, and how many
         # answers there were.
         self._told_to_wait_at = math.inf
@@ -183,6 +189,7 @@ class EndpointState:
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
             self._n_refusals = 0
+            self._rows_given_up.clear()
             self._outage = None
             self._is_reached = True
         elif outcome is not None and may_tell_of_others and self.n_answers == 0:
@@ -225,6 +232,17 @@ class EndpointState:
             or len(self._rejected_rows) >= _MOST_REJECTED_ROWS
         ):
             self.begin_outage(errors.JudgeUnavailable(f"{error}{told}"))
+
+    def note_given_up(self, error: errors.JudgeError, row: int | None) -> None:
+        """Begin an outage where row after row failed to its last attempt, without an answer."""
+        self._rows_given_up.add(row)
+        if len(self._rows_given_up) >= _MOST_ROWS_GIVEN_UP:
+            n_rows = len(self._rows_given_up)
+            self.begin_outage(
+                errors.JudgeUnavailable(
+                    f"{error}; it answered none of the last {n_rows} rows"
+                )
+            )
 
     def is_told_to_wait_again(self, sent_at: float) -> bool:
         """Note a long wait that the endpoint asks for.
@@ -516,14 +534,21 @@ class FittedRequest:
                 self._trial.refused.add(self._refused)
                 self._endpoint.refused.add(self._refused)
             await self._ask()
-        if "max_completion_tokens" not in self._left_out and any(
-            isinstance(failure, ContextWindowExceeded) and "limit" in failure.topics
-            for failure in self._failures
+        n_characters = sum(len(each.content) for each in self._request.messages)
+        if (
+            "max_completion_tokens" not in self._left_out
+            and n_characters < self._endpoint.least_too_long
+            and any(
+                isinstance(failure, ContextWindowExceeded) and "limit" in failure.topics
+                for failure in self._failures
+            )
         ):
             # the texts leave room for a shorter reply; those of other rows may not
             too_long = self._failures
             self._left_out |= {"max_tokens", "max_completion_tokens"}
             await self._ask_without_refused()
+            if any(isinstance(each, ContextWindowExceeded) for each in self._failures):
+                self._endpoint.least_too_long = n_characters
             whole = [choice for choice in self._choices if choice.finish != "length"]
             if len(whole) < len(self._choices):  # nor is that room enough
                 self._choices, self._failures = whole, too_long

@@ -101,7 +101,8 @@ def test_the_chosen_token_counts_where_it_is_not_listed():
         ),
     )
     (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
-    assert (cell.p, cell.mass) == (1.0, pytest.approx(0.95))
+    # the rest may be the other label's
+    assert (cell.p, cell.mass) == (pytest.approx(0.95), pytest.approx(0.95))
 
 
 def test_one_text_listed_twice_counts_once():

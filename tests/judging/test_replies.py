@@ -269,7 +269,7 @@ def test_a_reply_is_read_alike_by_every_metric(name, kind):
 
 
 @pytest.mark.parametrize("name", [n for n, it in DECIDING.items() if it[2] != []])
-def test_a_verdict_is_taken_back_by_its_field_behind_it(name):
+def test_a_verdict_is_taken_back_by_its_field_beside_it(name):
     for line, reading in (
         ("{field}: 0", "bad"),
         ('"{field}": 0', "bad"),
@@ -277,11 +277,11 @@ def test_a_verdict_is_taken_back_by_its_field_behind_it(name):
         ("{field}: {good}", "good"),
         ("confidence: 0", "good"),
     ):
-        text = written(f"{{object}}\n\n{line}", name)
-        result, model = score(name, text)
-        assert (result.value, len(model.requests)) == (
-            (1.0, 1) if reading == "good" else (None, 2)
-        )
+        for reply in (f"{{object}}\n\n{line}", f"{line}\n\n{{object}}"):
+            result, model = score(name, written(reply, name))
+            assert (result.value, len(model.requests)) == (
+                (1.0, 1) if reading == "good" else (None, 2)
+            )
 
 
 @pytest.mark.parametrize("name", ["adherence", "sufficiency"])

