@@ -212,7 +212,7 @@ def _what_was_asked(report: Report) -> dict[tuple[str, str], str]:
     models_by_judge: dict[str, set[str]] = {}
     for row in report.results:
         for result in row.results.values():
-            if result.signature is not None and result.usage.models:
+            if result.signature is not None:
                 models = models_by_judge.setdefault(result.signature.judge, set())
                 models.update(result.usage.models)
     endpoints = {judge: report.run.endpoints(judge) for judge in report.run.addresses}

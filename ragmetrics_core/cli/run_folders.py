@@ -57,11 +57,9 @@ def keep_results(folder: Path, results: Path) -> None:
 
     A later run may write to the same path.
     """
-    kept = folder / RESULTS
-    if kept.exists() or not results.is_file():  # such as a pipe
-        return
-    with suppress(OSError):  # what cannot be kept is not compared later
-        shutil.copyfile(results, kept)
+    if results.is_file():  # and no pipe
+        with suppress(OSError):  # what cannot be kept is not compared later
+            shutil.copyfile(results, folder / RESULTS)
 
 
 def tidy(folder: Path | None) -> None:

@@ -570,6 +570,16 @@ def test_marks_mean_what_the_prompt_numbers_line_by_line(answer):
     assert bool(sample.citations_unknown) == (expected is None)
 
 
+@pytest.mark.parametrize(("listed", "expected"), [([1], [(0,)]), ([2], None)])
+def test_a_list_of_sources_must_name_what_the_marks_name(listed, expected):
+    answer = "It was in 1874 [1]."
+    reply = json.dumps({"answer": answer, "sources": listed})
+    prompt = asked(f"[1] {BRIDGE}", f"[2] {FERRY}")
+    calls = (found(*documents(BRIDGE, FERRY)), reads(prompt, reply))
+    cited = only(tree(*calls, answers=(Answer(answer, "output"),))).citations
+    assert (None if cited is None else [one.contexts for one in cited]) == expected
+
+
 def test_the_doubts_are_one_table_of_few_codes():
     table = doubts._TABLE
     assert len(table) <= 12

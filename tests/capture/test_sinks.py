@@ -212,7 +212,6 @@ assert sink.reached.wait(30)
 """
 
 
-@pytest.mark.nightly
 def test_a_sink_is_flushed_at_the_end_of_a_process_that_stops_nothing():
     ended = subprocess.run(
         [sys.executable, "-c", AT_THE_END],

@@ -162,6 +162,13 @@ ROWS: dict[str, Row] = {
     ),
     "one of three": Row(says(found(*DOCS), reads(asked(FARO))), [FARO]),
     "cut": Row(says(found(P), reads(asked(HALF))), [HALF.rstrip(",")], "p"),
+    "cut, and other words go on": Row(
+        says(found(P), reads(asked(f"{HALF} it goes on in other words."))),
+        [HALF],
+        "p",
+        "in_part",
+        hedged="contexts",
+    ),
     "one of several texts of a node": Row(
         says(
             found(Document(PORTO, "p", forms=(LONGER, "title: Porto"))),
@@ -592,6 +599,33 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p f",
         answer="It is Porto.",
+    ),
+    "a grade alone in the output": Row(
+        tree(found(P), reads(asked(PORTO), GRADED), output={"binary_score": "yes"}),
+        [PORTO],
+        "p",
+        "answer_guessed",
+        answer=GRADED.text,
+    ),
+    "an answer inside of a field that the user names": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            lookup_outputs=({"result": {"answer": ANSWER, "n": 1}},),
+        ),
+        [PORTO],
+        "p",
+        where=Overrides(answer_from="result"),
+    ),
+    "a verdict's form in the prompt, and no verdict's evidence": Row(
+        says(
+            found(P),
+            found(F, query="an airport"),
+            reads(f"Relevant? {FARO}", GRADED),
+            reads(asked(PORTO, GRADED.text)),
+        ),
+        [PORTO],
+        "p f",
     ),
     "changed after the call": Row(
         says(found(P), reads(asked(PORTO), ANSWER.upper())), [PORTO], "p"

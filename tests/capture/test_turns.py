@@ -357,17 +357,20 @@ def test_of_searches_by_themselves_those_belong_to_a_model_whose_texts_it_shows(
 
 
 @pytest.mark.parametrize(
-    ("text", "returned", "kind"),
+    ("text", "returned", "kind", "items"),
     [
-        (None, None, "tool"),  # such as a number, or an image
-        (None, (), "retrieval"),
-        (None, [], "retrieval"),
-        ("[]", None, "retrieval"),
-        ("", None, "retrieval"),
-        ("42", None, "tool"),
+        (None, None, "tool", []),  # such as a number, or an image
+        (None, (), "retrieval", []),
+        (None, [], "retrieval", []),
+        ("[]", None, "retrieval", []),
+        ("", None, "retrieval", []),
+        ("42", None, "tool", ["42"]),
+        ("42", {"left": 42}, "tool", ["42"]),  # what the model was shown
     ],
 )
-def test_a_result_without_a_text_is_no_search_that_found_nothing(text, returned, kind):
+def test_a_result_without_a_text_is_no_search_that_found_nothing(
+    text, returned, kind, items
+):
     run = says(
         call("tool", name="books", query="Porto", documents=(P,), text=PORTO),
         call("tool", name="books", query="Faro", text=text, result=returned),
@@ -375,8 +378,9 @@ def test_a_result_without_a_text_is_no_search_that_found_nothing(text, returned,
     )
     turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
     (sample,) = turns.add(run) + turns.finish()
-    kinds = {call.query: call.kind for call in sample.ledger.calls}
-    assert kinds == {"Porto": "retrieval", "Faro": kind}
+    search, lookup = sample.ledger.calls
+    assert (search.kind, lookup.kind) == ("retrieval", kind)
+    assert [item.text for item in lookup.items] == items
 
 
 def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence():

@@ -533,6 +533,15 @@ def test_columns_and_settings_can_be_named(rows, capsys):
     assert report.run.metrics["context_adherence"].settings["polls"] == "3"
 
 
+def test_a_reader_that_went_away_changes_no_exit_code(rows, monkeypatch):
+    """As ``head`` does, which has read enough."""
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert run(f"evaluate {rows(GOOD)}") == 0
+
+
 def test_columns_that_nobody_read_are_named(rows, capsys):
     row = {**GOOD, "refrence": "Anna.", "metadata": {"lang": "en"}}
     name = rows(row, {**row, "late": 1})

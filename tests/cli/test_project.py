@@ -67,23 +67,27 @@ def models(*names: str) -> str:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]})
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("status", "body", "judge"),
     [
-        (200, models("qwen2.5:7b"), "openai-compatible/qwen2.5:7b"),
         (
             200,
             models("nomic-embed-text", "meta-llama/Llama-3.1-8B-Instruct"),
             "openai-compatible/meta-llama/Llama-3.1-8B-Instruct",
         ),
-        (200, models('a"\napi_base = "http://evil.example'), None),
-        (200, models("text-embedding-3"), None),
-        (200, models(), None),
-        (200, "<html>my application</html>", None),
-        (200, "[1]", None),
-        (404, models("qwen2.5:7b"), None),
-        (302, models("qwen2.5:7b"), None),
+        *(
+            pytest.param(*row, marks=pytest.mark.nightly)
+            for row in [
+                (200, models("qwen2.5:7b"), "openai-compatible/qwen2.5:7b"),
+                (200, models('a"\napi_base = "http://evil.example'), None),
+                (200, models("text-embedding-3"), None),
+                (200, models(), None),
+                (200, "<html>my application</html>", None),
+                (200, "[1]", None),
+                (404, models("qwen2.5:7b"), None),
+                (302, models("qwen2.5:7b"), None),
+            ]
+        ),
     ],
 )
 def test_init_writes_the_server_of_this_machine_that_answers(

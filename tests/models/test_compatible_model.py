@@ -252,6 +252,7 @@ def test_hostile_replies_are_typed_faults(loopback_server, fault):
         (Fault(200, body='data: {"choices": []}\n\ndata: [DONE]\n'), "streamed"),
         (Fault(200, body="<html>Sign in</html>"), "check the address"),
         (Fault(200, body='{"choices": [{"mess'), "was cut off: run again"),
+        (Fault(200, {"Set-Cookie": "x" * 70_000}), "too many: check the endpoint$"),
         (Fault(429, {"Retry-After": "3600"}), r"slow down \(HTTP 429.* in 60 min"),
         (Fault(429, {"Retry-After": "5"}), r"slow down \(HTTP 429.* later"),
         (Fault(403, body="<!DOCTYPE html>\n<p>Access denied</p>"), "let this address"),

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import threading
+from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
 from email.message import Message
@@ -32,13 +33,24 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     evaluate,
 )
+from ragmetrics_core.capture import FrameworkModel
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.asking import Instructions, LabelProbability, Question
-from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
+from ragmetrics_core.data.errors import (
+    JudgeUnavailable,
+    RequestRejected,
+    SettingError,
+)
 from ragmetrics_core.data.replies import Answer, Asked, Usage, Weight
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.models.reply_store import SqliteStore
 from ragmetrics_core.models.threads import call_in_thread
 
@@ -116,6 +128,16 @@ def test_a_cap_on_money_without_a_price_ends_after_one_call():
         in run(model, limits=Limits(max_cost=1.0)).run.stopped
     )
     assert model.calls == 1
+
+
+def test_a_server_that_estimates_its_tokens_has_cut_no_prompt():
+    """Some take four characters for one, however short the words are."""
+    text = "1 " * 4_000
+    reply = ChatReply((GOOD,), Usage(prompt_tokens=len(text) // 4))
+    result = ContextUtilization().score(
+        question="q", contexts=[text], answer="a", judge=LLMJudge(Own(reply))
+    )
+    assert (result.value, result.usage.calls) == (1.0, 1)
 
 
 def test_two_endpoints_of_a_class_share_no_stored_replies(tmp_path):
@@ -579,6 +601,44 @@ def test_a_judge_that_calls_score_is_told_what_works():
         "await asyncio.to_thread(metric.score, ...)",
     ):
         assert way in outcomes["score"].reason
+
+
+class OfFramework(FrameworkModel):
+    """A framework's own model object, here a function, which knows no schemas."""
+
+    def __init__(self, held: Callable[[], str]) -> None:
+        super().__init__(held, "held", Capabilities(), judge_async=False, cache_key="")
+
+    def _exchange(
+        self, messages: list[dict[str, str]], settings: dict[str, Any]
+    ) -> FrameworkModel.Exchange:
+        if "response_format" in settings:
+            raise NotImplementedError("no structured output")
+        held: Any = self._held
+        return held, held, lambda text: {"choices": [{"message": {"content": text}}]}
+
+    def _form(self) -> object:
+        return {}
+
+
+def test_a_framework_s_model_is_asked_in_a_thread_and_without_what_it_cannot_do():
+    threads: list[str] = []
+
+    def held() -> str:
+        threads.append(threading.current_thread().name)
+        return GOOD.text
+
+    model = OfFramework(held)
+    assert run(model, concurrency=1).scores("context_utilization") == [1.0] * 5
+    assert set(threads) == {"ragmetrics-model"}
+    with pytest.raises(RequestRejected, match="held cannot be bound to a json_schema"):
+        asyncio.run(model.complete(ChatRequest((), schema={"type": "object"})))
+
+
+def test_a_client_that_was_given_no_key_says_so():
+    error = RuntimeError("The api_key client option must be set, e.g. by api_key=")
+    with pytest.raises(JudgeUnavailable, match="key"):
+        run(Own(error))
 
 
 def test_a_package_that_a_client_lacks_is_no_broken_connection():

@@ -55,9 +55,21 @@ def test_turns_of_the_first_prompt_are_history_in_doubt():
     assert "may be examples" in str(sample.capture)
 
 
-def test_turns_that_a_run_was_given_are_history():
+ASKED, REPLIED = (text for _, text in EARLIER)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [[ASKED, REPLIED]],
+        [{"role": "Human", "content": ASKED}, {"role": "AI", "content": REPLIED}],
+        [{"query": None, "question": ASKED, "answer": REPLIED}],
+    ],
+    ids=["pairs", "messages", "questions with their answers"],
+)
+def test_turns_that_a_run_was_given_are_history(history):
     spans = openinference()
-    given = {"input": QUESTION, "chat_history": [[text for _, text in EARLIER]]}
+    given = {"input": QUESTION, "chat_history": history}
     for attribute in spans[0]["attributes"]:
         if attribute["key"] == "input.value":
             attribute["value"] = {"stringValue": json.dumps(given)}

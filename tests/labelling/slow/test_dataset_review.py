@@ -1,5 +1,6 @@
 """The review: blind, resumable, with a second reviewer; in a real terminal and in pieces."""
 
+import io
 import json
 import os
 import pty
@@ -297,6 +298,23 @@ def test_the_second_reviewer_is_someone_else(tmp_path, capsys):
     assert "'Ada' is the first reviewer" in capsys.readouterr().err
 
 
+def test_each_reviewer_goes_on_where_they_stopped(tmp_path, capsys, monkeypatch):
+    """Who is not named goes by the login."""
+    from ragmetrics_core.cli.main import main
+
+    made, path = discrete(2), tmp_path / "set.jsonl"
+    write_set(path, made)
+    command = ["dataset", "review", str(path)]
+    for login, more in (("Ada", []), ("Ada", []), ("Bea", ["--second-reviewer"])):
+        monkeypatch.setenv("USER", login)
+        monkeypatch.setattr(sys, "stdin", io.StringIO("p\n\nq\n"))
+        assert main([*command, *more]) == 0
+        assert "the same command goes on here" in capsys.readouterr().out
+    reviews = Reviews(path, made)
+    assert [review.reviewer for review in reviews.first.values()] == ["Ada", "Ada"]
+    assert [review.reviewer for review in reviews.second.values()] == ["Bea"]
+
+
 def test_cells_are_reviewed_and_change_the_labels(tmp_path):
     made = continuous()
     (document,) = made.documents
@@ -352,7 +370,9 @@ def test_a_document_cannot_steer_the_terminal(tmp_path):
         ask=typed(),
         show=shown.append,
     )
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(shown))
+    page = "".join(shown)
+    assert "--- question\n\ufffd[2Jq\n" in page
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", page)
 
 
 def test_reviews_that_were_cut_off_or_belong_elsewhere(tmp_path):

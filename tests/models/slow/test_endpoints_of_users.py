@@ -1106,6 +1106,8 @@ def test_a_refusal_of_a_megabyte_is_read_at_its_beginning(loopback_server, repea
         ("http://LOCALHOST./v1", True),
         ("http://127.0.0.2/v1", True),
         ("http://[::1]:8000/v1", True),
+        ("http://[::FFFF:127.0.0.1]/v1", True),
+        ("http://0.0.0.0:8000/v1", True),
         ("http://api.localhost/v1", True),
         ("http://mylocalhost/v1", False),
         ("http://10.0.0.7/v1", False),

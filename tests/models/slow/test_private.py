@@ -203,13 +203,14 @@ def test_a_sentence_is_repeated_without_the_key(name, status, loopback_server):
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_of_the_headers_that_are_named_a_sentence_repeats_no_key(loopback_server):
-    extra = {"extra_headers": {"X-Token": "Bearer q-7Hd82kLm", "X-Title": "ragmetrics"}}
-    said = {"error": {"message": "Not with q-7Hd82kLm for ragmetrics"}}
+    keys = {"X-Token": "Bearer q-7Hd82kLm", "X-Api-Key": "k-55Pq2mWx"}
+    extra = {"extra_headers": {**keys, "X-Title": "ragmetrics"}}
+    said = {"error": {"message": "Not with q-7Hd82kLm or k-55Pq2mWx for ragmetrics"}}
     server = loopback_server(faults=lambda _: Fault(400, body=json.dumps(said)))
     error = raised(
         LiteLLMModel("openai/test", api_base=server.base_url, api_key=KEY, extra=extra)
     )
-    assert error.raw.endswith("Not with … for ragmetrics")
+    assert error.raw.endswith("Not with … or … for ragmetrics")
 
 
 WORD = "Quetzalcoatl"  # of a sample
