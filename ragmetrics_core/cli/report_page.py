@@ -174,16 +174,20 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         names: What each is called in a message, e.g. its file.
     """
     runs = [report.run for report in reports]
-    asked = [_what_was_asked(report) for report in reports]
+    # at another address another model may answer under the name
+    asked = [
+        {judge: ", ".join(run.endpoints(judge)) for judge in run.addresses}
+        for run in runs
+    ]
     differing = {
-        key
-        for key in chain.from_iterable(asked)
-        if len({words[key] for words in asked if key in words}) > 1
+        judge
+        for judge in chain.from_iterable(asked)
+        if len({addresses.get(judge, "") for addresses in asked} - {""}) > 1
     }
     rows: list[SampleResult] = []
-    for report, words in zip(reports, asked, strict=True):
-        own_details = {key: words[key] for key in differing & set(words)}
-        for row in _with_details(report.results, own_details):
+    for report, addresses in zip(reports, asked, strict=True):
+        told = {judge: addresses[judge] for judge in differing if addresses.get(judge)}
+        for row in _with_addresses(report.results, told):
             rows.append(row.model_copy(update={"index": len(rows)}))
 
     # two runs over the same questions are no more evidence than one
@@ -203,41 +207,18 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     return Joined(_join_facts(runs, names), tuple(rows), tuple(warnings))
 
 
-def _what_was_asked(report: Report) -> dict[tuple[str, str], str]:
-    """By judge: the addresses that were asked, and the models that replied, where known.
-
-    Example: ``{("gpt", "model"): "gpt-2026-01"}``. Under one name, and at one address,
-    another model may answer.
-    """
-    models_by_judge: dict[str, set[str]] = {}
-    for row in report.results:
-        for result in row.results.values():
-            if result.signature is not None:
-                models = models_by_judge.setdefault(result.signature.judge, set())
-                models.update(result.usage.models)
-    endpoints = {judge: report.run.endpoints(judge) for judge in report.run.addresses}
-    return {
-        (judge, what): ", ".join(sorted(names))
-        for what, names_by_judge in (("address", endpoints), ("model", models_by_judge))
-        for judge, names in names_by_judge.items()
-        if names
-    }
-
-
-def _with_details(
-    rows: Iterable[SampleResult], differing: Mapping[tuple[str, str], str]
+def _with_addresses(
+    rows: Iterable[SampleResult], address_by_judge: Mapping[str, str]
 ) -> Iterator[SampleResult]:
-    """Name in the signatures what differs between the runs, by judge."""
-    details_by_judge: dict[str, dict[str, str]] = {}
-    for (judge, what), words in sorted(differing.items()):
-        details_by_judge.setdefault(judge, {})[what] = words
+    """Name in the signatures where a judge was asked."""
     for row in rows:
         results = dict(row.results)
         for name, result in row.results.items():
             signature = result.signature
-            if signature is None or signature.judge not in details_by_judge:
+            if signature is None or signature.judge not in address_by_judge:
                 continue
-            details = {**signature.details, **details_by_judge[signature.judge]}
+            address = address_by_judge[signature.judge]
+            details = {**signature.details, "address": address}
             signature = signature.with_judge(signature.judge, details)
             results[name] = result.model_copy(update={"signature": signature})
         yield row.model_copy(update={"results": results})

@@ -3,6 +3,7 @@
 A result is scored, undefined with its reason, or failed with its error.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -310,6 +311,37 @@ class Failed(_Result):
 
 
 MetricResult = Annotated[Scored | Undefined | Failed, Discriminator("status")]
+
+
+def models_of(result: MetricResult) -> str:
+    """Return the models that judged, in words; "" if it failed, or none was named.
+
+    Under one name of a judge several may reply: a server's weights were changed between
+    two runs on one store, or a router fell back.
+    """
+    is_failed = isinstance(result, Failed)
+    return "" if is_failed else ", ".join(sorted(result.usage.models))
+
+
+def signatures_with_models(ways: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Name the models in the signatures under which several sets of models replied.
+
+    Rows whose endpoint named no model contradict none of them, and are left out there.
+    Example: 20 rows of ("m|judge:gpt", "a"), 3 of ("m|judge:gpt", "a, b"): 20 of
+    "m|judge:gpt|model:a", and 3 of "m|judge:gpt|model:a, b".
+
+    Args:
+        ways: How many rows have a signature, as its line, and ``models_of`` their
+            result.
+    """
+    named = Counter(signature for signature, models in ways if models)
+    counts = Counter[str]()
+    for (signature, models), count in ways.items():
+        if named[signature] < 2:
+            counts[signature] += count
+        elif models:
+            counts[f"{signature}|{signature_part('model', models)}"] += count
+    return dict(counts)
 
 
 def without_score(

@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
     wilson,
 )
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.data.results import models_of, signatures_with_models
 from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Run, stream
@@ -289,13 +290,16 @@ def measure_run(
             f"no scored sample of {metric} has a label; labels and samples are matched"
             f" by id. {'; '.join(left_over)}"
         )
-    signatures = {str(row.result.signature): row.result for row in rows if row.result}
+    results = [row.result for row in rows if row.result]
+    signatures = signatures_with_models(
+        Counter((str(result.signature), models_of(result)) for result in results)
+    )
     if len(signatures) > 1:
         raise InputError(
             f"rows of {metric} were measured in several ways ({', '.join(signatures)});"
             " a card is of one: measure a run of one"
         )
-    (result,) = signatures.values()
+    result = results[0]
     groups = _in_clusters(rows, cluster)
     figures = _agreement(groups, draws=draws)
 

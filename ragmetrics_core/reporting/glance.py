@@ -327,11 +327,8 @@ class GlanceTally:
                 " them."
             )
             notes = (on_language, *notes)
-        # a deployment or an alias may be the same model under another name
-        asked = {judge.rpartition("/")[2] for judge in judges if judge in run.addresses}
-        others = [name for name in run.models if name.rpartition("/")[2] not in asked]
-        if asked and others:
-            notes = (f"The endpoint calls its model {', '.join(others)}.", *notes)
+        if summary.other_models:
+            notes = (summary.other_models, *notes)
         failures = ""
         failed = [numbers for numbers in summary.metrics if numbers.failed]
         if failed:

@@ -14,6 +14,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
+from ragmetrics_core.data.results import models_of
 from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.reporting.groups import GroupBy, group_of
 
@@ -212,7 +213,7 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
         is_observed = name in ("model", "score mode")
         if is_observed and (first is None or second is None):
             continue  # a side on which nothing was asked contradicts nothing
-        is_mixed = not is_observed and len(first or ()) > 1
+        is_mixed = len(first or ()) > 1
         if first != second or is_mixed:
             phrases.append(
                 f"{metric}: {_NAMES.get(name, name)} {_words(first)} against"
@@ -251,7 +252,7 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     for signature in {result.signature for result in results}:
         for name, value in signature.parts():
             values_by_setting.setdefault(name, set()).add(value)
-    models = {model for result in results for model in result.usage.models}
+    models = set(map(models_of, results)) - {""}
     if models:
         values_by_setting["model"] = models
     # From what most scores of facts and chunks were read, probabilities or polls: a

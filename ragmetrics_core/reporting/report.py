@@ -25,6 +25,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.data.results import signature_part
 from ragmetrics_core.reporting.answering import Answering, count_answering
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
@@ -260,27 +261,35 @@ class Report:
     def with_signature(self, part: str) -> Report:
         """Return the report over the rows that were measured in one way.
 
-        A gate over rows of several judges, or of several versions of a metric, is
-        undecided; over these it is not.
+        A gate over rows of several judges or models, or of several versions of a
+        metric, is undecided; over these it is not.
 
         Args:
             part: What the signature of results holds, as its line writes it, e.g.
-                ``judge:gpt-4o-mini``, ``v2`` or ``prompt:21b7c5``; or the whole line.
-                Of a metric that has such results, rows with another one are left out.
+                ``judge:gpt-4o-mini``, ``v2`` or ``prompt:21b7c5``; or the whole line;
+                or the models that replied, e.g. ``model:qwen-7b``. Of a metric that has
+                such results, rows with another one are left out.
 
         Raises:
             SettingError: If no result has such a signature.
         """
 
         def has_part(result: MetricResult) -> bool:
-            return f"|{part}|" in f"|{result.signature}|"
+            model = signature_part("model", ", ".join(sorted(result.usage.models)))
+            return f"|{part}|" in f"|{result.signature}|{model}|"
 
-        measured_so = {
-            name
-            for row in self.results
-            for name, result in row.results.items()
-            if has_part(result)
-        }
+        measured_so: dict[str, set[str]] = {}
+        for row in self.results:
+            for name, result in row.results.items():
+                if has_part(result):
+                    measured_so.setdefault(name, set()).add(str(result.signature))
+
+        def may_have_part(name: str, result: MetricResult) -> bool:
+            # one that failed may name no model: that it failed is not to be forgotten
+            named_none = not result.usage.models
+            is_of_signature = str(result.signature) in measured_so[name]
+            return has_part(result) or (named_none and is_of_signature)
+
         if not measured_so:
             lines = {
                 str(result.signature)
@@ -295,7 +304,7 @@ class Report:
             row
             for row in self.results
             if all(
-                has_part(result)
+                may_have_part(name, result)
                 for name, result in row.results.items()
                 if name in measured_so
             )

@@ -2,8 +2,9 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
+from shlex import quote
 from typing import TypeVar
 
 from pydantic import Field
@@ -24,7 +25,9 @@ from ragmetrics_core.data.results import (
     Scored,
     Signature,
     Undefined,
+    models_of,
     signature_part,
+    signatures_with_models,
 )
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.reporting.diagnosis import (
@@ -91,7 +94,7 @@ class MetricSummary(Frozen):
         failure: Why the first of them failed.
         not_judged: Rows that are samples but have no result of this metric.
         signatures: Judged rows by the signature of their result, the most frequent
-            first.
+            first; with the models where several replied under one signature.
         scores: Every score, the lowest first.
         clusters: The number of each score's cluster, then of each row of unknown score;
             () if none share one.
@@ -125,9 +128,9 @@ class MetricSummary(Frozen):
     def mixed(self) -> str:
         """Why its rows are not comparable with each other, in words; "" if they are.
 
-        Example: "its rows were measured in 2 ways: 40 by judge:gpt-4o, 40 by
-        judge:lexical; choose one, e.g. by --signature judge:gpt-4o, in Python by
-        report.with_signature".
+        Example: "its rows were measured in 2 ways: 40 by model:a, 40 by model:b; judge
+        all by one (--fresh, or another --store), or choose one, e.g. by report
+        --signature model:a, in Python by report.with_signature".
         """
         if len(self.signatures) < 2:
             return ""
@@ -149,10 +152,14 @@ class MetricSummary(Frozen):
             for words, count in zip(words_by_way, self.signatures.values(), strict=True)
         )
         example = next(word for words in words_by_way for word in words)
+        # the store holds replies of a model that answers no more
+        anew = ""
+        if "model" in differing:
+            anew = "judge all by one (--fresh, or another --store), or "
         return (
-            f"its rows were measured in {len(self.signatures)} ways: {counted}; choose"
-            f" one, e.g. by --signature {one_line(example)}, in Python by"
-            " report.with_signature"
+            f"its rows were measured in {len(self.signatures)} ways: {counted};"
+            f" {anew}choose one, e.g. by report --signature {quote(one_line(example))},"
+            " in Python by report.with_signature"
         )
 
     @property
@@ -337,6 +344,20 @@ class Summary(Frozen):
             for numbers in self.metrics
             if numbers.risk
         )
+
+    @property
+    def other_models(self) -> str:
+        """What the endpoint calls its models, in a sentence; "" if as they were asked.
+
+        A deployment or an alias may be the same model under another name.
+        """
+        asked = {judge.rpartition("/")[2] for judge in self.judges}
+        others = [
+            one_line(name)
+            for name in self.usage.models
+            if name.rpartition("/")[2] not in asked
+        ]
+        return f"The endpoint calls its model {', '.join(others)}." if others else ""
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -555,7 +576,8 @@ class MetricTally:
         n_not_judged: Samples without a result of this metric.
         n_uncertain: Scores that the judge calls uncertain.
         bounds: Of each row that lost polls, the scores that they could lead to.
-        n_by_signature: Rows that were judged, by what makes them comparable.
+        n_by_way: Rows that were judged, by what makes them comparable: the line of the
+            signature, and the models that replied.
     """
 
     def __init__(self) -> None:
@@ -575,7 +597,7 @@ class MetricTally:
         self.n_not_judged = 0
         self.n_uncertain = 0  # scores that the judge itself calls uncertain
         self.bounds: list[tuple[float, float]] = []
-        self.n_by_signature = Counter[str]()
+        self.n_by_way = Counter[tuple[str, str]]()
 
     def add(self, result: MetricResult | None, cluster_number: int) -> None:
         """Count one sample's result of this metric.
@@ -599,7 +621,7 @@ class MetricTally:
         )
         signature = str(result.signature)  # "" where it is not known
         if is_judged and signature:
-            self.n_by_signature[signature] += 1
+            self.n_by_way[signature, models_of(result)] += 1
         if isinstance(result, Undefined):
             self.n_undefined_by_code[result.code] += 1
             if not self.first_undefined_reason:
@@ -649,7 +671,7 @@ class MetricTally:
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
             not_judged=self.n_not_judged,
-            signatures=_counts(self.n_by_signature),
+            signatures=_counts(signatures_with_models(self.n_by_way)),
         )
 
     def _interval_if_unknown_scored(self, score: float) -> Interval | None:
@@ -665,7 +687,7 @@ class MetricTally:
         return mean_interval(scores, cluster_numbers)
 
 
-def _counts(counter: Counter[Name]) -> dict[Name, int]:
+def _counts(counter: Mapping[Name, int]) -> dict[Name, int]:
     """How often each name occurs, the most frequent first, then by name."""
     return dict(
         sorted(

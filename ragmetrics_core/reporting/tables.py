@@ -146,6 +146,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         notes.append(f"The run ended early: {run.ended_early}.")
     if run.judges:
         notes.append(f"Judge: {judges_in_words(run.judges, run.addresses)}.")
+    if summary.other_models:
+        notes.append(summary.other_models)
     metrics = [numbers.metric for numbers in summary.metrics]
     if "context_adherence" in metrics and EMBEDDED in run.judges:
         notes.append(adherence_worth())

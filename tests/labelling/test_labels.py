@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult, Signature
 from ragmetrics_core.labelling.labels import (
     Label,
@@ -417,6 +418,20 @@ def test_a_card_is_of_rows_that_were_measured_alike():
         InputError, match=r"several ways \(m\|v1\|judge:a, m\|v1\|judge:b"
     ):
         measure_run(Report([one, other]), "m", labels)
+    first, second = (
+        row.model_copy(
+            update={
+                "results": {
+                    "m": one.results["m"].model_copy(
+                        update={"usage": Usage(calls=1, models=(model,))}
+                    )
+                }
+            }
+        )
+        for row, model in ((one, "weights-1"), (other, "weights-2"))
+    )
+    with pytest.raises(InputError, match=r"judge:a\|model:weights-1, m.*weights-2"):
+        measure_run(Report([first, second]), "m", labels)
 
 
 TEXTS = st.none() | st.text(max_size=12)

@@ -129,6 +129,10 @@ def test_models_as_returned():
     )
     with pytest.raises(InputError, match="m: model gpt-a against gpt-b"):
         first.compare(second)
+    mixed = changed_rows(run_of(0.1, 0.2), 0, results=first.results[0].results)
+    mixed = changed_rows(mixed, 1, results=second.results[0].results)
+    with pytest.raises(InputError, match="m: model gpt-a and gpt-b against gpt-a and"):
+        mixed.compare(mixed)
     # from the store: no model was called
     assert first.compare(run_of(0.1)).differing == ()
 

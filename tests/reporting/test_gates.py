@@ -11,6 +11,7 @@ from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import Gate, Report, Sample, Scored, evaluate
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import (
     ErrorInfo,
     Failed,
@@ -23,6 +24,7 @@ from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
 Outcome = float | str
 NAMES = list(METRICS)
@@ -132,6 +134,81 @@ def test_the_mean_decides_and_strict_asks_the_interval(at_least, outcome, strict
     assert decide(gate, EIGHTEEN, strict=True).outcome == strict
     cannot_tell = "A close call: other rows could" in decision.sentence
     assert cannot_tell == (strict == "undecided")
+
+
+def replied(*sets: Sequence[str], failed: Sequence[str] | None = None) -> Report:
+    """A report of m, judged under one name: by row, the models that the endpoint named.
+
+    The first row scores 0, the others 1; one more failed, if its models are given.
+    """
+    signature = Signature(metric="m", version="1", judge="gateway")
+    rows = []
+    for index, models in enumerate([*sets, *([] if failed is None else [failed])]):
+        outcome: Outcome = "failed" if index == len(sets) else float(index > 0)
+        settings = {
+            "judge": "gateway",
+            "signature": signature,
+            "usage": Usage(calls=1, models=tuple(models)),
+        }
+        result = result_of(outcome).model_copy(update=settings)
+        sample = Sample(question=f"Who {index}?", answer="a", metadata={"half": "ab"})
+        rows.append(SampleResult(index=index, sample=sample, results={"m": result}))
+    return Report(rows, RunFacts(metrics={"m": Signature()}))
+
+
+A, B, BOTH, NONE = ["qwen-7b"], ["llama-8b"], ["llama-8b", "qwen-7b"], list[str]()
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (replied(*[A] * 3, *[B] * 4), "4 by model:llama-8b, 3 by model:qwen-7b;"),
+        (replied(*[A] * 9, BOTH), "9 by model:qwen-7b, 1 by model:llama-8b, qwen-7b;"),
+        (replied(A, B, NONE), "1 by model:llama-8b, 1 by model:qwen-7b;"),
+        (
+            replied(["gpt-4o-mini"], *[["gpt-4o-mini-2024-07-18"]] * 2),
+            "2 by model:gpt-4o-mini-2024-07-18, 1 by model:gpt-4o-mini;",
+        ),
+    ],
+)
+def test_no_gate_holds_over_rows_that_two_models_judged_under_one_name(report, said):
+    for gate in ("m=0.1", "share(m>0.5)=0.1", "answered=0.1", "m=0.1@half"):
+        decision = decide(gate, report)
+        assert decision.outcome == "undecided", gate
+        assert said in decision.sentence
+        assert "judge all by one (--fresh, or another --store)" in decision.sentence
+    with pytest.warns(UndecidedWarning, match="its rows were measured in"):
+        assert_score(report, at_least=0.1)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        replied(*[A] * 4),
+        replied(*[NONE] * 4),
+        replied(A, A, NONE, NONE),  # whose endpoint named none does not count
+        replied(BOTH, BOTH, BOTH[::-1]),  # a jury
+        replied(*[A] * 30, failed=B),  # which has no part in the mean
+    ],
+)
+def test_a_gate_holds_over_rows_that_the_same_models_judged(report):
+    assert decide("m=0.1", report).outcome == "passed"
+    assert report.summary().signs == ()
+
+
+def test_a_gate_holds_over_the_rows_of_one_model_that_is_named():
+    report = replied(*[A] * 2, *[B] * 4, NONE)
+    assert decide("m=0.6", report.with_signature("model:llama-8b")).outcome == "passed"
+    of_qwen = report.with_signature("model:qwen-7b")
+    assert decide("m=0.6", of_qwen).outcome == "passed"  # with the row of none: 2 of 3
+    assert decide("m=0.7", of_qwen).outcome == "failed"
+    assert of_qwen.run.models == ("qwen-7b",)
+    # that a row failed, before any model answered, is not forgotten
+    failed = replied(*[A] * 2, *[B] * 4, failed=NONE).with_signature("model:llama-8b")
+    assert decide("m=0.1", failed).outcome == "undecided"
+    assert "4 of 5 rows were scored" in decide("m=0.1", failed).sentence
+    with pytest.raises(SettingError, match="no result has the signature 'model:x'"):
+        report.with_signature("model:x")
 
 
 def test_sentences():

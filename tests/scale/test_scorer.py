@@ -409,6 +409,21 @@ def test_rows_of_several_judges_are_told(stored):
     assert decide("utilization=0.1", report).outcome == "undecided"
 
 
+def test_rows_of_several_models_under_one_name_are_told(stored, loopback_server):
+    parts = []
+    for model in ("weights-1", "weights-2"):
+        server = loopback_server(from_openai=lambda body, n=model: {**body, "model": n})
+        endpoint = OpenAICompatibleModel(server.base_url, "local")
+        parts.append(Scorer("adherence", endpoint)(table()))
+    report = stored(lambda given: given, pa.concat_tables(parts))  # type: ignore[arg-type]
+    decision = decide("adherence=0.1", report)
+    assert decision.outcome == "undecided"
+    assert "by model:weights-1, " in decision.sentence
+    assert "The endpoint calls its model weights-1, weights-2." in str(report)
+    signs = report.with_signature("model:weights-2").summary().signs
+    assert "measured in" not in " ".join(signs)
+
+
 @pytest.mark.nightly
 def test_a_page_of_many_rows_shows_some_and_says_so(stored, tmp_path):
     rows = [

@@ -890,6 +890,36 @@ def test_another_name_of_the_model_at_the_endpoint_stands_on_the_screen(
     assert ("The endpoint calls" in str(report)) is is_another
 
 
+def test_a_gate_is_undecided_where_the_store_holds_replies_of_another_model(
+    loopback_server, tmp_path, monkeypatch, capsys
+):
+    """The weights of a local server were changed between two runs under one name."""
+    monkeypatch.chdir(tmp_path)
+    model = "qwen-7b"
+    server = loopback_server(
+        lambda _: GOOD, from_openai=lambda body: {**body, "model": model}
+    )
+    rows = [json.dumps(row(number)) for number in range(8)]
+    Path("first.jsonl").write_text("\n".join(rows[:4]))
+    Path("all.jsonl").write_text("\n".join(rows))
+    judge = ["--metrics", "recall", "--judge", "openai-compatible/local"]
+    judge += ["--api-base", server.base_url, "--store", "store.sqlite", "--no-files"]
+    gate = ["--fail-under", "recall=0.5", "--summary", "gate.md"]
+
+    assert main(["evaluate", "first.jsonl", *judge, *gate]) == 0
+    assert "The endpoint calls its model qwen-7b." in Path("gate.md").read_text()
+    model = "llama-8b"
+    assert main(["evaluate", "all.jsonl", *judge, *gate, "--out", "both.jsonl"]) == 3
+    screen = " ".join(capsys.readouterr().out.split())
+    for text in (screen, Path("gate.md").read_text()):
+        assert "4 by model:llama-8b, 4 by model:qwen-7b; judge all by one" in text
+        assert "The endpoint calls its model llama-8b, qwen-7b." in text
+    report = ["report", "both.jsonl", *gate]
+    assert main(report) == 3
+    assert main([*report, "--signature", "model:qwen-7b"]) == 0
+    assert main(["evaluate", "all.jsonl", *judge, *gate, "--fresh"]) == 0
+
+
 LONG = "The keeper wrote about the weather and the boats of the island. " * 400
 
 
