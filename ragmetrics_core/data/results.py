@@ -15,7 +15,7 @@ from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.metric_evidence import AnyEvidence
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.scalars import ROUNDING
+from ragmetrics_core.data.scalars import ROUNDING, is_yes
 
 
 class Signature(Frozen):
@@ -213,10 +213,16 @@ class _Result(Frozen):
 
     @property
     def uncertain(self) -> bool:
-        """Whether the embedded judge says that it is near its threshold.
+        """Whether the score is a no that other evidence may turn.
 
-        Other judges' words are their own.
+        The embedded judge says that it is near its threshold; other judges' words are
+        their own. What two windows of contexts hold together no model was shown.
         """
+        if not isinstance(self, Scored):
+            return False
+        is_of_windows = bool(getattr(self.evidence, "windows", None))
+        if is_of_windows and "windows" in self.usage.fallbacks:
+            return not is_yes(self.value)
         return self.judge == EMBEDDED and self.reason.startswith("uncertain: ")
 
     def __repr__(self) -> str:

@@ -272,12 +272,10 @@ class _ReportContent:
             file_facts = Input.of_samples(row.sample for row in rows)
             file_facts = file_facts.model_copy(update={"name": self._name})
             run = facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)})
-            # Of one run whose header was left out, e.g. by jq, rows may be missing, too.
-            may_be_one_run = len(self._rows_by_index) == len(rows)
             reason = ""
-            if may_be_one_run and not self._has_appended:
-                reason = _why_not_whole(self._rows, RunFacts(), self._n_broken)
-            elif self._has_appended and self._n_copies:
+            if not self._has_appended:  # the rows of a run, whose header was left out
+                reason = "its file has no header, and rows may be missing"
+            elif self._n_copies:
                 copies = count_in_words(self._n_copies, "row")
                 reason = (
                     f"{copies} may have been served anew, or copied: equal to another"

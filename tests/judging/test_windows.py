@@ -268,6 +268,10 @@ def test_an_answer_judged_in_windows_says_so():
     assert [claim.probability for claim in evidence.claims] == [1.0, 1.0, 0.0]
     assert "2 of 3 claims rest on the contexts" in outcome.reason
     assert "2 windows" in outcome.reason
+    # what two windows hold together was not shown: no surely made up answer
+    assert outcome.uncertain
+    held, _ = adherence_by_claims(contexts, CLAIMS[0], 3_000)
+    assert (held.value, held.evidence.windows, held.uncertain) == (1.0, 2, False)
     with_cause = ContextAdherence().score(
         question="Who?", contexts=contexts, answer=CLAIMS[2], judge=LLMJudge(model)
     )
