@@ -33,7 +33,14 @@ from ragmetrics_core.data.errors import (
     RowError,
     SettingError,
 )
-from ragmetrics_core.data.messages import MEDIA_REFUSED, SaidMessage, said_messages
+from ragmetrics_core.data.messages import (
+    MEDIA_REFUSED,
+    SaidMessage,
+    last_said,
+    said_messages,
+    several_in_one_row,
+    unwrap_message,
+)
 from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.scalars import composed_text, number_as_text, plain_data
 
@@ -362,22 +369,32 @@ def _add_from_messages(
     assistant's last one after it is the answer, where no column holds these.
 
     Raises:
-        RowError: If a column holds another answer, or one that the caller did not name
-            holds other earlier turns.
+        RowError: If messages end with several answers or questions, if a column holds
+            another answer, or one that the caller did not name holds other earlier turns.
     """
     nothing = FoundValue(None, "")
+    for field, speaker in _SPEAKERS.items():
+        texts = last_said(found_by_field.get(field, nothing).messages, speaker)
+        if len(texts) > 1:  # nobody knows which is meant
+            raise RowError(several_in_one_row(field, len(texts)))
     for holder in ("question", "answer"):
         column, messages = found_by_field.get(holder, nothing)[1:3]
         said = [message for message in messages if message.role != "system"]
         places_of_user = [
-            place for place, message in enumerate(said) if message.role == "user"
+            place
+            for place, message in enumerate(said)
+            if message.role == "user" and message.text.strip()
         ]
         if not places_of_user:
             continue
         place = places_of_user[-1]
-        turns = [{"role": turn.role, "content": turn.text} for turn in said[:place]]
+        turns = [
+            {"role": turn.role, "content": turn.text}
+            for turn in said[:place]
+            if turn.text.strip()
+        ]
         asked = said[place].text
-        replies = [turn.text for turn in said[place + 1 :] if turn.role == "assistant"]
+        replies = last_said(said[place + 1 :], "assistant")
         question = found_by_field.setdefault("question", FoundValue(asked, column))
         if _content(question.value) != _content(asked):
             continue  # the answer to another question
@@ -395,6 +412,8 @@ def _add_from_messages(
         if not replies:
             continue
         if not is_filled(answer.value, "answer"):
+            if len(replies) > 1:
+                raise RowError(several_in_one_row("answer", len(replies)))
             found_by_field["answer"] = FoundValue(replies[-1], column)
         elif _content(answer.value) != _content(replies[-1]):
             raise RowError(
@@ -658,22 +677,28 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     if text_under_usual_name is not None:
         return text_under_usual_name
     message = _last_message(data, field)
-    return message or _text_under(data, _INNER_NAMES[field], field, depth)
+    role = unwrap_message(data).role if isinstance(data, Mapping) else None
+    if message is not None or role not in (None, _SPEAKERS[field]):
+        return message
+    return _text_under(data, _INNER_NAMES[field], field, depth)
 
 
 def _last_message(data: Any, field: str) -> FoundValue | None:
     """Return what the field's speaker said last in messages; None for no such message.
 
+    What is said before a call of a tool is nothing.
+
     Raises:
         RowError: If a message holds an image or a recording.
     """
-    messages = tuple(said_messages(data))
+    messages = tuple(said_messages(data, silent=True))
     if any(message.has_media for message in messages):
         raise RowError(f"{field}: {MEDIA_REFUSED}")
-    for message in reversed(messages):
-        if message.role == _SPEAKERS[field]:
-            return FoundValue(message.text, "", messages)
-    return None
+    speaker = _SPEAKERS[field]
+    if not any(each.role == speaker and each.text.strip() for each in messages):
+        return None
+    texts = last_said(messages, speaker)
+    return FoundValue(texts[-1] if texts else None, "", messages)
 
 
 def _text_under(

@@ -3,7 +3,7 @@
 A message says who spoke, and what was said.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 ROLES = {
@@ -20,6 +20,7 @@ ROLES = {
 CALL_PARTS = ("tool_call", "tool_use")
 """Types of parts of messages that are calls of tools."""
 
+_CALL_KEYS = ("tool_calls", "tool_call", "function_call", "functionCall", "toolUse")
 _SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value")
@@ -42,18 +43,19 @@ _DEEPEST = 6  # objects and lists in each other
 
 
 MEDIA_REFUSED = (
-    "its messages hold an image or a recording, which no judge is shown; say in words"
-    " what it holds, or leave the row out"
+    "an image or a recording, which no judge is shown; say in words what it holds, or"
+    " leave the row out"
 )
 """What is wrong with such messages."""
 
 
 class SaidMessage(NamedTuple):
-    """A message's role and text, and whether it holds an image or a recording, too."""
+    """A message's role and text, and whether it holds media or calls a tool, too."""
 
     role: str
     text: str
     has_media: bool = False
+    calls_tool: bool = False
 
 
 class UnwrappedMessage(NamedTuple):
@@ -176,7 +178,8 @@ def with_written_messages(value: object, depth: int = 4) -> Any:
     fields = write()
     for name in ("content", "blocks"):
         if name in fields:
-            return {"role": roles[0], "content": fields[name]}
+            calls = {key: fields[key] for key in _CALL_KEYS if fields.get(key)}
+            return {"role": roles[0], "content": fields[name], **calls}
     return value
 
 
@@ -232,7 +235,8 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     kind = _kind(fields)
     # "web_fetch_tool_result": what the provider found, and nobody said
     is_of_provider = isinstance(kind, str) and kind.endswith("_tool_result")
-    if kind in _SILENT_PARTS or is_of_provider:
+    is_thought = fields.get("thought") is True  # Gemini's mark
+    if kind in _SILENT_PARTS or is_of_provider or is_thought:
         return ""
     # a document: {"type": "document", "source": {"type": "text", "data": "Page one"}};
     # Amazon Bedrock's stands one level deeper: {"document": {"source": {"text": …}}}
@@ -264,7 +268,7 @@ def said_messages(
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
-        [SaidMessage(role='user', text='Who?', has_media=False)]
+        [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False)]
     """
     if depth and isinstance(value, (list, tuple)):
         pairs = [messages_of_pair(item) for item in value]
@@ -278,10 +282,18 @@ def said_messages(
     content_keys = [key for key in _CONTENT_KEYS if key in message.fields]
     content = message.fields[content_keys[0]] if content_keys else None
     # {"role": "user"} and what has no known role are no messages
-    if message.role is not None and (content is not None or (content_keys and silent)):
-        said = SaidMessage(message.role, text_of_content(content), holds_media(content))
-        if said.text.strip() or said.has_media or silent:
+    calls_tool = _calls_tool(message.fields, content)
+    is_silent = bool(content_keys) or calls_tool
+    if message.role is not None and (content is not None or (is_silent and silent)):
+        text = text_of_content(content)
+        said = SaidMessage(message.role, text, holds_media(content), calls_tool)
+        if text.strip() or said.has_media or silent:
             yield said
+        return
+    kind = message.fields.get("type")
+    if isinstance(kind, str) and kind.endswith("_call"):  # OpenAI's, beside messages
+        if silent:
+            yield SaidMessage("assistant", "", calls_tool=True)
         return
     for holder in _MESSAGE_HOLDERS:
         if isinstance(value.get(holder), (Mapping, list, tuple)):
@@ -290,3 +302,38 @@ def said_messages(
     # A choice of a model that completes texts, which knows no roles.
     if "text" in value and "finish_reason" in value:
         yield SaidMessage("assistant", text_of_content(value["text"]))
+
+
+def _calls_tool(message: Mapping[str, Any], content: object) -> bool:
+    """Tell whether a message calls a tool, in a field of its own or in its content."""
+    parts = content if isinstance(content, (list, tuple)) else ()
+    for fields in (message, message.get("additional_kwargs"), *parts):
+        if isinstance(fields, Mapping):
+            is_call = _kind(fields) in CALL_PARTS
+            if is_call or any(fields.get(key) for key in _CALL_KEYS):
+                return True
+    return False
+
+
+def last_said(messages: Sequence[SaidMessage], role: str) -> list[str]:
+    """Return what a speaker said last: texts with nothing of another between them.
+
+    What was said before or beside a call of a tool is not meant for the end.
+    """
+    texts: list[str] = []
+    for message in reversed(messages):
+        is_speaker = message.role == role
+        if message.calls_tool if is_speaker else texts:
+            break
+        if is_speaker and message.text.strip():
+            texts.insert(0, message.text)
+    return texts
+
+
+def several_in_one_row(field: str, number: int) -> str:
+    """Say that a row holds several answers, questions or references."""
+    return (
+        f"{field}: {number} {field}s in one row; write a row for each, with one"
+        " conversation_id where they share their contexts, or joined if they are pieces"
+        " of one"
+    )

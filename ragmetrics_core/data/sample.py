@@ -44,6 +44,7 @@ from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blan
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     kind_of_part,
+    several_in_one_row,
     text_of_content,
     with_written_messages,
 )
@@ -532,10 +533,7 @@ def _answer(value: Any) -> Any:
     if not value:
         return None
     if len(value) > 1:
-        raise RowError(
-            f"answer: {len(value)} answers in one row; write a row for each, with one"
-            " conversation_id where they share their contexts"
-        )
+        raise RowError(several_in_one_row("answer", len(value)))
     return number_as_text(value[0])
 
 

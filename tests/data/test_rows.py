@@ -580,6 +580,106 @@ def test_an_object_without_a_message_is_told_with_the_field_of_its_text(
     assert str(caught.value) == f"{field}: needs a text, found Told{hint}"
 
 
+def _choices(*texts):
+    return [{"message": {"role": "assistant", "content": text}} for text in texts]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [choice["message"] for choice in _choices("SECRET ", "b")],
+        [written_message("ai", "SECRET "), written_message("ai", "b")],
+        {"choices": _choices("SECRET", "b")},
+        Told(generations=[[Told(message=written_message("ai", "a"))] * 2]),
+        {
+            "candidates": [
+                {"content": {"role": "model", "parts": [{"text": text}]}}
+                for text in ("SECRET", "b")
+            ]
+        },
+        [*NOW, *ANSWERED[-1:] * 2],
+        json.dumps({"choices": _choices("SECRET", "b")}),
+    ],
+)
+def test_of_answers_side_by_side_none_is_the_answer(answer):
+    words = "answer: 2 answers in one row; write [^S]*, or joined [^S]*$"
+    for row in ({"question": Q, "answer": answer}, {"output": answer}):
+        with pytest.raises(RowError, match=words):
+            Sample.from_row(row)
+
+
+def test_of_questions_side_by_side_none_is_the_question():
+    asked = [{"role": "user", "content": text} for text in ("Who lit ", "the lamp?")]
+    with pytest.raises(RowError, match="question: 2 questions in one row; "):
+        Sample.from_row({"question": asked})
+    # a prompt beside the question says the same at greater length
+    assert Sample.from_row({"question": "The lamp?", "prompt": asked}).history == ()
+
+
+CALL = {"tool_calls": [{"id": "1", "function": {"name": "find"}}]}
+
+
+@pytest.mark.parametrize("write", [json.dumps, lambda data: data])
+@pytest.mark.parametrize(
+    ("messages", "answer"),
+    [
+        ([{"role": "assistant", "content": "I look.", **CALL}], None),
+        (
+            [
+                {"role": "assistant", "content": "I look.", **CALL},
+                {"role": "tool", "content": "Anna lit it."},
+            ],
+            None,
+        ),
+        (
+            [
+                {"role": "assistant", "content": "I look.", **CALL},
+                {"role": "assistant", "content": "Anna."},
+                {"role": "assistant", "content": ""},
+            ],
+            "Anna.",
+        ),
+        (
+            [
+                {"role": "assistant", "content": "I look."},
+                {"type": "function_call", "name": "find"},
+                {"type": "function_call_output", "output": "x"},
+                {"role": "assistant", "content": "Anna."},
+            ],
+            "Anna.",
+        ),
+        (
+            [
+                {
+                    "role": "model",
+                    "parts": [{"text": "I look."}, {"functionCall": {"name": "find"}}],
+                }
+            ],
+            None,
+        ),
+        (
+            [
+                {
+                    "role": "model",
+                    "parts": [{"text": "Bo?", "thought": True}, {"text": "Anna."}],
+                }
+            ],
+            "Anna.",
+        ),
+    ],
+)
+def test_what_is_said_before_a_call_or_thought_is_no_answer(messages, answer, write):
+    for said in (messages, [{"role": "user", "content": Q}, *messages]):
+        assert Sample.from_row({"answer": write(said)}).answer == answer
+        assert Sample.from_row({"question": Q, "output": write(said)}).answer == answer
+
+
+@pytest.mark.parametrize("role", ["user", "system", "tool"])
+def test_a_message_of_another_speaker_is_no_answer(role):
+    with pytest.raises(RowError, match="answer: needs a text, found dict"):
+        Sample.from_row({"answer": {"role": role, "content": "Anna."}})
+
+
 @pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
 def test_pairs_of_texts_are_messages(write):
     pairs = [("human", "Hi"), ("AI", "Hello"), ("User", Q)]
@@ -634,7 +734,7 @@ def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history():
     assert (named.question, named.answer, len(named.history)) == (Q, "Anna.", 2)
 
 
-TALK = [*EARLIER[1:], {"role": "user", "content": "In May?"}]
+TALK = [{"role": "assistant", "content": "In May."}, *EARLIER[1:]]
 ANSWERED_TALK = [*TALK, *NOW[-1:], {"role": "assistant", "content": "Anna."}]
 
 
