@@ -19,6 +19,7 @@ from ragmetrics_core.data.messages import (
     ROLES,
     holds_media,
     messages_of_pair,
+    names_media,
     text_of_content,
     unwrap_message,
 )
@@ -85,6 +86,8 @@ _LIST_BEGINS = re.compile(
 # prose is left, so behind a blank stands the name of a field, or before it a comma.
 _OBJECT_BEGINS = re.compile(r"\s*[\[(]*(?:<|[A-Z][\w.]*\(\w+=|\w+=['\"\[{<])")
 _DEFAULT_OF_OBJECT = re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*")
+# as Haystack writes a document: Document(id=7, content: 'Its beginning...')
+_NAMED_OBJECT = re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL)
 _FIELDS_OF_OBJECT = re.compile(
     r"\s*[\[(]*(?:[A-Z][\w.]*\()?\w+=(?:[,:]\s+|\S|\s+(?=\w+=))*+\s*"
 )
@@ -311,7 +314,8 @@ def is_object_written(text: str) -> bool:
     bare = _STRING.sub("''", text)
     has_text = "=''" in bare and ("(" in bare or " " in bare.strip())
     is_of_fields = has_text and _FIELDS_OF_OBJECT.fullmatch(bare) is not None
-    return is_of_fields or _DEFAULT_OF_OBJECT.fullmatch(text) is not None
+    others = (_DEFAULT_OF_OBJECT, _NAMED_OBJECT)
+    return is_of_fields or any(other.fullmatch(text) for other in others)
 
 
 def _is_unquoted_list(text: str) -> bool:
@@ -376,6 +380,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     if isinstance(cell, str):
         return {"text": cell}
     kind = type(cell).__name__
+    document = cell
     if not isinstance(cell, Mapping):
         cell = fields_of_document(cell)
     if cell is None:
@@ -397,6 +402,8 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f" {', '.join(names) or 'none is a name'}"
         )
     filled = {key: text for key, text in text_by_key.items() if is_present(text)}
+    if not filled and names_media(document):
+        raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")
     first_key, text = next(iter((filled or text_by_key).items()))
     for key, other_text in filled.items():
         differs = other_text != text  # most documents have one text
@@ -500,7 +507,9 @@ def _read_turn(index: int, message: Any) -> Any:
         class_name, fields = unwrap_message(message)
         speaker = _value_of_first_key(fields, ("role", "speaker", "type", "from"))
         role = str(speaker or class_name or "user")
-        content = _value_of_first_key(fields, ("content", "text", "message", "value"))
+        content = _value_of_first_key(
+            fields, ("content", "text", "message", "value", "parts")
+        )
         if holds_media(content):
             raise RowError(f"history: {MEDIA_REFUSED}")
         if isinstance(content, (list, tuple)):

@@ -4,7 +4,10 @@ A message says who spoke, and what was said.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any, Literal, NamedTuple
+
+from ragmetrics_core.data.scalars import is_present
 
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
@@ -129,9 +132,11 @@ def messages_of_pair(value: object) -> list[Mapping[str, Any]]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return []
     first, second = value
-    if not (isinstance(first, str) and isinstance(second, str)):
+    if not (isinstance(first, str) and isinstance(second, (str, NoneType))):
         return []
     role = ROLES.get(first) or ROLES.get(first.casefold())
+    if second is None and role is None:  # not answered yet
+        return [{"role": "user", "content": first}]
     if role is not None:
         return [{"role": role, "content": second}]
     return [
@@ -218,6 +223,19 @@ def holds_media(content: object) -> bool:
         return False
     objects = [key for key, value in content.items() if isinstance(value, Mapping)]
     return any(str(name).startswith(_MEDIA) for name in (_kind(content), *objects))
+
+
+def names_media(document: object) -> bool:
+    """Tell whether a document, or the node in it, has a field that holds media."""
+    fields: Mapping[str, Any] = getattr(document, "__dict__", {})
+    if isinstance(document, Mapping):
+        fields = document
+    if fields.get("node"):
+        return names_media(fields["node"])
+    return any(
+        str(name).startswith(_MEDIA) and is_present(value)
+        for name, value in fields.items()
+    )
 
 
 def _kind(part: Mapping[str, Any]) -> object:

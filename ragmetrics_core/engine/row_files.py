@@ -297,7 +297,7 @@ def _workbook(path: Path) -> Iterator[Located]:
         if value is None and is_behind_named and is_filled:
             raise InputError(
                 f"{path}: {names[place]} has no name, perhaps as the header before it"
-                " is merged; name it, or empty it"
+                " is merged, or as the first row is a title; name it, or empty it"
             )
     for row_number, values in enumerate(rows, start=1):
         row = dict(zip_longest(names, values))

@@ -631,7 +631,7 @@ def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
         ),
         (
             {"one": [["contexts", None, "answer"], ["a", "b", "c"]]},
-            "column 2 has no name, perhaps as the header before it is merged; name it",
+            "column 2 has no name, perhaps as .* merged, or as the first row is a title",
         ),
     ],
 )

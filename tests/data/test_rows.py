@@ -608,6 +608,38 @@ def test_of_answers_side_by_side_none_is_the_answer(answer):
             Sample.from_row(row)
 
 
+def test_a_document_cut_by_str_is_a_bad_row_until_its_column_is_named():
+    text = "Document(id=4cc, content: 'Anna's brother lit the lamp, and ...', meta: {})"
+    with pytest.raises(RowError, match=r"str\(\) of Python objects"):
+        Sample.from_row({"question": Q, "contexts": [text]})
+    named = Sample.from_row({"docs": [text]}, contexts="docs")
+    assert named.known_contexts[0].text == text
+
+
+@pytest.mark.parametrize("field", ["image", "image_path", "audio_resource"])
+def test_a_retrieved_image_without_a_text_is_refused(field):
+    node = {"text": "", "id_": "7", field: "a.png"}
+    for image in (node, {"node": node, "score": 0.5}):
+        with pytest.raises(RowError, match="contexts: number 2: an image or a"):
+            Sample.from_row({"contexts": ["Rain.", image]})
+    for told in ({**node, "text": "A lamp."}, {**node, field: None}):
+        assert Sample.from_row({"contexts": [told]}).known_contexts[0].text in (
+            "A lamp.",
+            "",
+        )
+
+
+def test_a_history_may_end_in_an_open_pair_or_be_of_parts():
+    pairs = [["Hi", "Hello"], [Q, None]]
+    sample = Sample.from_row({"question": Q, "history": pairs})
+    assert [turn.content for turn in sample.history] == ["Hi", "Hello"]
+    parts = [
+        {"role": "model", "parts": [{"text": "Bo?", "thought": True}, {"text": "A."}]}
+    ]
+    (turn,) = Sample.from_row({"question": Q, "history": parts}).history
+    assert (turn.role, turn.content) == ("assistant", "A.")
+
+
 def test_of_questions_side_by_side_none_is_the_question():
     asked = [{"role": "user", "content": text} for text in ("Who lit ", "the lamp?")]
     with pytest.raises(RowError, match="question: 2 questions in one row; "):
