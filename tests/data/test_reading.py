@@ -495,7 +495,7 @@ CLOSING = '{"run": {}}'
 def test_the_samples_of_results_are_rows(written, lines, found):
     path = written("a.jsonl", "\n".join(lines) + "\n")
     assert answers(path) == found
-    is_part = lines[0] == HEADER and lines != [HEADER, ROW, CLOSING] and bool(found)
+    is_part = lines != [HEADER, ROW, CLOSING] and bool(found)
     assert bool(reason_of_part(path)) is is_part
 
 

@@ -18,6 +18,7 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 from ragmetrics_core import Report
+from ragmetrics_core.capture import JsonlSink
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.cli import parsers
 from ragmetrics_core.labelling.labels import draw
@@ -224,9 +225,9 @@ def write_named_files() -> None:
         {"id": name, "label": int(name[1:]) % 2, "drawn": 8, "of": 12}
         for name in draw(Report.from_jsonl("results.jsonl"), 8)
     ]
-    # what a sink of JSON lines leaves: rows alone
-    with Path("scores.jsonl").open("w") as file:
-        file.writelines(Path("results.jsonl").read_text().splitlines(True)[1:-1])
+    sink = JsonlSink("scores.jsonl")
+    for row in Report.from_jsonl("results.jsonl").results:
+        sink.write(row)
     name_of_page = "labels.context_adherence.jsonl"
     lines = [{**label, "metric": "context_adherence"} for label in labels]
     Path(name_of_page).write_text("\n".join(map(json.dumps, lines)))
