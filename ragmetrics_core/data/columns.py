@@ -369,12 +369,13 @@ def _add_from_messages(
     assistant's last one after it is the answer, where no column holds these.
 
     Raises:
-        RowError: If messages end with several answers or questions, if a column holds
-            another answer, or one that the caller did not name holds other earlier turns.
+        RowError: If messages end with several answers, if a column holds another
+            answer, or one that the caller did not name holds other earlier turns.
     """
     nothing = FoundValue(None, "")
-    for field, speaker in _SPEAKERS.items():
-        texts = last_said(found_by_field.get(field, nothing).messages, speaker)
+    for field in ("answer", "reference"):  # people say a thing in several messages
+        messages = found_by_field.get(field, nothing).messages
+        texts = last_said(messages, _SPEAKERS[field])
         if len(texts) > 1:  # nobody knows which is meant
             raise RowError(several_in_one_row(field, len(texts)))
     for holder in ("question", "answer"):

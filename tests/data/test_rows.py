@@ -640,12 +640,13 @@ def test_a_history_may_end_in_an_open_pair_or_be_of_parts():
     assert (turn.role, turn.content) == ("assistant", "A.")
 
 
-def test_of_questions_side_by_side_none_is_the_question():
-    asked = [{"role": "user", "content": text} for text in ("Who lit ", "the lamp?")]
-    with pytest.raises(RowError, match="question: 2 questions in one row; "):
-        Sample.from_row({"question": asked})
-    # a prompt beside the question says the same at greater length
-    assert Sample.from_row({"question": "The lamp?", "prompt": asked}).history == ()
+def test_what_people_say_in_two_messages_is_a_question_and_what_preceded_it():
+    asked = [{"role": "user", "content": text} for text in ("Hi!", "Who lit the lamp?")]
+    said = [*asked, {"role": "assistant", "content": "Ida."}]
+    sample = Sample.from_row({"question": said})
+    assert (sample.question, sample.answer) == ("Who lit the lamp?", "Ida.")
+    assert [turn.content for turn in sample.history] == ["Hi!"]
+    assert Sample.from_row({"question": asked}).history == sample.history
 
 
 CALL = {"tool_calls": [{"id": "1", "function": {"name": "find"}}]}
@@ -766,7 +767,7 @@ def test_a_column_named_for_it_or_named_by_the_caller_holds_the_history():
     assert (named.question, named.answer, len(named.history)) == (Q, "Anna.", 2)
 
 
-TALK = [{"role": "assistant", "content": "In May."}, *EARLIER[1:]]
+TALK = [*EARLIER[1:], {"role": "user", "content": "In May?"}]
 ANSWERED_TALK = [*TALK, *NOW[-1:], {"role": "assistant", "content": "Anna."}]
 
 
