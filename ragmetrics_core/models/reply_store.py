@@ -247,6 +247,7 @@ class SqliteStore(ReplyStore):
         own key.
         """
         now = time.time()
+        rows: dict[bytes, tuple[bytes, str, float, str]] = {}
         for key, choice in choices.items():
             tokens = [
                 [token.token, token.logprob, token.alternatives]
@@ -256,21 +257,27 @@ class SqliteStore(ReplyStore):
             text = json.dumps(parts, separators=(",", ":"))
             model = sendable_text(choice.origin.model)
             digest = bytes.fromhex(key)
-            self._unwritten[digest] = (digest, text, now, model)
+            rows[digest] = (digest, text, now, model)
         self._memory.put(choices)
-        if time.monotonic() >= self._busy_until:
-            self._write_rows()
+        with _lock:  # several threads may use the store
+            self._unwritten |= rows
+            if time.monotonic() >= self._busy_until:
+                self._write_rows()
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
         self._memory.reject(key)
         digest = bytes.fromhex(key)
-        self._unwritten.pop(digest, None)
+        with _lock:
+            self._unwritten.pop(digest, None)
         if self.write(methodcaller("execute", _REJECT, (digest,)), later=True) is None:
             self._rejected_keys.add(key)
 
     def _write_rows(self) -> None:
-        """Write the replies that are not in the file yet, unless it is still held."""
+        """Write the replies that are not in the file yet, unless it is still held.
+
+        Called with the lock.
+        """
         rows = list(self._unwritten.values())
         put = methodcaller("executemany", _PUT, rows)
         if self.write(put, later=True) is not None or self.trouble is not None:

@@ -133,7 +133,6 @@ class _Shared:
             gives the reply or an error; None if that run gave up its call.
         memory: Keeps the replies of a model whose settings are not known, as no store
             on disk can tell them from those of another model.
-        unread_rows: The rows whose replies could not be read, until one could; then None.
     """
 
     def __init__(self, found_missing: set[str], first_slots: int | None) -> None:
@@ -141,7 +140,6 @@ class _Shared:
         self.slots = Slots(0, first_slots)
         self.in_flight: dict[str, asyncio.Future[ReplyOrError | None]] = {}
         self.memory = MemoryStore()
-        self.unread_rows: set[int | None] | None = set()
 
 
 _SharedByLoop = WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared]
@@ -170,6 +168,8 @@ class Session:
     _concurrency: int = 32
     _budget: Budget = field(default_factory=Budget)
     _shared: _Shared | None = field(default=None, init=False)
+    # The run's rows whose replies could not be read, until one could; then None.
+    _unread_rows: set[int | None] | None = field(default_factory=set, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_shared_by_loop": None, "_shared": None}
@@ -333,8 +333,8 @@ class Session:
     def _note_read(self, results: Sequence[object]) -> None:
         """End a run whose judge has written nothing that can be read, row after row."""
         if not all(isinstance(result, errors.JudgeError) for result in results):
-            self._prepared.unread_rows = None
-        unread = self._prepared.unread_rows
+            self._unread_rows = None
+        unread = self._unread_rows
         is_unread = any(type(result) is errors.UnusableReply for result in results)
         if unread is not None and is_unread and not self._is_in_batches:
             unread.add(judged_row.get())

@@ -640,14 +640,14 @@ def test_a_judge_of_whom_no_row_can_be_read_ends_the_run(readable_from, stops):
             self.calls += 1
             return ChatReply((Choice("Yes, it is."),), Usage(calls=1))
 
-    rows = set[str]()
-    report = evaluate(
-        ROWS, [ContextUtilization()], judge=LLMJudge(Prose()), concurrency=1
-    )
+    rows, judge = set[str](), LLMJudge(Prose())
+    for _ in range(2):  # each run begins anew
+        rows.clear()
+        report = evaluate(ROWS, [ContextUtilization()], judge=judge, concurrency=1)
     words = r"no reply of toy could be read, in 2\d rows"
     assert (re.search(words, report.run.stopped) is not None) is stops
     assert (report.summary().judged < 30) is stops
-    assert len(rows) < 25 or not stops
+    assert 19 < len(rows) < 25 or not stops
 
 
 @pytest.mark.parametrize(("fails_for", "stops"), [(range(5, 40), True), ([5], False)])
