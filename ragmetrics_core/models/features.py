@@ -98,7 +98,7 @@ class EndpointState:
         taken: The features that it has taken.
         guessed: The features that a rejected request was sent without, once for each.
         n_answers: How many calls it has answered.
-        least_too_long: Characters of the shortest prompt that left no room for a reply.
+        least_too_long: Bytes of the last prompt that left no room for any reply.
     """
 
     def __init__(self, missing: set[str]) -> None:
@@ -534,21 +534,21 @@ class FittedRequest:
                 self._trial.refused.add(self._refused)
                 self._endpoint.refused.add(self._refused)
             await self._ask()
-        n_characters = sum(len(each.content) for each in self._request.messages)
-        if (
-            "max_completion_tokens" not in self._left_out
-            and n_characters < self._endpoint.least_too_long
-            and any(
-                isinstance(failure, ContextWindowExceeded) and "limit" in failure.topics
-                for failure in self._failures
-            )
-        ):
+        is_too_long = any(
+            isinstance(failure, ContextWindowExceeded) and "limit" in failure.topics
+            for failure in self._failures
+        )
+        if not is_too_long or "max_completion_tokens" in self._left_out:
+            return
+        texts = "".join(each.content for each in self._request.messages)
+        n_bytes = len(texts.encode(errors="replace"))  # nearer to tokens than letters
+        if n_bytes < self._endpoint.least_too_long:
             # the texts leave room for a shorter reply; those of other rows may not
             too_long = self._failures
             self._left_out |= {"max_tokens", "max_completion_tokens"}
             await self._ask_without_refused()
             if any(isinstance(each, ContextWindowExceeded) for each in self._failures):
-                self._endpoint.least_too_long = n_characters
+                self._endpoint.least_too_long = n_bytes
             whole = [choice for choice in self._choices if choice.finish != "length"]
             if len(whole) < len(self._choices):  # nor is that room enough
                 self._choices, self._failures = whole, too_long
