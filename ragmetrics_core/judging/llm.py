@@ -585,9 +585,7 @@ def probability_of_positive(
     if no_may_win or yes_may_win:
         return None
     share = positive / mass_of_labels
-    if (
-        len(listed) == 1
-    ):  # no alternatives are listed: the rest may be the other label's
+    if len(listed) == 1:  # what is left of 1 may be the other label's
         share = positive if is_yes_listed else 1 - negative
     return Weight(share, mode, min(mass_of_labels, 1.0))
 

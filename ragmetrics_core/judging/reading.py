@@ -107,8 +107,8 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         UnusableReply: If there is no text; if it ended at the token limit before it was
             complete; if it holds no such object, one that is not well-formed, or one
             whose fields cannot be read; or if it holds two objects, or two values of
-            one key, that contradict each other, the second perhaps without braces. One that is odd has what was read,
-            which counts if it is said again.
+            one key, that contradict each other, the second perhaps without braces. One
+            that is odd has what was read, which counts if it is said again.
     """
     text = choice.text
     if choice.finish == "refused":
@@ -156,10 +156,10 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         *[_validate(choice, found, question) for found in replies], strict=True
     )
     verdict = _verdict_in(values[-1])
-    last = {key.strip().casefold(): each for key, each in replies[-1].fields.items()}
+    fields = {key.strip().casefold(): each for key, each in replies[-1].fields.items()}
     is_taken_back = any(
-        isinstance(last.get(name.casefold()), (int, float))
-        and last[name.casefold()] != float(number)
+        isinstance(fields.get(name.casefold()), (int, float))
+        and fields[name.casefold()] != float(number)
         for beside in (before.rpartition("}")[2], behind)
         for name, number in _STATED.findall(beside)
     )

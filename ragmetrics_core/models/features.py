@@ -234,7 +234,7 @@ class EndpointState:
             self.begin_outage(errors.JudgeUnavailable(f"{error}{told}"))
 
     def note_given_up(self, error: errors.JudgeError, row: int | None) -> None:
-        """Begin an outage where row after row failed to its last attempt, without an answer."""
+        """Begin an outage where rows failed to their last attempt, and none was answered."""
         self._rows_given_up.add(row)
         if len(self._rows_given_up) >= _MOST_ROWS_GIVEN_UP:
             n_rows = len(self._rows_given_up)
