@@ -650,7 +650,11 @@ def test_a_judge_of_whom_no_row_can_be_read_ends_the_run(readable_from, stops):
     assert 19 < len(rows) < 25 or not stops
 
 
-@pytest.mark.parametrize(("fails_for", "stops"), [(range(5, 40), True), ([5], False)])
+@pytest.mark.parametrize(
+    ("fails_for", "stops"),
+    # the last: ten rows, and between them others are answered
+    [(range(5, 40), True), ([5], False), (range(3, 40, 4), False)],
+)
 def test_an_endpoint_that_stops_to_answer_ends_the_run(fails_for, stops):
     class Broken(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
