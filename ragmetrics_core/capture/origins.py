@@ -31,7 +31,6 @@ from ragmetrics_core.capture.forms import (
     SHORTEST,
     form_of,
     is_entry,
-    is_labelled,
     letters_of,
 )
 from ragmetrics_core.capture.shown import KnownTexts, shows
@@ -307,8 +306,12 @@ class _Reading:
             and (len(reply) >= SHORTEST or 2 * len(reply) >= len(letters))
             for reply in set(map(letters_of, replies)) - {""}
         )
-        is_own = _are_written(letters, marks, is_of_tool=True)
-        if is_reply or is_own or self._is_argument(tool):
+        # behind a label, such as "Out of stock:", a name may be what was looked up
+        is_argument = letters in map(letters_of, texts_of_query(tool.query))
+        is_own = _are_written(letters, marks, is_of_tool=True) or (
+            is_argument and not self._found.places_in(text)
+        )
+        if is_reply or is_own:
             # '{"reply": "At ten.", "meta": {}}': the reply alone
             texts_inside = set(find_instances(parse_json(text), str))
             in_structure = [reply for reply in replies if reply in texts_inside]
@@ -317,18 +320,6 @@ class _Reading:
         self._origins.texts_of_tools[tool] = ("tool", self._without_marked(text, marks))
         for found in re.finditer(rb"\x00+", marks):
             self._found.add(letters[found.start() : found.end()])
-
-    def _is_argument(self, tool: Node) -> bool:
-        """Whether a tool returned an argument, alone or behind a label: "Noted: Porto"."""
-        text = (tool.text or "").strip()
-        if "\n" in text:
-            return False
-        for argument in map(letters_of, texts_of_query(tool.query)):
-            label = letters_of(text).removesuffix(argument)
-            is_number = re.search(r"\d", label) is not None
-            if is_labelled(text, argument) and not is_number:
-                return not self._found.places_in(text)
-        return False
 
     def _without_marked(self, text: str, marks: bytearray) -> str:
         """Return a text with dots in the place of what models wrote.

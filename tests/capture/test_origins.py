@@ -275,7 +275,7 @@ RESULTS = {
         True,
     ),
     "a word that is repeated": ("Porto", "Porto", False),
-    "a word behind a label": ("Porto", "Results for: Porto", False),
+    "a word behind a label": ("Porto", "Out of stock: Porto", True),
     "a word behind a number": ("Porto", "In 1882: Porto", True),
 }
 
@@ -288,6 +288,17 @@ def test_a_short_argument_makes_no_result_written(name):
     (only,) = ledger.calls
     assert only.kind == ("tool" if is_evidence else "written")
     assert [item.text for item in only.items] == [result]
+
+
+def test_a_name_behind_a_label_is_told_beside_another_search():
+    """It may be what was looked up: without it "Out of stock" would be made up."""
+    told = "Out of stock: Moby Dick"
+    calls = [tool(told, name="stock", query="Moby Dick"), found(F)]
+    sample = sample_of(calls, told, FARO)
+    assert sample.capture.grade == "inferred"
+    assert set(sample.capture.doubts) == {"undivided"}
+    kinds = [each.kind for each in sample.ledger.calls]
+    assert sorted(kinds) == ["retrieval", "tool"]
 
 
 def test_what_a_model_gave_to_a_tool_in_an_earlier_turn_is_no_evidence():
