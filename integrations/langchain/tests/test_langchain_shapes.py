@@ -29,6 +29,7 @@ from langchain_classic.chains.combine_documents import create_stuff_documents_ch
 from langchain_classic.retrievers import (
     ContextualCompressionRetriever,
     MultiQueryRetriever,
+    MultiVectorRetriever,
 )
 from langchain_classic.retrievers.document_compressors import LLMChainExtractor
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -51,7 +52,9 @@ from langchain_core.runnables import (
     chain,
 )
 from langchain_core.runnables.history import RunnableWithMessageHistory
+from langchain_core.stores import InMemoryStore
 from langchain_core.tools import create_retriever_tool
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import (
     ANSWER,
     FOUND,
@@ -60,6 +63,7 @@ from langchain_fakes import (
     PROMPT,
     QUESTION,
     ROME,
+    Letters,
     Shelf,
     Speaker,
     calls,
@@ -154,6 +158,20 @@ def from_dict(model: Any = None) -> Any:
         | PROMPT
         | (model or Speaker())
     )
+
+
+@shape(Turn(contexts=[(LYON, None, None), (PARIS, None, None)]))
+def lcel_over_a_store_of_bare_texts() -> None:
+    """As in the cookbooks on tables and pictures, whose summaries alone are searched."""
+    texts = InMemoryStore()
+    texts.mset([("p", PARIS), ("l", LYON)])
+    summaries = InMemoryVectorStore(Letters())
+    summaries.add_documents(
+        [Document(f"On {name}", metadata={"doc_id": name}) for name in ("p", "l")]
+    )
+    found = MultiVectorRetriever(vectorstore=summaries, docstore=texts)
+    prompt = {"context": found, "question": RunnablePassthrough()} | PROMPT
+    (prompt | Speaker() | StrOutputParser()).invoke(QUESTION)
 
 
 @shape(Turn())

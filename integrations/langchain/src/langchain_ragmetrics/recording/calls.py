@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, ToolMessage
 from langsmith import schemas
 from langsmith.run_trees import RunTree
@@ -300,6 +301,12 @@ class Recording:
             call.returned = tuple(_examples(outputs, call.given))
             call.given = None
         elif run_type not in _UNREAD:
+            found = outputs.get("documents") if run_type == "retriever" else None
+            if isinstance(found, (list, tuple)):
+                # a store of bare texts, behind MultiVectorRetriever, has no others
+                outputs = [
+                    Document(each) if isinstance(each, str) else each for each in found
+                ]
             call.returned = self._snapshots.documents(outputs)
             if call.name.startswith("HumanInTheLoop") and isinstance(outputs, dict):
                 # a person answered calls of tools before any tool ran
