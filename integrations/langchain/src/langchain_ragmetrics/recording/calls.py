@@ -304,9 +304,10 @@ class Recording:
             found = outputs.get("documents") if run_type == "retriever" else None
             if isinstance(found, (list, tuple)):
                 # a store of bare texts, behind MultiVectorRetriever, has no others
-                outputs = [
+                found = [
                     Document(each) if isinstance(each, str) else each for each in found
                 ]
+                outputs = {"documents": found}
             call.returned = self._snapshots.documents(outputs)
             if call.name.startswith("HumanInTheLoop") and isinstance(outputs, dict):
                 # a person answered calls of tools before any tool ran
