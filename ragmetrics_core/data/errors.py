@@ -140,22 +140,14 @@ class TransientJudgeError(JudgeError):
     No reply came in time, the connection broke, or the endpoint failed (HTTP 5xx) or
     sent a body that is no reply. ``retry_after`` holds the seconds that the endpoint
     asked to wait; None if it did not say. ``is_sent`` is False if no connection could
-    be made, so that nothing was sent. ``is_unreadable`` is True if what came is no
-    reply, such as a page of HTML.
+    be made, so that nothing was sent.
     """
 
     is_sent: bool = True
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        is_unreadable: bool = False,
-    ) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        self.is_unreadable = is_unreadable
 
 
 class NoReplyInTime(TransientJudgeError):

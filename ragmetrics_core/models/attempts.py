@@ -79,6 +79,7 @@ class Attempts:
         budget: What the run may spend.
         most_attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call; None for no limit.
+        failed_rows: Gets the rows for which a call failed that may be sent again.
     """
 
     model: ChatModel
@@ -89,6 +90,7 @@ class Attempts:
     budget: Budget
     most_attempts: int
     timeout: float | None
+    failed_rows: set[int | None]
 
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply to the whole prompt, or an error instead of one.
@@ -148,6 +150,7 @@ class Attempts:
         everything, the reply has no choices and holds the error. Example: a 503, a
         pause of a second, then a reply: the reply. An endpoint that never answered, and
         cannot be reached, fails for a minute or stays silent for long, is in an outage.
+        While one that is in doubt is probed, other requests wait.
 
         Args:
             request: The request.
@@ -155,26 +158,33 @@ class Attempts:
         """
         n_counted_failures = 0
         usage_lost = Usage()  # of replies that an error broke off
-        while True:
-            n_answers_before, began_at = self.endpoint.n_answers, self.budget.clock()
-            try:
-                reply = await self._call_in_turn(request, sent_at)
-                usage = usage_lost + reply.usage
-                if reply.choices or not reply.failures:
-                    return replace(reply, usage=usage)
-                usage_lost = usage
-                raise reply.failures[0]
-            except errors.JudgeUnavailable as error:
-                return _reply_of_failures(request, error, usage_lost)
-            except errors.JudgeError as error:
+        is_probe = False
+        try:
+            while True:
+                is_probe = is_probe or await self.endpoint.wait_in_doubt()
+                n_answers_before = self.endpoint.n_answers
+                began_at = self.budget.clock()
+                try:
+                    reply = await self._call_in_turn(request, sent_at, is_probe)
+                    if reply is None:
+                        continue
+                    usage = usage_lost + reply.usage
+                    if reply.choices or not reply.failures:
+                        return replace(reply, usage=usage)
+                    usage_lost = usage
+                    raise reply.failures[0]
+                except errors.TransientJudgeError as error:
+                    last_error = error
+                    self.failed_rows.add(judged_row.get())
+                except errors.JudgeError as error:  # it will not pass
+                    return _reply_of_failures(request, error, usage_lost)
+
                 others_are_answered = self.endpoint.n_answers > n_answers_before
-                is_rate_limited = isinstance(error, errors.RateLimited)
-                is_long_wait = (
-                    isinstance(error, errors.TransientJudgeError)
-                    and (error.retry_after or 0) >= _REPEATING_SECONDS
-                )
+                is_rate_limited = isinstance(last_error, errors.RateLimited)
+                is_long_wait = (last_error.retry_after or 0) >= _REPEATING_SECONDS
                 if is_long_wait and self.endpoint.is_told_to_wait_again(sent_at[-1]):
-                    reached = self.budget.stop(str(error))  # a later run asks the rest
+                    # a later run asks the rest
+                    reached = self.budget.stop(str(last_error))
                     return _reply_of_failures(request, reached, usage_lost)
                 # A rate limit while others are answered is no failure: the request may
                 # try again as often as it needs.
@@ -182,60 +192,56 @@ class Attempts:
                     n_counted_failures += 1
                 may_be_loading = self.endpoint.n_answers == 0 and not is_rate_limited
                 wait = seconds_until_next_attempt(
-                    error,
+                    last_error,
                     n_counted_failures,
                     seconds_tried=time.monotonic() - sent_at[0],
                     most_attempts=self.most_attempts,
                     may_be_loading=may_be_loading,
                 )
                 time_of_a_call = self.budget.clock() - began_at
-                if isinstance(error, errors.NoReplyInTime):
+                if isinstance(last_error, errors.NoReplyInTime):
                     time_of_a_call = self.model.timeout or self.timeout or math.inf
-                is_silent = (
-                    may_be_loading  # one that answered may fail for one row's texts
-                    and isinstance(error, errors.TransientJudgeError)
-                    and self.budget.seconds_silent
-                    > max(_MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE)
+                # one that answered may fail for one row's texts
+                is_silent = may_be_loading and self.budget.seconds_silent > max(
+                    _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
                 )
-                if is_silent:
+                if is_silent or (self.endpoint.has_failed and not is_rate_limited):
                     wait = None
-                self.budget.fault = "" if wait is None else str(error)
+                self.budget.fault = "" if wait is None else str(last_error)
                 if wait is None:
-                    last_error = error
                     break
-            await self.budget.pause(wait)
+                await self.budget.pause(wait)
+            self.endpoint.has_failed |= not is_rate_limited
+        finally:
+            if is_probe:
+                self.endpoint.probing.release()
 
-        # Other requests need not find out again that the endpoint cannot be reached, if
-        # it never answered; nor that it lets several requests wait in vain.
-        if isinstance(last_error, errors.NoReplyInTime):
-            if self.endpoint.n_answers == 0:
-                waited = math.ceil(self.budget.seconds_silent)
-                last_error = errors.NoReplyInTime(
-                    f"{last_error}; it never answered, in {waited} s: check that it runs"
-                )
-            self.endpoint.note_no_reply(last_error)
-        if isinstance(last_error, errors.TransientJudgeError):
-            self.endpoint.note_given_up(last_error, judged_row.get())
-        is_unreachable = (
-            isinstance(last_error, errors.TransientJudgeError)
-            and not last_error.is_sent
-        )
-        if is_silent or (is_unreachable and self.endpoint.n_answers == 0):
+        if isinstance(last_error, errors.NoReplyInTime) and may_be_loading:
+            waited = math.ceil(self.budget.seconds_silent)
+            last_error = errors.NoReplyInTime(
+                f"{last_error}; it never answered, in {waited} s: check that it runs"
+            )
+        # Other requests need not find out again that nobody is there.
+        if is_silent or (may_be_loading and not last_error.is_sent):
             unavailable = errors.JudgeUnavailable(str(last_error))
             self.endpoint.begin_outage(unavailable)
-            last_error = unavailable
+            return _reply_of_failures(request, unavailable, usage_lost)
         return _reply_of_failures(request, last_error, usage_lost)
 
     # Slots, rate, budget, and the call.
 
     async def _call_in_turn(
-        self, request: ChatRequest, sent_at: list[float]
-    ) -> ChatReply:
+        self, request: ChatRequest, sent_at: list[float], is_probe: bool
+    ) -> ChatReply | None:
         """Call as soon as slots, rate and budget allow it, and tell them how it ended.
 
         Args:
             request: The request.
             sent_at: Gets the time at which the call is sent.
+            is_probe: Whether it may call an endpoint in doubt.
+
+        Returns:
+            The reply; None if the endpoint came into doubt before there was a slot.
 
         Raises:
             JudgeError: If the call fails, the run has reached a limit, or the endpoint
@@ -246,8 +252,10 @@ class Attempts:
             began_at = time.monotonic()
             outcome: ChatReply | errors.JudgeError | None = None  # it was given up
             try:
+                if self.endpoint.is_in_doubt and not is_probe:
+                    return None
                 await self.rate.acquire()
-                self.endpoint.refuse_during_outage()
+                self.endpoint.refuse_during_outage(self.budget)
                 number = await self.budget.acquire()
                 usage: Usage | None = None
                 try:
@@ -260,7 +268,7 @@ class Attempts:
                     raise
                 finally:
                     self.budget.observe(number, usage)
-                    self.endpoint.observe(outcome, judged_row.get())
+                    self.endpoint.observe(outcome)
             except errors.JudgeError as error:  # also one that let no call leave
                 outcome = error
                 raise
@@ -325,7 +333,7 @@ def _reply_of_failures(
 
 
 def seconds_until_next_attempt(
-    error: errors.JudgeError,
+    error: errors.TransientJudgeError,
     n_failures: int,
     *,
     seconds_tried: float,
@@ -347,11 +355,9 @@ def seconds_until_next_attempt(
             all is waited, so that eight attempts take a minute.
 
     Returns:
-        The seconds; None for no further attempt: the error will not pass, all attempts
-        are used up, or the wait would end too late.
+        The seconds; None for no further attempt: all are used up, or the wait would
+        end too late.
     """
-    if not isinstance(error, errors.TransientJudgeError):
-        return None
     if n_failures >= most_attempts:
         return None
     n_doublings = min(max(n_failures - 1, 0), _MOST_DOUBLINGS)

@@ -347,7 +347,7 @@ class OpenAICompatibleModel(ChatModel):
                     " or check the endpoint"
                 )
             raise errors.TransientJudgeError(
-                f"{self.name} sent a body {problem}", is_unreadable=True
+                f"{self.name} sent a body {problem}"
             ) from None
 
     def _parsed(self, content: bytes) -> Any:
@@ -433,15 +433,15 @@ class OpenAICompatibleModel(ChatModel):
                 if fault.has_large_headers:
                     problem = "with headers that are too long or too many"
                 error = errors.TransientJudgeError(
-                    f"{self.name} sent a reply {problem}: check the endpoint",
-                    is_unreadable=True,
+                    f"{self.name} sent a reply {problem}: check the endpoint"
                 )
             is_payload = isinstance(raised, aiohttp.ClientPayloadError)
             has_begun = is_payload or fault.has_large_headers
             is_without_tls = url.startswith("http:") and not has_begun
-            if isinstance(error, errors.TransientJudgeError) and error.is_unreadable:
+            is_broken = type(error) is errors.TransientJudgeError and error.is_sent
+            if is_broken and is_without_tls:
                 begins = ", and whether its address begins with https://"
-                error.args = (f"{error}{begins if is_without_tls else ''}",)
+                error.args = (f"{error}{begins}",)
         # Raised outside of the handler, so that the client's exception, which may hold
         # keys and texts, is not attached to it.
         raise error

@@ -396,8 +396,7 @@ def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
         )
     if fault.is_timeout and not fault.is_unsent:
         return errors.NoReplyInTime(f"{where} {sentence}")
-    is_broken = not fault.is_unsent
-    error = errors.TransientJudgeError(f"{where} {sentence}", is_unreadable=is_broken)
+    error = errors.TransientJudgeError(f"{where} {sentence}")
     error.is_sent = not fault.is_unsent
     return error
 

@@ -55,17 +55,8 @@ _OUTAGE_SECONDS = 30.0
 # How long other requests wait for the one that tries something new. Under load, refusals
 # took more than two seconds.
 _PATIENCE_SECONDS = 10.0
-# After so many refusals in a row, an endpoint that has answered before is taken to
-# refuse everything.
-_MOST_REFUSALS = 32
-# An endpoint that never answered, and so often sent what is no reply, or let a request
-# wait in vain, is none: perhaps a login page.
-_MOST_WITHOUT_REPLY = 4
-# One that never answered, and rejected the requests of so many rows, answers nothing. A
-# filter of contents may refuse the first few rows of a table.
-_MOST_REJECTED_ROWS = 20
-# Nor does one that since its last answer failed for so many rows to the last attempt.
-_MOST_ROWS_GIVEN_UP = 8
+# After so many calls in a row that failed, an endpoint is in doubt: it may be down.
+_MOST_FAILED_CALLS = 8
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -98,6 +89,9 @@ class EndpointState:
         taken: The features that it has taken.
         guessed: The features that a rejected request was sent without, once for each.
         n_answers: How many calls it has answered.
+        probing: Held by the request that is sent alone while the endpoint is in doubt.
+        has_failed: Whether a request was sent to its last attempt since the last answer.
+            Others then have one attempt each.
         least_too_long: Bytes of the last prompt that left no room for any reply.
     """
 
@@ -112,19 +106,17 @@ class EndpointState:
         self._is_reached = False
         # The latest request that tried what nobody knew; None before the first.
         self._trial: Trial | None = None
-        # How many calls were refused since the last answer.
-        self._n_refusals = 0
-        # Before the first answer: calls without a reply, and rows that were rejected.
-        self._n_without_reply = 0
-        self._rejected_rows: set[int | None] = set()
-        # Rows given up since the last answer, after all attempts.
-        self._rows_given_up: set[int | None] = set()
+        # How many calls failed since the last answer.
+        self._n_failed_calls = 0
+        self.probing = asyncio.Lock()
+        self.has_failed = False
         # When it first asked for a long wait that no answer followed, and how many
         # answers there were.
         self._told_to_wait_at = math.inf
         self._n_answers_at_wait = -1
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
+        self._run_in_outage: object = None
         self._outage_began_at = 0.0
 
     @asynccontextmanager
@@ -165,84 +157,53 @@ class EndpointState:
             self.refused -= trial.refused
             trial.is_over.set()
 
-    def refuse_during_outage(self) -> None:
-        """Raise the error with which the endpoint refuses everything, if it does."""
-        if self._is_in_outage():
+    def refuse_during_outage(self, run: object) -> None:
+        """Raise the error with which the endpoint refuses a run everything, if it does."""
+        if self._is_in_outage() and self._run_in_outage in (None, run):
             assert self._outage is not None  # noqa: S101
             raise self._outage.with_traceback(None)  # without lines of earlier calls
 
-    def observe(
-        self, outcome: ChatReply | errors.JudgeError | None, row: int | None = None
-    ) -> None:
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether many calls in a row failed."""
+        return self._n_failed_calls >= _MOST_FAILED_CALLS
+
+    async def wait_in_doubt(self) -> bool:
+        """Wait while another request probes an endpoint that is in doubt.
+
+        True for the next one to probe it, which then holds ``probing``.
+        """
+        if self.is_in_doubt:
+            await self.probing.acquire()
+            if self.is_in_doubt:
+                return True
+            self.probing.release()
+        return False
+
+    def observe(self, outcome: ChatReply | errors.JudgeError | None) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
+
+        Late replies and rates tell of too many calls at once, which is for the slots.
 
         Args:
             outcome: The reply or the error; None for a call that was given up.
-            row: The row that the call was for; None outside of runs.
         """
-        if isinstance(outcome, errors.JudgeUnavailable):
-            may_tell_of_others = outcome.single
-        elif isinstance(outcome, errors.TransientJudgeError):
-            may_tell_of_others = outcome.is_unreadable
-        else:  # not what is too long or refused for its content
-            may_tell_of_others = type(outcome) is RequestRejected
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
-            self._n_refusals = 0
-            self._rows_given_up.clear()
+            self._n_failed_calls = 0
+            self.has_failed = False
             self._outage = None
             self._is_reached = True
-        elif outcome is not None and may_tell_of_others and self.n_answers == 0:
-            self.note_no_reply(outcome, row)
         elif isinstance(outcome, errors.JudgeUnavailable):
-            # Where the endpoint has answered before, a refusal may concern its own
-            # request alone. Then only many in a row begin an outage. Until then each is
-            # marked as ``single``, so that it fails its own request and no other.
-            self._n_refusals += 1
-            outcome.single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
-            if outcome.single:
-                self._is_reached = True
-            else:
+            # What has answered before may mean this request alone. It is marked as
+            # ``single``, so that it fails its own request and no other.
+            outcome.single |= self.n_answers > 0
+            if not outcome.single:
                 self.begin_outage(outcome)
-        elif outcome is not None and not self._is_in_outage():
-            # During an outage no call is sent: this one was sent before it began, and
-            # says nothing new.
-            is_unsent = (
-                isinstance(outcome, errors.TransientJudgeError) and not outcome.is_sent
-            )
-            self._is_reached = not is_unsent or self.n_answers > 0
-            self._outage = None
-
-    def note_no_reply(self, error: errors.JudgeError, row: int | None = None) -> None:
-        """Begin an outage where no reply comes, again and again, and never came.
-
-        What passes by itself is asked again, and counts each time. A rejection counts
-        once for a row, since its texts may be the cause.
-        """
-        if self.n_answers > 0:
-            return
-        told = ""
-        if isinstance(error, errors.TransientJudgeError):
-            self._n_without_reply += 1
-        else:
-            self._rejected_rows.add(row)
-            told = "; it has answered no row so far"
-        if (
-            self._n_without_reply >= _MOST_WITHOUT_REPLY
-            or len(self._rejected_rows) >= _MOST_REJECTED_ROWS
+        elif isinstance(outcome, errors.TransientJudgeError) and not isinstance(
+            outcome, (errors.NoReplyInTime, errors.RateLimited)
         ):
-            self.begin_outage(errors.JudgeUnavailable(f"{error}{told}"))
-
-    def note_given_up(self, error: errors.JudgeError, row: int | None) -> None:
-        """Begin an outage where rows failed to their last attempt, and none was answered."""
-        self._rows_given_up.add(row)
-        if len(self._rows_given_up) >= _MOST_ROWS_GIVEN_UP:
-            n_rows = len(self._rows_given_up)
-            self.begin_outage(
-                errors.JudgeUnavailable(
-                    f"{error}; it answered none of the last {n_rows} rows"
-                )
-            )
+            self._n_failed_calls += 1
 
     def is_told_to_wait_again(self, sent_at: float) -> bool:
         """Note a long wait that the endpoint asks for.
@@ -254,14 +215,16 @@ class EndpointState:
             self._told_to_wait_at = time.monotonic()
         return sent_at > self._told_to_wait_at
 
-    def begin_outage(self, error: errors.JudgeUnavailable) -> None:
+    def begin_outage(self, error: errors.JudgeUnavailable, run: object = None) -> None:
         """Send no call for a while; after that, one call is sent alone again.
 
         Args:
             error: The error with which the endpoint refuses everything.
+            run: The run that sends none; None for all.
         """
         self._is_reached = False
         self._outage = error
+        self._run_in_outage = run
         self._outage_began_at = time.monotonic()
 
     def _is_in_outage(self) -> bool:

@@ -219,8 +219,7 @@ def chat_reply(
     listed_choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed_choices, list) or not listed_choices:
         error = errors.TransientJudgeError(
-            f"{model} sent a body without any reply; check the endpoint",
-            is_unreadable=True,
+            f"{model} sent a body without any reply; check the endpoint"
         )
         error.raw = without_secret(message_in(body), key)
         error.topics = topics_of(error.raw)
@@ -306,7 +305,7 @@ def reply_of(
         )
     if not all_choices:
         raise errors.TransientJudgeError(
-            f"{model} returned no reply; check its endpoint", is_unreadable=True
+            f"{model} returned no reply; check its endpoint"
         )
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
@@ -370,8 +369,7 @@ def _choice(model: str, choice: Any) -> Choice:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise errors.TransientJudgeError(
-            f"{model} sent a choice without a message; check the endpoint",
-            is_unreadable=True,
+            f"{model} sent a choice without a message; check the endpoint"
         )
     text = message.get("content")
     if isinstance(text, list):  # parts; those of the model's reasoning are left out

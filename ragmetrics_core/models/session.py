@@ -66,9 +66,9 @@ ReplyOrError = Choice | errors.JudgeError
 
 # A reply that was cut off is asked for again with so many times the tokens.
 _LONGER = 4
-# A model that wrote nothing readable for so many rows, and for none anything else, is no
-# judge.
-_MOST_UNREAD_ROWS = 20
+# A judge that since its last usable reply answered none of so many rows is none. A filter
+# of contents may refuse the first few rows of a table.
+_MOST_FAILED_ROWS = 20
 # So many characters of an unusable reply are shown to the model that is asked again.
 _MOST_SHOWN = 20_000
 _NOTHING = Usage()
@@ -168,8 +168,8 @@ class Session:
     _concurrency: int = 32
     _budget: Budget = field(default_factory=Budget)
     _shared: _Shared | None = field(default=None, init=False)
-    # The run's rows whose replies could not be read, until one could; then None.
-    _unread_rows: set[int | None] | None = field(default_factory=set, init=False)
+    # The run's rows for which calls failed since the last usable reply.
+    _failed_rows: set[int | None] = field(default_factory=set, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_shared_by_loop": None, "_shared": None}
@@ -256,6 +256,7 @@ class Session:
             self._budget,
             self.attempts,
             self.timeout,
+            self._failed_rows,
         )
         self._shared = shared
 
@@ -327,21 +328,40 @@ class Session:
                     zip(outcomes, results, strict=True), start=first_poll
                 )
             )
-        self._note_read(results)
+        self._note_row(results)
         return Answers(tuple(results), fetched.usage)
 
-    def _note_read(self, results: Sequence[object]) -> None:
-        """End a run whose judge has written nothing that can be read, row after row."""
-        if not all(isinstance(result, errors.JudgeError) for result in results):
-            self._unread_rows = None
-        unread = self._unread_rows
-        is_unread = any(type(result) is errors.UnusableReply for result in results)
-        if unread is not None and is_unread and not self._is_in_batches:
-            unread.add(judged_row.get())
-            if len(unread) >= _MOST_UNREAD_ROWS:
-                self._budget.stop(
-                    f"no reply of {self.model.name} could be read, in {len(unread)} rows"
-                )
+    def _note_row(self, results: Sequence[object]) -> None:
+        """End a run whose judge gives nothing that can be used, row after row.
+
+        Refusals, failures to the last attempt and replies that cannot be read count
+        alike; not what is too long, or refused for its texts.
+
+        Args:
+            results: What was read of the replies to a request, or the errors.
+        """
+        if self._is_in_batches:
+            return
+        for result in results:
+            if not isinstance(result, errors.JudgeError):
+                self._failed_rows.clear()
+                return
+        error = results[0]
+        is_of_texts = isinstance(
+            error, (errors.ContextWindowExceeded, errors.ContentRefused)
+        )
+        ends_all = isinstance(error, errors.JudgeUnavailable) and not error.single
+        if is_of_texts or ends_all:
+            return
+        self._failed_rows.add(judged_row.get())
+        n_rows = len(self._failed_rows)
+        if n_rows >= _MOST_FAILED_ROWS:
+            self._prepared.endpoint.begin_outage(
+                errors.JudgeUnavailable(
+                    f"{error}; it answered none of the last {n_rows} rows"
+                ),
+                self._budget,
+            )
 
     async def _repaired(
         self,
@@ -538,6 +558,7 @@ class Session:
             if isinstance(outcome, Choice) and isinstance(answer, errors.JudgeError):
                 self._reject([key])
             answers[question] = answer
+        self._note_row(list(answers.values()))
         return answers, fetched.usage
 
     # Keys, stored replies, and one call for equal requests at the same time

@@ -1,6 +1,7 @@
 """Limits of a run: calls, money, time, rate; slowing down together and speeding up again."""
 
 import asyncio
+import itertools
 import json
 import math
 import re
@@ -29,6 +30,7 @@ from ragmetrics_core.data.errors import (
     JudgeUnavailable,
     LimitReached,
     RateLimited,
+    RequestRejected,
     TransientJudgeError,
 )
 from ragmetrics_core.data.replies import Usage
@@ -627,53 +629,96 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run():
     assert (outcome.status, outcome.error.type) == ("failed", "AuthenticationFailed")
 
 
-@pytest.mark.parametrize(
-    ("readable_from", "stops"), [(math.inf, True), (19, False), (1, False)]
-)
-def test_a_judge_of_whom_no_row_can_be_read_ends_the_run(readable_from, stops):
-    class Prose(Singly):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            text = request.messages[-1].content
-            rows.update(re.findall(r"\bq \d+", text))
-            if len(rows) > readable_from:
-                return await super().complete(request)
-            self.calls += 1
-            return ChatReply((Choice("Yes, it is."),), Usage(calls=1))
+class Ailing(Singly):
+    """A model that answers row after row until it does what it is told instead."""
 
-    rows, judge = set[str](), LLMJudge(Prose())
-    for _ in range(2):  # each run begins anew
-        rows.clear()
-        report = evaluate(ROWS, [ContextUtilization()], judge=judge, concurrency=1)
-    words = r"no reply of toy could be read, in 2\d rows"
-    assert (re.search(words, report.run.stopped) is not None) is stops
-    assert (report.summary().judged < 30) is stops
-    assert 19 < len(rows) < 25 or not stops
+    def __init__(self, answer: Callable[[int], object]) -> None:
+        super().__init__()
+        self._answer, self.rows = answer, set[int]()
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        text = "\n".join(message.content for message in request.messages)
+        (row,) = re.findall(r"\bq (\d+)", text)[:1]
+        answer = self._answer(int(row))
+        if answer is None:
+            return await super().complete(request)
+        self.calls += 1
+        self.rows.add(int(row))
+        if isinstance(answer, JudgeError):
+            raise answer
+        usage = Usage(calls=1, prompt_tokens=10)
+        return ChatReply((Choice(str(answer)),), usage)
 
 
+FAULTS = [
+    TransientJudgeError,
+    RateLimited,
+    RequestRejected,
+    AuthenticationFailed,
+    lambda _: "Yes, it is.",
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize(
     ("fails_for", "stops"),
-    # the last: ten rows, and between them others are answered
-    [(range(5, 40), True), ([5], False), (range(3, 40, 4), False)],
+    # the last: every second row is answered
+    [
+        (range(5, 40), True),
+        (range(1, 20), False),
+        ([5], False),
+        (range(1, 40, 2), False),
+    ],
 )
-def test_an_endpoint_that_stops_to_answer_ends_the_run(fails_for, stops):
+def test_a_judge_that_answers_none_of_many_rows_ends_the_run(fault, fails_for, stops):
+    model = Ailing(lambda row: fault("m failed") if row in fails_for else None)
+    judge = LLMJudge(model, attempts=1)
+    for _ in range(2):  # each run begins anew; in the second, replies are stored
+        model.rows.clear()
+        report = evaluate(ROWS, [ContextUtilization()], judge=judge, concurrency=1)
+        words = r"(m failed|cannot be used: .*); it answered none of the last 2\d rows$"
+        assert (re.search(words, report.run.stopped) is not None) is stops
+        assert model.rows <= set(range(5, 30) if stops else fails_for)
+    n_scored = report.summary()["context_utilization"].count
+    assert n_scored == 40 - len(fails_for) or stops
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_judge_that_answers_no_row_ends_the_run(fault):
+    model = Ailing(lambda _: fault("m failed"))
+    judge, stopped = LLMJudge(model, attempts=1), ""
+    try:
+        report = evaluate(ROWS, [ContextUtilization()], judge=judge, concurrency=4)
+        stopped = report.run.stopped
+    except JudgeUnavailable as error:
+        stopped = str(error)
+    assert ("none of the last" in stopped) is not (
+        fault is AuthenticationFailed  # it says so itself
+    )
+    assert model.calls < 160
+
+
+@pytest.mark.parametrize("n_fails", [math.inf, 60])
+def test_while_an_endpoint_is_in_doubt_one_request_probes_it(n_fails, monkeypatch):
+    """It breaks down while 64 rows are judged, for ever or for a while."""
+    monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
+    n_calls = itertools.count()
+
     class Broken(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
-            (row,) = re.findall(r"\bq (\d+)", request.messages[-1].content)[:1]
-            if int(row) in fails_for:
-                self.calls += 1
+            await asyncio.sleep(0.001)
+            if 50 <= next(n_calls) < 50 + n_fails:
                 raise TransientJudgeError("the engine died")
-            return await super().complete(request)
+            text = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
+            return ChatReply((Choice(text),), Usage(calls=1, prompt_tokens=10))
 
-    model = Broken()
-    report = evaluate(
-        ROWS,
-        [ContextUtilization()],
-        judge=LLMJudge(model, attempts=1),
-        concurrency=4,
-    )
-    words = r"the engine died; it answered none of the last \d+ rows"
-    assert (re.search(words, report.run.stopped) is not None) is stops
-    assert (model.calls < 80) is stops
+    rows = [{**ROWS[0], "question": f"q {number}"} for number in range(120)]
+    report = evaluate(rows, [ContextAdherence()], judge=LLMJudge(Broken()))
+    if n_fails == math.inf:
+        assert "it answered none of the last 2" in report.run.stopped
+        assert next(n_calls) < 50 + 250
+    else:
+        assert (report.run.stopped, report.summary().judged) == ("", len(rows))
 
 
 def test_rows_that_a_limit_cut_off_are_not_judged_whatever_else_they_lack():

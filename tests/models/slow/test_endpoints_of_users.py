@@ -267,7 +267,7 @@ def packed(content: bytes) -> Fault:
         "header": (Fault(200, {"X": "x" * 9000}, body="{}"), "headers .* too long"),
         "headers": (
             Fault(200, {f"X-{n}": "x" for n in range(300)}, body="{}"),
-            "headers .* too many: check the endpoint$",
+            "headers .* too many: check the endpoint;",
         ),
         "empty": (Fault(200, body=" "), "is empty, as one that was cut off"),
         "cut": (Fault(200, body='{"choices": '), "is not whole"),
@@ -281,8 +281,8 @@ def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
     monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
     server = loopback_server(faults=lambda _: fault)
     with pytest.raises(JudgeUnavailable, match=sentence):
-        judged(server, 20)
-    assert len(server.requests) < 20
+        judged(server, 60)
+    assert len(server.requests) < 30  # eight for the first row, one for each other
 
 
 REFUSALS = {
@@ -300,7 +300,7 @@ def test_an_endpoint_that_refuses_the_first_rows_ends_the_run(
 ):
     server = loopback_server(faults=lambda _: fault)
     model = OpenAICompatibleModel(server.base_url, "local", api_key=KEY)
-    with pytest.raises(JudgeUnavailable, match="answered no row so far") as caught:
+    with pytest.raises(JudgeUnavailable, match="answered none of the last 2") as caught:
         evaluate(
             [{**row(number), "contexts": ["Ida."]} for number in range(60)],
             ["context_recall", "adherence", "utilization"][:metrics],
