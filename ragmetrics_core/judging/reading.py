@@ -39,7 +39,9 @@ T = TypeVar("T")
 # <think>, or [THINK] of Mistral's models
 _OPENING_OF_THINKING = re.compile(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
 _END_OF_THINKING = re.compile(
-    r"[<\[]/think(?:ing)?[>\]]|<\|channel\|>final<\|message\|>", re.IGNORECASE
+    r"[<\[]/think(?:ing)?[>\]]"
+    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>",
+    re.IGNORECASE,
 )
 # What the form of a reply shows in place of a judge's words.
 _PLACEHOLDER = re.compile(r"<[^<>]{3,120}>")

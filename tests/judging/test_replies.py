@@ -157,6 +157,10 @@ REPLIES: dict[str, tuple[str, str]] = {
         "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
         "<|channel|>final<|message|>{object}<|return|>",
     ),
+    "a channel that names its format": (
+        "good",
+        "<|channel|>final <|constrain|>json<|message|>{object}",
+    ),
     "a channel of thoughts alone": ("bad", "<|channel|>analysis<|message|>{object}"),
     "words of a user": ("bad", "<|start|>user<|message|>{object}"),
     "a sign without a shape": ("good", "\u200b{object}\u2060"),
