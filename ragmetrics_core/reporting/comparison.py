@@ -39,6 +39,7 @@ from ragmetrics_core.reporting.metric_change import (
 )
 from ragmetrics_core.reporting.pairing import (
     Matched,
+    count_moved_questions,
     count_other_questions,
     differences,
     match,
@@ -348,6 +349,14 @@ def compare(
     keys.check()
 
     matched = match(before.results, after.results)
+    n_moved = count_moved_questions(matched)
+    if n_moved and not anyway:
+        raise InputError(
+            f"{n_moved:,} of {count_in_words(len(matched.pairs), 'question')} of the first"
+            " run stand at another id in the second; if ids are the places of rows,"
+            " evaluate without them (stored replies cost nothing): rows are then matched"
+            " by question"
+        )
     differing = _differing(before, after, matched, names)
     if differing and not anyway:
         raise InputError(
@@ -446,8 +455,8 @@ def _differing(
     n_other_questions = count_other_questions(matched.pairs)
     if n_other_questions:
         phrases.append(
-            f"{n_other_questions} of {len(matched.pairs)} samples of one id have another"
-            " question or reference"
+            f"{n_other_questions} of {len(matched.pairs)} samples of one {matched.by}"
+            " have another question or reference"
         )
 
     for name in names:

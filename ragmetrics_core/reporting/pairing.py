@@ -52,6 +52,7 @@ class Matched(Frozen):
         second_only: Those without a partner in the first run.
         n_repeated: Questions that stand several times in a run; their rows have no
             partner.
+        has_new_ids: Whether each sample has an id of its own that the other run lacks.
     """
 
     by: Literal["id", "question"]
@@ -59,6 +60,7 @@ class Matched(Frozen):
     first_only: tuple[SampleResult, ...] = Field(repr=False)
     second_only: tuple[SampleResult, ...] = Field(repr=False)
     n_repeated: int
+    has_new_ids: bool = False
 
     def __str__(self) -> str:
         alone = (
@@ -71,8 +73,9 @@ class Matched(Frozen):
             if self.n_repeated
             else ""
         )
+        by = f"{self.by}, as no id is in both" if self.has_new_ids else self.by
         return (
-            f"{count_in_words(len(self.pairs), 'row')} matched by {self.by}; {alone}.{repeated}"
+            f"{count_in_words(len(self.pairs), 'row')} matched by {by}; {alone}.{repeated}"
             " Differences: second − first."
         )
 
@@ -109,10 +112,11 @@ class Matched(Frozen):
 def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
     """Find the rows of two runs that are about the same sample.
 
-    Samples are matched by their ids if each has an id of its own, else by the texts of
-    their questions, never by their places. Example: ids 1, 2 and ids 2, 3: one pair of
-    2; 1 and 3 stand alone. So do rows of a question that stands several times: nothing
-    tells which belong together.
+    Samples are matched by their ids if each has an id of its own and one is in both
+    runs, else by the texts of their questions, never by their places. So ids that are
+    new in each run, as those of traces, hinder nothing. Example: ids 1, 2 and ids 2, 3:
+    one pair of 2; 1 and 3 stand alone. So do rows of a question that stands several
+    times: nothing tells which belong together.
 
     Raises:
         InputError: If no rows can be matched.
@@ -121,7 +125,8 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
     before = tuple(before)
     after = tuple(after)
     have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
-    by: Literal["id", "question"] = "id" if have_ids else "question"
+    ids_in_both = _rows_by_key(before, "id").keys() & _rows_by_key(after, "id").keys()
+    by: Literal["id", "question"] = "id" if have_ids and ids_in_both else "question"
     rows_after = _rows_by_key(after, by)
     pairs: list[Pair] = []
     n_repeated = 0
@@ -135,11 +140,11 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
         if n_repeated:
             raise InputError(
                 "questions stand several times in a run, and nothing tells their rows"
-                f" apart: {n_repeated:,}; give each row an id"
+                f" apart: {n_repeated:,}; give each row an id, in both runs the same"
             )
         raise InputError(
-            f"the two runs have no sample in common (matched by {by}); compare runs"
-            " over the same samples, with ids or questions"
+            "the two runs have no sample in common, by id or by question; compare runs"
+            " over the same samples"
         )
     matched_object_ids = {id(row) for pair in pairs for row in pair}
     return Matched(
@@ -148,6 +153,7 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
         first_only=tuple(row for row in before if id(row) not in matched_object_ids),
         second_only=tuple(row for row in after if id(row) not in matched_object_ids),
         n_repeated=n_repeated,
+        has_new_ids=have_ids and not ids_in_both,
     )
 
 
@@ -179,6 +185,21 @@ def count_other_questions(pairs: Iterable[Pair]) -> int:
             for text, other in texts_of_both
         )
     return n_others
+
+
+def count_moved_questions(matched: Matched) -> int:
+    """Count the pairs of one id whose question stands at another id in the second run.
+
+    So it is where ids are the places of rows, and the rows were sorted anew.
+    """
+    rows_after = [*(after for _, after in matched.pairs), *matched.second_only]
+    questions_after = _rows_by_key(rows_after, "question").keys()
+    n_moved = 0
+    for before, after in matched.pairs:
+        asked = _rows_by_key([before], "question").keys()
+        is_changed = asked != _rows_by_key([after], "question").keys()
+        n_moved += is_changed and bool(asked & questions_after)
+    return n_moved
 
 
 def _rows_by_key(

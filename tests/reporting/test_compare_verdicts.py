@@ -189,7 +189,42 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place():
     assert len(one.compare(grown).matched.pairs) == 1
     assert len(grown.compare(one).matched.pairs) == 1
     with pytest.raises(InputError, match="no sample in common"):
-        asked("a", question="Who?").compare(asked("a", question="When?"))
+        asked("a", question="Who?").compare(asked("b", question="When?"))
+
+
+def with_ids(report: Report, *ids: str) -> Report:
+    """The same rows with ids, one for each."""
+    rows = [
+        row.model_copy(update={"sample": row.sample.model_copy(update={"id": key})})
+        for row, key in zip(report.results, ids, strict=True)
+        if row.sample is not None
+    ]
+    return Report(rows, report.run)
+
+
+def test_ids_that_are_new_in_each_run_hinder_no_comparison():
+    before = run(m=BEFORE)
+    old = with_ids(before, *(f"old {n}" for n in range(len(BEFORE))))
+    new = with_ids(before, *(f"new {n}" for n in range(len(BEFORE))))
+    comparison = old.compare(new)
+    assert comparison.matched.by == "question"
+    assert "matched by question, as no id is in both; 0 only" in str(comparison.matched)
+    assert comparison["m"].verdict == "identical"
+
+
+def test_ids_that_are_places_of_rows_are_told():
+    """Pairs of them are pairs of other questions: nobody is told to compare them."""
+    before = run(m=BEFORE)
+    places = [str(n) for n in range(len(BEFORE))]
+    first = with_ids(before, *places)
+    second = with_ids(before, *places[::-1])
+    told = (
+        rf"^{len(BEFORE)} of {len(BEFORE)} questions of the first run stand at another"
+    )
+    with pytest.raises(InputError, match=told) as refused:
+        first.compare(second)
+    assert "anyway" not in str(refused.value)
+    assert first.compare(second, anyway=True).matched.by == "id"
 
 
 def test_a_slice_of_its_own_is_worse():
