@@ -169,6 +169,8 @@ def add_options(parser: Any, table: str) -> None:
             settings["type"] = TYPES[settings["type"]]
         if settings.get("action") == "list_metrics":
             settings["action"] = _ListMetrics
+        if table == "columns":
+            settings["action"] = _NameColumn
         if settings.get("action") == "store_false":
             settings["default"] = None
         place.add_argument(*names, **settings)
@@ -289,6 +291,25 @@ def _show_help(parser: argparse.ArgumentParser) -> NoReturn:
     """
     parser.print_help()
     parser.exit(2)
+
+
+class _NameColumn(argparse.Action):
+    """Keeps the column that holds a field; a second one for the field is refused."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the name."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(
+                f"{option_string} {values}: a column was named for this field before,"
+                " and a field is read from one; join the columns in the file"
+            )
+        setattr(namespace, self.dest, values)
 
 
 class _ListMetrics(argparse.Action):

@@ -339,6 +339,11 @@ class ColumnsRead:
         # column may have been named for its name alone, so this is said, too.
         self._n_in_one_text = 0
         self._one_text_in_words = ""
+        # Rows behind each other with one question and answer and another context each:
+        # a join gives a row for each chunk. Only the row before is kept.
+        self._n_chunk_rows = 0
+        self._row_before: tuple[str | None, str | None, list[str]] = (None, None, [])
+        self._is_row_before_counted = False
 
     def read_sample(self, row: Any) -> Sample | RowError:
         """Return the sample of one row, or the error that says why there is none.
@@ -371,6 +376,17 @@ class ColumnsRead:
         if words:
             self._n_in_one_text += 1
             self._one_text_in_words = self._one_text_in_words or words
+        row_now = (sample.question, sample.answer, list(sample.context_texts))
+        question, answer, texts = self._row_before
+        is_chunk_row = (
+            len(texts) == len(row_now[2]) == 1
+            and all(row_now[:2])
+            and (question, answer) == row_now[:2]
+            and texts != row_now[2]
+        )
+        if is_chunk_row:
+            self._n_chunk_rows += 1 if self._is_row_before_counted else 2
+        self._row_before, self._is_row_before_counted = row_now, is_chunk_row
         fields_held = {
             field
             for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items()
@@ -402,7 +418,13 @@ class ColumnsRead:
                 f"no row has {' or '.join(absent_fields)}; name the column by"
                 f" {options} (in Python {arguments}); not recognised: {columns}"
             )
-        if self._n_in_one_text:
+        if self._n_chunk_rows:
+            sentences.append(
+                "the same question and answer stand in"
+                f" {count_in_words(self._n_chunk_rows, 'row')} with other contexts: if"
+                " these are chunks of one answer, group them into one row"
+            )
+        if self._n_in_one_text > self._n_chunk_rows:  # else the one text is a chunk
             rows = count_in_words(self._n_in_one_text, "row")
             sentences.append(f"{rows}: {self._one_text_in_words}")
         return sentences

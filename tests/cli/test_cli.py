@@ -552,6 +552,56 @@ def test_columns_that_nobody_read_are_named(rows, capsys):
     assert "not recognised" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--contexts-column a --contexts-column b",
+        "--reference-column a --answer-column c --ground-truth-column b",
+    ],
+)
+def test_a_second_column_of_a_field_is_refused(rows, capsys, options):
+    with pytest.raises(SystemExit, match="2"):
+        run(f"evaluate {rows(GOOD)} {options}")
+    assert " b: a column was named for this field before" in capsys.readouterr().err
+
+
+def chunk_rows(*chunks: object) -> list[dict[str, Any]]:
+    """Rows as a join of answers and chunks gives them."""
+    return [
+        {"question": f"Who lit lamp {n}?", "answer": "Anna did.", "contexts": chunk}
+        for n in range(2)
+        for chunk in chunks
+    ]
+
+
+CHUNKS = (
+    "the same question and answer stand in 6 rows with other contexts: if these are"
+    " chunks of one answer, group them into one row"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (chunk_rows(["a"], ["b"], ["c"]), [CHUNKS]),
+        # that each is one text tells the same, and another cause
+        (chunk_rows("a", "b", "c"), [CHUNKS]),
+        (chunk_rows(["a", "b"], ["c", "d"], ["e"]), []),
+        ([{**GOOD, "answer": None, "contexts": [one]} for one in "abc"], []),
+    ],
+)
+def test_a_row_for_each_chunk_is_told_once(rows, capsys, caplog, given, said):
+    name = rows(*given)
+    run(f"evaluate {name} --no-files --metrics adherence")
+    words = " ".join(capsys.readouterr().out.split())
+    assert [note for note in [CHUNKS] if note in words] == said
+    assert words.count(" ! ") == len(said)
+    caplog.clear()
+    evaluate(given, "adherence", judge="lexical")
+    warned = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert warned == said
+
+
 SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
     " or none at all"
