@@ -195,12 +195,11 @@ def _show_and_write(
         *(f"! {sentence}" for sentence in left_over),
         *(f"Card: {path}" for path in paths),
     )
-    with shared.behind_what_was_printed():
-        if options.out:
-            write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
-        if options.report:
-            data = {"card": card, "cell": cell}
-            write_html(options.report, "card.html.j2", (), data)
+    if options.out:
+        write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
+    if options.report:
+        data = {"card": card, "cell": cell}
+        write_html(options.report, "card.html.j2", (), data)
 
 
 def _lines_on_card(card: Card) -> list[str]:

@@ -57,13 +57,22 @@ def run(options: argparse.Namespace) -> int:
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
         decisions = comparison.regressions(strict=options.strict)
-    exit_code = shared.exit_code(decisions)
+    outputs = shared.Outputs()
+    if options.report:
+        with outputs.written():
+            comparison.to_html(options.report)
+    exit_code = outputs.exit_code(shared.exit_code(decisions))
     first_title, second_title = comparison.titles
-    lines = [_verdict(comparison, decisions, exit_code)] if decisions else []
-    lines += [f"{first_title} → {second_title}", *comparison.table().splitlines()]
+    numbers = [f"{first_title} → {second_title}", *comparison.table().splitlines()]
     # The summary of a CI job, which others read, holds no texts of samples.
     table = "".join(f"{line}\n" for line in _table_of_moved_rows(comparison))
-    summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n{table}"
+    with outputs.written():
+        verdict = _verdict(comparison, decisions, exit_code)
+        block = markdown_block([*verdict, *numbers])
+        summary = f"## ragmetrics compare\n\n{block}\n{table}"
+        shared.write_job_summary(options, summary)
+    exit_code = outputs.exit_code(exit_code)
+    lines = [*_verdict(comparison, decisions, exit_code), *numbers]
     # From here on the lines hold questions of samples.
     losses = [change for change in comparison.moved if change.difference < 0]
     if losses:
@@ -81,10 +90,7 @@ def run(options: argparse.Namespace) -> int:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show(*lines)
-    with shared.behind_what_was_printed():
-        shared.write_job_summary(options, summary)
-        if options.report:
-            comparison.to_html(options.report)
+    outputs.end()
     return exit_code
 
 
@@ -112,12 +118,14 @@ def _make_comparison(options: argparse.Namespace) -> Comparison:
 
 def _verdict(
     comparison: Comparison, decisions: Sequence[Decision], exit_code: int
-) -> str:
-    """Sum up in one line what ``--fail-on-regression`` came to.
+) -> list[str]:
+    """Sum up in one line what ``--fail-on-regression`` came to; no line without it.
 
     Example: "No metric is known to be worse; for 3 of 4 these rows are too few: exit 0,
     at which a CI job goes on."
     """
+    if not decisions:
+        return []
     n_worse = sum(decision.outcome == "failed" for decision in decisions)
     n_undecided = sum(decision.outcome == "undecided" for decision in decisions)
     n_unknown = sum(change.verdict == "cannot tell" for change in comparison.changes)
@@ -135,7 +143,7 @@ def _verdict(
     if 0 < n_undecided < n_all:
         words += f", {n_undecided} of {n_all} undecided"
     effect = "stops" if exit_code else "goes on"
-    return f"{words}: exit {exit_code}, at which a CI job {effect}."
+    return [f"{words}: exit {exit_code}, at which a CI job {effect}."]
 
 
 def _table_of_moved_rows(comparison: Comparison) -> list[str]:

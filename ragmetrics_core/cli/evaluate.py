@@ -18,15 +18,13 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import BAD_INPUT
 from ragmetrics_core.cli.printing import explain_lines, next_command, show, show_screen
 from ragmetrics_core.cli.run_folders import (
-    PAGE,
-    RESULTS,
+    folder_of_run,
     keep_results,
-    new_run_folder,
     tidy,
+    unless_unasked,
 )
 from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
-    InputError,
     JudgeUnavailable,
     SampleResult,
     SettingError,
@@ -92,11 +90,12 @@ class _Measured:
 
     def __init__(self, plan: _Plan, run: Run) -> None:
         self.run = run
+        self.options = plan.options
+        self.outputs = shared.Outputs()
         cluster = plan.options.cluster
         names = [metric.name for metric in plan.metrics]
         self.score_tally = Tally(names, cluster=cluster, slices=plan.slices)
         self.glance_tally = GlanceTally(cluster)  # for the first screen
-        self.unwritten: InputError | None = None  # why ``--out`` was not replaced
         self.kept_results: list[SampleResult] | None = None
         if plan.options.report:
             self.kept_results = []
@@ -132,8 +131,9 @@ class _Measured:
 
     def take(self, result: SampleResult, writer: JsonlWriter | None) -> None:
         """Write a result to the file, if there is one, and then count it."""
-        if writer is not None:
-            writer.write(result)
+        if writer is not None and self.options.out:
+            with unless_unasked(self.options, "out"):
+                writer.write(result)
         self.score_tally.add(result)
         self.glance_tally.add(result)
         if self.kept_results is not None:
@@ -157,12 +157,7 @@ def run(options: argparse.Namespace) -> int:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     if options.dry_run:
         return _dry_run(_make_plan(options))
-    # Results and page, where no path is given, stand in a folder of this run.
-    folder = None if options.no_files else new_run_folder()
-    if folder is not None:
-        options.out = options.out or folder / RESULTS
-        if options.report is None:
-            options.report = folder / PAGE
+    folder = folder_of_run(options)
     try:
         exit_code = _run_to_its_end(options)
         is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES, BAD_INPUT)
@@ -275,7 +270,8 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
     measured = _Measured(plan, run)
     writer = None
     if options.out:
-        writer = JsonlWriter(options.out, _facts(plan, run))
+        with unless_unasked(options, "out"):
+            writer = JsonlWriter(options.out, _facts(plan, run))
     try:
         with writer or nullcontext():
             _judge_all(plan, measured, writer)
@@ -323,11 +319,9 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
         for result in run.interrupt():
             measured.take(result, writer)
     is_done = not run.has_unanswered_batches and not measured.is_bad_input
-    if writer is not None and is_done:
-        try:
+    if writer is not None and plan.options.out and is_done:
+        with measured.outputs.written(), unless_unasked(plan.options, "out"):
             writer.close(_facts(plan, run))
-        except InputError as error:
-            measured.unwritten = error  # raised behind the first screen
 
 
 def _facts(plan: _Plan, run: Run) -> RunFacts:
@@ -337,7 +331,7 @@ def _facts(plan: _Plan, run: Run) -> RunFacts:
 
 
 def _finish(plan: _Plan, measured: _Measured) -> int:
-    """End a run: decide the gates, print the first screen, write job summary and page.
+    """End a run: decide the gates, write page and job summary, print the first screen.
 
     The first screen is what a person sees first: means, gates, faults. Example: a gate
     of .8 and a mean of .75: the screen and the exit code say it failed. Of bad input
@@ -362,6 +356,20 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         exit_code = shared.exit_code_of_run(summary, decisions)
     notes = plan.source.notes
     glance = measured.glance_tally.glance(summary, facts, decisions, notes)
+
+    # The files come first: the screen names the exit code if one cannot be written.
+    outputs = measured.outputs
+    if measured.kept_results is not None and options.report:
+        report = Report(measured.kept_results, facts)
+        with outputs.written(), unless_unasked(options, "report"):
+            write_page(options.report, report.results, summary, facts, glance)
+    exit_code = outputs.exit_code(exit_code)
+    if not run.interrupted:  # else the numbers are of a part of the samples
+        with outputs.written():
+            text = markdown(summary, facts, glance, exit_code)
+            shared.write_job_summary(options, text)
+    exit_code = outputs.exit_code(exit_code)
+
     if measured.applies:
         _show(plan, measured, glance, summary, exit_code)
     elif options.report:
@@ -377,17 +385,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         sentence = "nothing was scored"
     if sentence:
         print(f"ragmetrics: {sentence}", file=sys.stderr)
-
-    # A file that cannot be written takes nothing away: all was printed above.
-    with shared.behind_what_was_printed():
-        if not run.interrupted:  # else the numbers are of a part of the samples
-            text = markdown(summary, facts, glance, exit_code)
-            shared.write_job_summary(options, text)
-        if measured.kept_results is not None:
-            report = Report(measured.kept_results, facts)
-            write_page(options.report, report.results, summary, facts, glance)
-        if measured.unwritten is not None:
-            raise measured.unwritten
+    outputs.end()
     return exit_code
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ragmetrics_core.data import (
-    InputError,
+    RagMetricsError,
     SettingError,
     Settings,
     Usage,
@@ -127,16 +127,32 @@ def exit_code_of_run(summary: Summary, decisions: Iterable[Decision]) -> int:
     return 3 if summary.stopped else 0
 
 
-@contextmanager
-def behind_what_was_printed() -> Iterator[None]:
-    """Let the error of an output name the exit code: a verdict above may name another.
+class Outputs:
+    """Writes what a command makes, before it prints: so a verdict has the exit code.
 
-    Example: "the page cannot be written to /dev/full: No space left on device: exit 2".
+    An output that cannot be written takes nothing else away: the first error is raised
+    at the end, when all is printed.
     """
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{error}: exit {BAD_INPUT}") from error
+
+    def __init__(self) -> None:
+        self._error: RagMetricsError | None = None
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Write one output inside; keep its error."""
+        try:
+            yield
+        except RagMetricsError as error:
+            self._error = self._error or error
+
+    def exit_code(self, if_written: int) -> int:
+        """Return the exit code of the command: the given one if all could be written."""
+        return if_written if self._error is None else BAD_INPUT
+
+    def end(self) -> None:
+        """Raise the first error, if there was one."""
+        if self._error is not None:
+            raise self._error
 
 
 def write_job_summary(options: argparse.Namespace, text: str) -> None:

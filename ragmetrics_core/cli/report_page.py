@@ -67,8 +67,17 @@ def run(options: argparse.Namespace) -> int:
     keys_of_slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     decisions = shared.decide_gates(gates, summary, options)
-    exit_code = shared.exit_code_of_run(summary, decisions)
+    outputs = shared.Outputs()
     glance = glance_of(report, summary, report.run, decisions, warnings)
+    # A large report shows only some of its rows one by one; its numbers are of all rows.
+    shown = report.shown()
+    with outputs.written():
+        write_page(options.report, shown.results, summary, shown.run, glance)
+    exit_code = outputs.exit_code(shared.exit_code_of_run(summary, decisions))
+    with outputs.written():
+        text = markdown(summary, report.run, glance, exit_code)
+        shared.write_job_summary(options, text)
+    exit_code = outputs.exit_code(exit_code)
     lines = screen_lines(
         glance,
         page=str(options.report),
@@ -86,12 +95,7 @@ def run(options: argparse.Namespace) -> int:
         remarks += agreement_lines(report.results)
         lines += explain_lines(glance, summary, report.run, remarks)
     show_screen([*lines, *pushed])
-    text = markdown(summary, report.run, glance, exit_code)
-    # A large report shows only some of its rows one by one; its numbers are of all rows.
-    shown = report.shown()
-    with shared.behind_what_was_printed():
-        shared.write_job_summary(options, text)
-        write_page(options.report, shown.results, summary, shown.run, glance)
+    outputs.end()
     return exit_code
 
 

@@ -8,11 +8,10 @@ from importlib.resources import files
 
 from ragmetrics_core.cli.printing import explain_lines, show, show_screen
 from ragmetrics_core.cli.run_folders import (
-    PAGE,
-    RESULTS,
+    folder_of_run,
     keep_results,
-    new_run_folder,
     tidy,
+    unless_unasked,
 )
 from ragmetrics_core.data import InputError, write_text
 from ragmetrics_core.data.files import TRUST_VARIABLE, digest_of, trust
@@ -127,19 +126,21 @@ def demonstrate(options: argparse.Namespace) -> int:
     report = demo_report()
     summary = report.summary()
     glance = report.glance()
-    page = ""
-    folder = None if options.no_files else new_run_folder()
-    if folder is not None:
-        options.out = options.out or folder / RESULTS
-        page = str(folder / PAGE)
-        report.to_html(page)
+    options.report = None
+    folder = folder_of_run(options)
     if options.out:
-        report.to_jsonl(options.out)
-        if folder is not None:
-            keep_results(folder, options.out)
+        with unless_unasked(options, "out"):
+            report.to_jsonl(options.out)
+    if folder is not None:
+        keep_results(folder, options.out)
+    if options.report:
+        with unless_unasked(options, "report"):
+            report.to_html(options.report)
     tidy(folder)
     lines = screen_lines(
-        glance, page=page, next_command="ragmetrics evaluate YOUR.jsonl"
+        glance,
+        page=str(options.report or ""),
+        next_command="ragmetrics evaluate YOUR.jsonl",
     )
     if options.explain:
         lines += explain_lines(glance, summary, report.run)

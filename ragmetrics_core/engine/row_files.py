@@ -117,13 +117,13 @@ def reason_of_part(path: Path) -> str:
 
     "" if the run judged all its samples, or the file holds no results.
     """
-    if _suffix(path) not in _LINES_SUFFIXES or not _holds_results(path):
+    if _suffix(path) not in _LINES_SUFFIXES or not holds_results(path):
         return ""
     reason = Report.from_jsonl(path).run.why_part
     return f"{path} is a part: {reason}" if reason else ""
 
 
-def _holds_results(path: Path) -> bool:
+def holds_results(path: Path) -> bool:
     """Tell whether the first line of a file is the header or a row of results."""
     with open_text(path) as file:
         lines = json_lines(path, file)
@@ -160,7 +160,7 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _jsonl(path: Path) -> Iterator[Located]:
-    if _holds_results(path):  # its samples are judged again
+    if holds_results(path):  # its samples are judged again
         for result in Report.from_jsonl(path).results:
             row: Any = RowError("was no sample in the run that wrote this file")
             if result.sample is not None:

@@ -129,7 +129,7 @@ class Run:
         self.interrupted = False
         # what the user's iterator of rows raised behind its first row
         self.source_error: Exception | None = None
-        self._n_begun = 0  # rows that were read and started
+        self._n_given = 0  # rows whose results the run's caller got
         self._n_rows: int | None = None  # all rows, where their number is known
         self.why_part = ""
         # Whether the caller chose the judge of each metric, instead of a default.
@@ -194,9 +194,9 @@ class Run:
             reason = "it was interrupted"
         else:
             return self.why_part
-        if self._n_rows is None or self._n_begun >= self._n_rows:
+        if self._n_rows is None or self._n_given >= self._n_rows:
             return reason
-        n_left = self._n_rows - self._n_begun
+        n_left = self._n_rows - self._n_given
         return f"{reason}; {n_left:,} of {self._n_rows:,} rows were not begun"
 
     def silence_in_words(self, least_seconds: float) -> str:
@@ -286,7 +286,7 @@ class Run:
         # what an earlier evaluation by this run left, if its caller went before its end
         self._started.clear()
         self._results.clear()
-        self._n_begun, self._n_rows = 0, _number_of_rows(samples)
+        self._n_given, self._n_rows = 0, _number_of_rows(samples)
         rows = self._until_source_fails(
             warn_of_oddities(iterate_samples(samples, columns))
         )
@@ -299,7 +299,6 @@ class Run:
                 self._budget.expire()
             if self._budget.reached is not None or self._judging.refused is not None:
                 break
-            self._n_begun += 1
             self._started.append(submit(self._judge(index, row)))
             # Results are taken before one more row starts. A slow row delays all behind
             # it, and many of these are judged meanwhile.
@@ -358,14 +357,16 @@ class Run:
     def hand_on(self, result: SampleResult) -> SampleResult:
         """Return a result, which an interrupt need not give any more."""
         del self._results[result.index]
+        self._n_given += 1
         return result
 
     def interrupt(self) -> Iterator[SampleResult]:
         """End the run before its rows are done, and yield what nobody has got.
 
         These are the results of the rows that are done, and of the rows that were cut
-        off what they cost. A row that does not end within a few seconds, e.g. because
-        its judge blocks the event loop, is given up without a result.
+        off what they cost. A row that was cut off before it cost anything counts as not
+        begun, and so does one that does not end within a few seconds, e.g. because its
+        judge blocks the event loop.
         """
         self.interrupted = True
         with suppress(TimeoutError):
@@ -374,6 +375,7 @@ class Run:
             result = self._results.pop(index)
             # Without any of these, all metrics were cut off before they spent anything.
             if result.results or result.usage != Usage() or result.problem:
+                self._n_given += 1
                 yield result
 
     def give_up_unfinished_rows(self) -> None:

@@ -370,7 +370,8 @@ class Metric(SilentData, Settings, ABC):
                 usual names, such as ``input``: whatever a row of a table may have.
 
         Returns:
-            ``Scored``, ``Undefined`` with the reason, or ``Failed`` with the error.
+            ``Scored``, ``Undefined`` with the reason, or ``Failed`` with the error. Each
+            is true in a bare ``assert``: tests use ``ragmetrics_core.testing.assert_score``.
 
         Raises:
             SettingError: If a keyword is not known, or both a sample and its fields are

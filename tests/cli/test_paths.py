@@ -251,9 +251,10 @@ def test_a_page_that_cannot_be_written_comes_behind_what_was_judged(
     assert run(f"{command} --report /dev/full") == 2
     printed = capsys.readouterr()
     assert shown in printed.out
+    assert "exit 0" not in printed.out
+    assert (": exit 2, at which a CI job stops" in printed.out) == ("--fail" in command)
     assert printed.err.splitlines()[-1] == (
         "ragmetrics: the page cannot be written to /dev/full: No space left on device"
-        ": exit 2"
     )
 
 
@@ -268,13 +269,45 @@ def test_a_page_that_cannot_be_written_comes_behind_what_was_judged(
         "compare a.jsonl b.jsonl --fail-on-regression",
     ],
 )
-def test_the_last_word_is_the_exit_code_if_a_summary_cannot_be_written(
+def test_the_verdict_names_the_exit_code_if_a_summary_cannot_be_written(
     files, capsys, command
 ):
     assert run(f"{command} --summary /dev/full") == 2
     printed = capsys.readouterr()
-    assert ": exit 0, at which" in printed.out
-    assert printed.err.endswith(": No space left on device: exit 2\n")
+    assert ": exit 2, at which a CI job stops" in printed.out
+    assert printed.err.endswith(": No space left on device\n")
+
+
+@pytest.fixture
+def full_disk(files: Held) -> Iterator[None]:
+    """From now on a file may hold 2 KB: less than the results or the page of a run."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("--fail-under utilization=0.9", 0),
+        ("--fail-under utilization=0.9 --out /dev/null", 0),
+        ("--report c.html", 2),
+    ],
+)
+@pytest.mark.usefixtures("full_disk")
+def test_what_nobody_asked_for_ends_no_run(capsys, options, code):
+    """Its copy in the run's folder cannot be written; what was asked for decides."""
+    for command in (f"{EVALUATE} --no-store {options}", "demo"):
+        capsys.readouterr()
+        assert run(command) == (0 if command == "demo" else code)
+        printed = capsys.readouterr()
+        assert printed.err.count("; the run goes on without it (--no-files)") == 1
+        assert ("page   " in printed.out) == ("--report" in command)
+        assert "context_utilization" in printed.out
+        assert not [*Path(".ragmetrics/runs").glob("*/*")]
+    assert run(f"{EVALUATE} --no-store --out c.jsonl") == 2
 
 
 def test_a_pipe_is_no_input(files, capsys):

@@ -228,6 +228,15 @@ def test_a_folder_that_no_scorer_wrote_is_refused(capsys):
     for arguments in (["empty"], ["notes"], ["notes", "--report", "page.html"]):
         assert main(["report", *arguments]) == 2, arguments
         assert "is not what a Scorer wrote" in capsys.readouterr().err
+    Path("mine/monday").mkdir(parents=True)
+    watched(2, "mine/monday/one.jsonl")
+    Path("mine/rows.jsonl").write_text('{"question": "Who?"}\n')
+    for command in (["report", "mine"], ["compare", "mine", "mine/monday/one.jsonl"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err == (
+            "ragmetrics: mine is a folder; name the results in it, such as"
+            f" {Path('mine/monday/one.jsonl')}\n"
+        )
     assert main(["report", "."]) == 2
     assert "has no name for the page to take; give --report" in capsys.readouterr().err
 
