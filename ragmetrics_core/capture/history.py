@@ -10,80 +10,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from math import inf
-from typing import Any
+from operator import itemgetter
 
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import (
-    ASSISTANTS,
-    USERS,
     conversation,
     names_a_history,
 )
 from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.structures import as_one_line, find_instances
 from ragmetrics_core.capture.tree import Document, Message, Node
-from ragmetrics_core.data import Turn
+from ragmetrics_core.data import RowError, Turn
+from ragmetrics_core.data.columns import read_turns
 
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_CHARACTERS_AROUND = 24
 _ROLE_OF_LINE = re.compile(r"^(user|assistant): ", re.MULTILINE)
-
-# fields of what was said; the prompts of many steps hold them as well
-_QUESTIONS = USERS | {"input", "query", "question"}
-_REPLIES = ASSISTANTS | {"answer", "reply", "response"}
-_ROLES = USERS | ASSISTANTS | {"system", "tool"}
-
-
-def _turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
-    """Read the turns of a conversation in one mapping of a history.
-
-    The mapping is a message with a role and a content, or a question with its answer.
-    Any other mapping has no turns.
-
-    Examples:
-        >>> _turns_of_fields({"question": "Open?", "answer": "Yes."})
-        (Turn(role='user'), Turn(role='assistant'))
-        >>> _turns_of_fields({"role": "human", "content": "Open?"})
-        (Turn(role='user'),)
-    """
-    role = field_values.get("role")
-    content = field_values.get("content")
-    if isinstance(role, str) and isinstance(content, str):
-        return _turns_of_role(role.lower(), content)
-    question = _first_text_of(_QUESTIONS, field_values)
-    answer = _first_text_of(_REPLIES, field_values)
-    if question is None or answer is None:
-        return ()
-    return (
-        Turn(role="user", content=question),
-        Turn(role="assistant", content=answer),
-    )
-
-
-def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
-    """Return a message as a turn; none for another role than user or assistant, or a blank text."""
-    if not content.strip():
-        return ()
-    if role in _QUESTIONS:
-        return (Turn(role="user", content=content),)
-    if role in ASSISTANTS:
-        return (Turn(role="assistant", content=content),)
-    return ()
-
-
-def _first_text_of(
-    names: Collection[str], field_values: Mapping[str, object]
-) -> str | None:
-    """Return the first text in a field with any of the names; None without one."""
-    for name, text in field_values.items():
-        if name.lower() not in names:
-            continue
-        if isinstance(text, str) and text.strip():
-            return text
-    return None
 
 
 def history_in(
@@ -159,37 +105,16 @@ def read_history(value: object) -> tuple[Turn, ...]:
         return ()
     if any(isinstance(element, str) for element in value):
         return ()
-    # [{"role": "user", "content": "Open?"}]
-    if all(isinstance(element, Mapping) for element in value):
-        turns: list[Turn] = []
-        for fields in value:
-            turns += _turns_of_fields(fields)
-        return tuple(turns)
     messages = conversation(value)
     if messages is not None:
         # what user and assistant said, without messages of tools or the system
         return spoken(messages)
-    return _turns_of_pairs(value)  # [("Open?", "Yes.")]
-
-
-def _turns_of_pairs(value: Sequence[Any]) -> tuple[Turn, ...]:
-    """Read a chat history of pairs of texts as turns; empty for any other list.
-
-    Each pair is a question and its answer, ``("Open?", "Yes.")``, or a role and what it
-    said, ``("human", "Open?")``.
-    """
+    # [{"role": "user", "content": "Open?"}], [("Open?", "Yes.")]
     turns: list[Turn] = []
-    for pair in value:
-        is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)
-        if not is_pair or not all(isinstance(text, str) for text in pair):
-            return ()  # another structure, such as a list of messages
-        first, second = pair
-        role = first.lower()
-        if role in _ROLES:
-            turns += _turns_of_role(role, second)
-        else:
-            turns.append(Turn(role="user", content=first))
-            turns.append(Turn(role="assistant", content=second))
+    with suppress(RowError):  # another structure
+        for role, text in map(itemgetter("role", "content"), read_turns(value)):
+            if role in _SPEAKERS and isinstance(text, str) and text.strip():
+                turns.append(Turn(role=role, content=text))
     return tuple(turns)
 
 

@@ -55,8 +55,9 @@ class _File:
         path: The file.
         rows: How many rows were read.
         bad: How many of them are no samples.
-        counted: How many rows it held at first, where they were counted; what was
+        counted: How many rows it held at first; None until they are counted. What was
             appended since is left out.
+        at_first: The digest of its bytes, and how many there were, at that time.
         is_read_to_its_end: Whether all of its rows were read.
         columns_read: Notes which columns the fields were read from.
         notes: Sentences on recorded traces that gave no sample, or no complete one.
@@ -67,29 +68,26 @@ class _File:
     rows: int = 0
     bad: int = 0
     counted: int | None = None
+    at_first: tuple[str, int] = ("", 0)
     is_read_to_its_end: bool = False
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(default_factory=list)
     traces: "SpanSamples | None" = None
 
-    @cached_property
-    def at_first(self) -> tuple[str, int]:
-        """The digest of its bytes, and how many there were, when it was first read.
-
-        ``InputError`` if it cannot be read.
-        """
-        return self._digest(sys.maxsize)
-
     def check_unchanged(self) -> None:
         """Raise ``InputError`` unless it still begins with what it held at first."""
-        if self._digest(self.at_first[1]) != self.at_first:
+        _, n_bytes = self.at_first
+        if self.counted is not None and self.digest(n_bytes) != self.at_first:
             raise InputError(
                 f"{self.path} was changed while it was read: run again when nothing"
                 " writes to it, or on a copy"
             )
 
-    def _digest(self, most_bytes: int) -> tuple[str, int]:
-        """The digest of its first bytes, and how many they are."""
+    def digest(self, most_bytes: int = sys.maxsize) -> tuple[str, int]:
+        """The digest of its first bytes, and how many they are.
+
+        ``InputError`` if it cannot be read.
+        """
         piped = self.traces and self.traces.lines.piped
         digest, n_bytes = hashlib.sha256(), 0
         with (
@@ -195,7 +193,7 @@ class Source:
         """
         self._n_rows = 0
         for file in self._files:
-            file.at_first  # noqa: B018  # before its rows
+            file.at_first = file.digest()  # before its rows
             n_rows_of_file = 0
             for row in self._checked_rows(file):
                 # Two columns may hold one field: this concerns all rows, so it is

@@ -8,23 +8,17 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data.errors import AmbiguousColumns, NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
-    ROLES,
-    holds_media,
-    messages_of_pair,
     names_media,
-    text_of_content,
-    unwrap_message,
 )
 from ragmetrics_core.data.name_matching import plain_name
-from ragmetrics_core.data.sample_parts import Context, Turn, fields_of_document
+from ragmetrics_core.data.sample_parts import Context, fields_of_document
 from ragmetrics_core.data.scalars import (
     composed_text,
     is_number,
@@ -81,15 +75,19 @@ _LIST_BEGINS = re.compile(
     r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
-# What ``str()`` makes of an object or of a list of some: Python's default, a class with
-# its fields, or, as pydantic does, fields alone. Its strings are cut to "''" before: no
-# prose is left, so behind a blank stands the name of a field, or before it a comma.
-_OBJECT_BEGINS = re.compile(r"\s*[\[(]*(?:<|[A-Z][\w.]*\(\w+=|\w+=['\"\[{<])")
-_DEFAULT_OF_OBJECT = re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*")
-# as Haystack writes a document: Document(id=7, content: 'Its beginning...')
-_NAMED_OBJECT = re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL)
+# What ``str()`` makes of an object or of a list of some: a class with its fields, or, as
+# pydantic does, fields alone. Its strings are cut to "''" before: no prose is left, so
+# behind a blank stands the name of a field, or before it a comma.
+_FIELDS_BEGIN = re.compile(r"\s*[\[(]*(?:[A-Z][\w.]*\(\w+=|\w+=['\"\[{<])")
 _FIELDS_OF_OBJECT = re.compile(
     r"\s*[\[(]*(?:[A-Z][\w.]*\()?\w+=(?:[,:]\s+|\S|\s+(?=\w+=))*+\s*"
+)
+# Python's default; a document of Haystack, Document(id=7, content: 'Its beginning...');
+# a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."
+_OBJECTS_WRITTEN = (
+    re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
+    re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
+    re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
 )
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
@@ -217,15 +215,8 @@ def _values_of_keys(cell: Mapping[str, Any], keys: Sequence[str]) -> dict[str, A
 
     Keys with dots are names, or else paths.
     """
-    values: dict[str, Any] = {}
-    for key in keys:
-        if key in cell:
-            value = cell[key]
-        else:
-            _, value = follow_path(cell, key.split("."))
-        if value is not None:
-            values[key] = value
-    return values
+    values = {key: follow_path(cell, key.split("."))[1] for key in keys}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def as_list(value: Any) -> list[Any]:
@@ -267,7 +258,7 @@ def read_contexts(value: Any, field: str) -> list[Any]:
     """
     return [
         read_context(element, field, rank)
-        for rank, element in enumerate(as_list_unbroken(value, field), start=1)
+        for rank, element in enumerate(read_list(value, field), start=1)
     ]
 
 
@@ -309,13 +300,13 @@ def is_object_written(text: str) -> bool:
         >>> is_object_written("[TextBlock(citations=None, text='Blue.')]")
         True
     """
-    if _OBJECT_BEGINS.match(text) is None:
+    if any(form.fullmatch(text) for form in _OBJECTS_WRITTEN):
+        return True
+    if _FIELDS_BEGIN.match(text) is None:
         return False
     bare = _STRING.sub("''", text)
     has_text = "=''" in bare and ("(" in bare or " " in bare.strip())
-    is_of_fields = has_text and _FIELDS_OF_OBJECT.fullmatch(bare) is not None
-    others = (_DEFAULT_OF_OBJECT, _NAMED_OBJECT)
-    return is_of_fields or any(other.fullmatch(text) for other in others)
+    return has_text and _FIELDS_OF_OBJECT.fullmatch(bare) is not None
 
 
 def _is_unquoted_list(text: str) -> bool:
@@ -324,38 +315,57 @@ def _is_unquoted_list(text: str) -> bool:
     closing = _CLOSING.get(opening)
     if closing is None or text[-1:] != closing or "," not in text:
         return False
-    n_open = 0  # brackets that are open
-    for n_characters, character in enumerate(text, start=1):
-        if character == opening:
-            n_open += 1
-        elif character == closing:
-            n_open -= 1
-        if n_open == 0:
-            # where the first bracket closes, the text must end
-            return n_characters == len(text)
-    return False
+    # before the first closing bracket inside there must be one that it closes
+    before, is_inside, _ = text[1:-1].partition(closing)
+    return not is_inside or opening in before
 
 
 _BEGINNINGS_OF_LISTS = ("[", "{", "(", "'", '"', "set(", "array(")
+# By which signs several ids may be joined to one.
+_SIGNS_THAT_JOIN_IDS = "|;,\n\t"
 
 
-def as_list_unbroken(value: Any, field: str) -> list[Any]:
-    """Return several things as a list, as ``as_list`` does.
+def read_list(value: Any, field: str) -> list[Any]:
+    """Return what a column of several things holds, as ``as_list`` does.
 
-    Raises ``RowError`` for a text that looks like a list but cannot be read as one; an id
-    does if it begins with a bracket or a quotation mark, or is Python's text of a set.
+    A single text is one thing. In columns where it may be several nobody knows of, it is
+    refused: any text of facts, a history in one text, ids with a sign that joins.
+
+    Args:
+        value: The cell.
+        field: The field of the sample.
+
+    Raises:
+        AmbiguousColumns: For a text that may be several facts or ids.
+        RowError: For a text that looks like a list but cannot be read as one; an id does
+            if it begins with a bracket or a quotation mark, or is Python's text of a
+            set. For a history in one text.
     """
-    is_list = looks_like_list(value) or (
-        field == "expected_ids" and str(value).lstrip().startswith(_BEGINNINGS_OF_LISTS)
-    )
-    if not is_list or not isinstance(data_in(value), str):
-        return as_list(value)
-    raise RowError(
-        f"{field}: begins as a list and cannot be read as one; perhaps it was cut off,"
-        " as Excel cuts a cell at 32,767 characters, written without its quotes, or by"
-        " str() of Python objects; write the whole list as JSON, or a text that looks so"
-        " as a list of one text"
-    )
+    text = data_in(value)
+    if not isinstance(text, str):
+        return as_list(text)
+    is_of_ids = field == "expected_ids"
+    begins_as_list = is_of_ids and text.lstrip().startswith(_BEGINNINGS_OF_LISTS)
+    if begins_as_list or looks_like_list(text):
+        raise RowError(
+            f"{field}: begins as a list and cannot be read as one; perhaps it was cut"
+            " off, as Excel cuts a cell at 32,767 characters, written without its"
+            " quotes, or by str() of Python objects; write the whole list as JSON, or a"
+            " text that looks so as a list of one text"
+        )
+    has_sign = any(sign in text.strip() for sign in _SIGNS_THAT_JOIN_IDS)
+    if field == "facts" or (is_of_ids and has_sign):
+        raise AmbiguousColumns(
+            f"{field}: one text, which may be several {field}; write a JSON list"
+            ' (["one", "two"]; a single one as ["one"])'
+        )
+    if field == "history":
+        raise RowError(
+            f"{field}: needs a list of texts or of messages with a content, found a"
+            ' single text; write [{"role": "user", "content": "…"}, …], or name the'
+            " column otherwise"
+        )
+    return [text]
 
 
 def read_context(cell: Any, field: str, rank: int) -> Any:
@@ -437,87 +447,27 @@ def _score_of_context(value: Any) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def read_metadata(value: Any) -> dict[str, Any]:
-    """Metadata with texts for names; what is no object stands under ``metadata``."""
+def read_metadata(value: Any, field: str = "metadata") -> dict[str, Any]:
+    """Metadata with texts for names; what is no object stands under the field's."""
     data = data_in(value)
     if not isinstance(data, Mapping):
-        return {"metadata": data}
+        return {field: data}
     return {str(key): cell for key, cell in data.items()}
 
 
-def read_facts(value: Any) -> list[Any] | None:
+def read_facts(value: Any, field: str) -> list[Any] | None:
     """Return facts from texts or objects; None if there are none.
 
     An object has a ``text`` and perhaps a ``weight``.
     """
     facts: list[Any] = []
-    for fact in as_list_unbroken(value, "facts"):
+    for fact in read_list(value, field):
         if isinstance(fact, Mapping):
             # Other fields, e.g. of earlier results, are left out.
             fields = ("text", "weight")
             fact = {key: fact[key] for key in fields if fact.get(key) is not None}
         facts.append(fact)
     return facts or None
-
-
-def read_turns(value: Any) -> list[Any]:
-    """Return the earlier turns of a conversation.
-
-    The value is a list, or the JSON of a list. Its elements are messages, such as
-    ``{"role": "user", "content": "Hi"}``, texts, in turn of the user and of the
-    assistant: ``["Hi", "Hello"]``, or pairs of them. Messages with an empty content are
-    left out, such as those that only call a tool.
-
-    Raises:
-        RowError: For a single text, which is no history, and for a list that cannot be
-            read.
-    """
-    messages = as_list_unbroken(value, "history")
-    if isinstance(data_in(value), str):
-        raise RowError(
-            "history: needs a list of texts or of messages with a content, found a"
-            ' single text; write [{"role": "user", "content": "…"}, …], or name the'
-            " column otherwise"
-        )
-    turns: list[Any] = []
-    pairs = [messages_of_pair(message) or [message] for message in messages]
-    for index, message in enumerate(chain.from_iterable(pairs)):
-        is_object = isinstance(message, Mapping) and "content" in message
-        # a message that only calls a tool has no text
-        says_nothing = is_object and message["content"] in (None, "", [])
-        if not says_nothing:
-            turns.append(_read_turn(index, message))
-    return turns
-
-
-def _read_turn(index: int, message: Any) -> Any:
-    """Return the fields of a turn, read from a message.
-
-    Example: ``{"speaker": "human", "text": "Hi"}`` is "Hi" by the user. The bare text
-    "Hi" is by the user at index 0, and by the assistant at index 1.
-
-    Args:
-        index: The place of the message in the history. Messages that are mere texts
-            take turns, and the user's comes first.
-        message: The message: a text, an object with a role and a content, or a turn.
-    """
-    if isinstance(message, Turn):
-        return message
-    if isinstance(message, Mapping):
-        class_name, fields = unwrap_message(message)
-        speaker = _value_of_first_key(fields, ("role", "speaker", "type", "from"))
-        role = str(speaker or class_name or "user")
-        content = _value_of_first_key(
-            fields, ("content", "text", "message", "value", "parts")
-        )
-        if holds_media(content):
-            raise RowError(f"history: {MEDIA_REFUSED}")
-        if isinstance(content, (list, tuple)):
-            content = text_of_content(content)
-        known_role = ROLES.get(role) or ROLES.get(role.casefold())
-        return {"role": known_role or role, "content": content}
-    role = "user" if index % 2 == 0 else "assistant"
-    return {"role": role, "content": message}
 
 
 # The first name that a sample has counts. A session comes last: at LangSmith it is the
@@ -580,57 +530,31 @@ def conversation_name(path: str) -> str | None:
 def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
     """Return the conversation that an object names, itself or in objects inside it.
 
-    Of several the one whose name comes first in ``CONVERSATION_NAMES``, then the one
-    that stands least deep. None if no name has a value.
-    """
-    candidates = list(_conversations_in(data, path="", depth=0))
-    if not candidates:
-        return None
-    first = min(
-        candidates,
-        key=lambda candidate: (
-            CONVERSATION_NAMES.index(candidate.conversation.name),
-            candidate.depth,
-        ),
-    )
-    return first.conversation
-
-
-class _Candidate(NamedTuple):
-    """A conversation that an object names, and how many objects are around that one."""
-
-    conversation: NamedConversation
-    depth: int
-
-
-def _conversations_in(
-    data: Mapping[str, object], *, path: str, depth: int
-) -> Iterator[_Candidate]:
-    """Yield the conversations that an object names, itself or in objects inside it.
-
     Example: ``{"metadata": {"session_id": "s1"}}`` names "s1" under the path
-    ``metadata.session_id``. Texts of JSON are searched as well.
-
-    Args:
-        data: The object.
-        path: Where it stands, such as "metadata."; "" for the outermost.
-        depth: How many objects are around it.
+    ``metadata.session_id``. Texts of JSON are searched as well. Of several
+    conversations that counts whose name comes first in ``CONVERSATION_NAMES``, then the
+    one that stands least deep. None if no name has a value.
     """
-    for key, value in data.items():
-        inner_path = f"{path}{key}"
-        # "thread_id" if the key is a name of a conversation, such as "threadId"
-        usual_name = conversation_name(inner_path)
-        may_hold_name = isinstance(value, str) and _MAY_HOLD_NAME.search(value)
-        if usual_name is None and may_hold_name:
-            # another key, such as "metadata", may hold the text '{"session_id": "s1"}'
-            value = data_in(value)
-        inner = []
-        if isinstance(value, Mapping) and depth + 1 < _DEEPEST:
-            inner = list(
-                _conversations_in(value, path=f"{inner_path}.", depth=depth + 1)
-            )
-            yield from inner
-        # Of {"thread": {"id": 7}} the inner name counts, not the object around it.
-        if usual_name is not None and not inner and is_present(value):
-            conversation = NamedConversation(usual_name, inner_path, value)
-            yield _Candidate(conversation, depth)
+    conversations: list[NamedConversation] = []
+    objects: list[tuple[str, Mapping[str, object]]] = [("", data)]
+    for _ in range(_DEEPEST):
+        objects_inside = []
+        for outer_path, fields in objects:
+            for key, value in fields.items():
+                path = f"{outer_path}{key}"
+                # "thread_id" if the key is a name of a conversation, such as "threadId"
+                usual_name = conversation_name(path)
+                if isinstance(value, str) and _MAY_HOLD_NAME.search(value):
+                    # a text such as '{"session_id": "s1"}' is read as what it holds
+                    value = data_in(value)
+                if isinstance(value, Mapping):
+                    objects_inside.append((f"{path}.", value))
+                elif usual_name is not None and is_present(value):
+                    conversation = NamedConversation(usual_name, path, value)
+                    conversations.append(conversation)
+        objects = objects_inside
+    return min(
+        conversations,
+        key=lambda conversation: CONVERSATION_NAMES.index(conversation.name),
+        default=None,
+    )

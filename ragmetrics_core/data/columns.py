@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from numbers import Real
+from itertools import chain
 from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
@@ -24,7 +24,7 @@ from ragmetrics_core.data.cells import (
     follow_path,
     is_filled,
     looks_like_list,
-    read_turns,
+    read_list,
 )
 from ragmetrics_core.data.citations import is_citations, numbering_in
 from ragmetrics_core.data.errors import (
@@ -34,14 +34,20 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.messages import (
+    ANYONE,
     MEDIA_REFUSED,
     SaidMessage,
+    holds_media,
+    known_role,
     last_said,
+    messages_of_pair,
     said_messages,
     several_in_one_row,
+    text_of_content,
     unwrap_message,
 )
 from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
+from ragmetrics_core.data.sample_parts import Turn
 from ragmetrics_core.data.scalars import composed_text, number_as_text, plain_data
 
 # Per field of the sample, the column names in use, the most specific first. Compared
@@ -98,15 +104,13 @@ _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 # column may be of the answers that are accepted.
 _PLURALS_OF_ANSWER = ("responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
-_KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
+KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
 # Fields that two columns may claim.
 _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 # Other names of the question may hold a whole prompt, or what was searched for.
 _NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
-# By which signs several ids may be joined to one.
-_SIGNS_THAT_JOIN_IDS = "|;,\n\t"
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 
@@ -256,9 +260,6 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             if found.value is row.get(found.column):
                 columns_in_use.add(found.column)
     _add_from_messages(found_by_field, named_by_caller)
-    for field in ("facts", "expected_ids"):
-        if field in found_by_field:
-            _refuse_joined(field, found_by_field[field])
     if "answer" not in named_by_caller and "answer" in found_by_field:
         _refuse_accepted_answers(row, found_by_field["answer"].column)
     return found_by_field
@@ -346,13 +347,12 @@ def _find_field(
     """
     candidates: list[FoundValue] = []
     for column, path in places:
-        if not path:
-            candidate = _value_in_column(row[column], field, column)
-            candidates += [] if candidate is None else [candidate]
-            continue
-        is_there, value = follow_path(cell_as_data(column), path)
-        if is_there:
-            candidates.append(FoundValue(value, ".".join((column, *path))))
+        is_there, value = True, row[column]
+        if path:
+            is_there, value = follow_path(cell_as_data(column), path)
+        candidate = _value_in_column(value, field, ".".join((column, *path)))
+        if is_there and candidate is not None:
+            candidates.append(candidate)
     if not candidates and field in _INNER_NAMES:
         for column, path in places:
             if not path:
@@ -373,11 +373,6 @@ def _add_from_messages(
             answer, or one that the caller did not name holds other earlier turns.
     """
     nothing = FoundValue(None, "")
-    for field in ("answer", "reference"):  # people say a thing in several messages
-        messages = found_by_field.get(field, nothing).messages
-        texts = last_said(messages, _SPEAKERS[field])
-        if len(texts) > 1:  # nobody knows which is meant
-            raise RowError(several_in_one_row(field, len(texts)))
     for holder in ("question", "answer"):
         column, messages = found_by_field.get(holder, nothing)[1:3]
         said = [message for message in messages if message.role != "system"]
@@ -389,27 +384,28 @@ def _add_from_messages(
         if not places_of_user:
             continue
         place = places_of_user[-1]
+        asked = said[place].text
+        question = found_by_field.setdefault("question", FoundValue(asked, column))
+        if _content(question.value) != _content(asked):
+            continue  # the answer to another question
+
+        answer = found_by_field.get("answer", nothing)
         turns = [
             {"role": turn.role, "content": turn.text}
             for turn in said[:place]
             if turn.text.strip()
         ]
-        asked = said[place].text
-        replies = last_said(said[place + 1 :], "assistant")
-        question = found_by_field.setdefault("question", FoundValue(asked, column))
-        if _content(question.value) != _content(asked):
-            continue  # the answer to another question
-        history = found_by_field.get("history", nothing).value
-        has_history = is_filled(history, "history") and bool(as_list(history))
-        answer = found_by_field.get("answer", nothing)
+        told = found_by_field.get("history", nothing)
+        has_history = is_filled(told.value, "history") and bool(as_list(told.value))
         if turns and not has_history:
             found_by_field["history"] = FoundValue(turns, column)
         elif turns and "history" not in named_by_caller:
+            talk = [*(turn.text for turn in said), *map(str, _content(answer.value))]
             found_by_field["history"] = _fuller_history(
-                found_by_field["history"],
-                FoundValue(turns, column),
-                [*(turn.text for turn in said), *map(str, _content(answer.value))],
+                told, FoundValue(turns, column), talk
             )
+
+        replies = last_said(said[place + 1 :], "assistant")
         if not replies:
             continue
         if not is_filled(answer.value, "answer"):
@@ -458,27 +454,6 @@ def _holds_in_order(texts: Iterable[str], others: Iterable[str]) -> bool:
     return all(composed_text(other).casefold() in texts_left for other in others)
 
 
-def _refuse_joined(field: str, found: FoundValue) -> None:
-    """Ask about one text of facts or ids, which may be several: ``"k7; k9"``.
-
-    Any one text of facts may be; of ids one with a sign that joins.
-
-    Raises:
-        AmbiguousColumns: If the text may be several.
-    """
-    text = found.value
-    if not is_filled(text, field) or not isinstance(data_in(text), str):
-        return
-    if looks_like_list(text):
-        return  # a list that cannot be read is refused where it is read
-    has_sign = any(sign in text.strip() for sign in _SIGNS_THAT_JOIN_IDS)
-    if has_sign or field == "facts":
-        raise AmbiguousColumns(
-            f"{field} (column {found.column!r}): one text, which may be several {field};"
-            ' write a JSON list (["one", "two"]; a single one as ["one"])'
-        )
-
-
 def _refuse_accepted_answers(row: Row, column: str) -> None:
     """Refuse a list of texts in a column such as ``answer``, which nobody named.
 
@@ -520,30 +495,31 @@ def _value_named_by_caller(
         RowError: If the callable raised.
         NoSuchColumn: If the row has no such column or path.
     """
+    name = column if isinstance(column, str) else ""
     if callable(column):
         try:
-            return FoundValue(column(row), "")
+            is_there, value = True, column(row)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise RowError(
                 f"the function for {field} raised {type(error).__name__} on this row"
             ) from error
-    if column in row:
-        # the column may wrap the text, as {"text": "A."} does; else its whole value
-        whole_value = FoundValue(row[column], column)
-        return _value_in_column(row[column], field, column) or whole_value
-    is_there, value = follow_path(row, column.split("."))
+    elif name in row:
+        is_there, value = True, row[name]
+    else:
+        is_there, value = follow_path(row, name.split("."))
     if is_there:
-        return FoundValue(value, column)
+        # it may wrap the text, as {"text": "A."} does; else the whole value is meant
+        return _value_in_column(value, field, name) or FoundValue(value, name)
     columns_of_row = [str(name) for name in row]
     # "output.txt" is near the path "output.text", and to the column "output"
     paths: list[str] = []
-    for name, cell in row.items():
+    for outer_name, cell in row.items():
         data = data_in(cell)
         if isinstance(data, Mapping):
-            paths += [f"{name}.{key}" for key in data]
-    hint = did_you_mean(column, [*columns_of_row, *paths])
+            paths += [f"{outer_name}.{key}" for key in data]
+    hint = did_you_mean(name, [*columns_of_row, *paths])
     names = names_in_words(columns_of_row, most=_MOST_COLUMNS_SHOWN) or "no columns"
-    raise NoSuchColumn(f"no column {column!r} for {field}{hint}; the row has: {names}")
+    raise NoSuchColumn(f"no column {name!r} for {field}{hint}; the row has: {names}")
 
 
 def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | None:
@@ -593,76 +569,68 @@ def _content(value: Any) -> list[Any]:
 
 
 def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
-    """Return the value that a column holds for a field; None if it cannot hold the field.
+    """Return the value that a cell holds for a field; None if it cannot hold the field.
 
     Args:
-        value: The column's value; for a text field such as the answer a text, an
-            object, messages, or the JSON of one.
+        value: The cell; for a text field such as the answer a text, an object, messages,
+            or the JSON of one.
         field: The field of a sample.
-        column: The name of the column.
+        column: The name of the column, or the path of the cell.
+    """
+    if field not in _INNER_NAMES:
+        return FoundValue(value, column) if _may_hold(value, field, column) else None
+    data = data_in(value)
+    name = plain_name(column)
+    whole_value = FoundValue(data if name in _PLURALS_OF_ANSWER else value, column)
+    if name == field != "question" and isinstance(value, str):
+        # A model may answer in JSON, so of a text in a column that is called "answer" or
+        # "reference" only messages are read.
+        found = _last_message(data, field) or whole_value
+    else:
+        text = _text_in(data, field)
+        if text is None and isinstance(data, Mapping):
+            return None
+        found = text or whole_value
+    return found._replace(column=column)
+
+
+def _may_hold(value: Any, field: str, column: str) -> bool:
+    """Tell whether a cell may be meant for a field, by whose name its column goes.
+
+    Columns of these names hold other things, too: ``retrieved`` how many there were.
     """
     if field == "citations":  # web addresses, for one, are none
         citations = data_in(value)
-        is_known = is_citations(citations) or numbering_in(citations) is not None
-        return FoundValue(citations, column) if is_known else None
-
-    if field == "error":  # a measure, such as a loss of 0.12, is none; a code is whole
-        try:
-            may_be_error = float(plain_data(value)).is_integer()
-        except (TypeError, ValueError, OverflowError):
-            may_be_error = True
-        return FoundValue(value, column) if may_be_error else None
-
-    if field in _KEY_IN_OWN_RESULTS:
+        return is_citations(citations) or numbering_in(citations) is not None
+    if field in KEY_IN_OWN_RESULTS:
         own_data = data_in(value)
-        is_own = (
-            isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data
-        )
-        return FoundValue(own_data, column) if is_own else None
-
-    if field in ("generator", "standalone_question"):  # a text, or none of the sample's
-        is_text = isinstance(plain_data(value), str)
-        return FoundValue(value, column) if is_text else None
-
-    if field == "retrieved":  # how many there were, or whether, is no text of theirs
-        told = plain_data(value)
-        word = str(told).strip().casefold() if isinstance(told, (str, Real)) else ""
-        is_count = word in ("true", "false") or word.removesuffix(".0").isdecimal()
-        return None if is_count else FoundValue(value, column)
-
+        return isinstance(own_data, Mapping) and KEY_IN_OWN_RESULTS[field] in own_data
+    if field in ("generator", "standalone_question"):
+        return isinstance(plain_data(value), str)
+    if field == "error":  # a measure, such as a loss of 0.12, is none; a code is whole
+        number = _number(value)
+        return number is None or number.is_integer()
+    if field == "retrieved":
+        return _number(value) is None
     if field == "history":
         # The id of a conversation, in a column "conversation", is none. Any other text
         # is one, as the error of its row says how a history is written.
+        is_word = len(str(value).split()) < 2 and conversation_name(column) is not None
+        is_text = isinstance(value, str) and (looks_like_list(value) or not is_word)
         is_data = isinstance(data_in(value), (list, tuple, Mapping))
-        may_be_id = (
-            conversation_name(column) is not None and len(str(value).split()) < 2
-        )
-        is_transcript = isinstance(value, str) and not may_be_id
-        is_of_turns = is_data or is_transcript or looks_like_list(value)
-        may_be_history = is_of_turns or not is_filled(value, "history")
-        return FoundValue(value, column) if may_be_history else None
+        return is_data or is_text or not is_filled(value, field)
+    return True
 
-    if field not in _INNER_NAMES:
-        return FoundValue(value, column)
-    name = plain_name(column)
-    data = data_in(value)
-    if name == field != "question" and isinstance(value, str):
-        # A model may answer in JSON, so of a column that is called "answer" or
-        # "reference" only messages are read.
-        message = _last_message(data, field)
-        if message is None:
-            roles = {said.role for said in said_messages(data, silent=True)}
-            # nothing was said beside calls of tools, or a refusal
-            is_silent = _SPEAKERS[field] in roles
-            message = FoundValue(None if is_silent else value, "")
-        return message._replace(column=column)
-    is_object = isinstance(data, Mapping)
-    text_inside = _text_in(data, field)
-    if text_inside is not None:
-        return text_inside._replace(column=column)
-    if field == "answer" and name in _PLURALS_OF_ANSWER:
-        value = data  # a text may hold their list
-    return None if is_object else FoundValue(value, column)
+
+def _number(value: Any) -> float | None:
+    """Return the number that a cell holds or writes, True as 1; None for none."""
+    cell = plain_data(value)
+    if str(cell).strip().casefold() in ("true", "false"):
+        return 1.0
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
@@ -674,14 +642,42 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
 
     ``depth`` is how many objects inside of each other are looked into.
     """
-    text_under_usual_name = _text_under(data, USUAL_NAMES[field], field, depth)
-    if text_under_usual_name is not None:
-        return text_under_usual_name
-    message = _last_message(data, field)
-    role = unwrap_message(data).role if isinstance(data, Mapping) else None
-    if message is not None or role not in (None, _SPEAKERS[field]):
-        return message
+    if not isinstance(data, Mapping):
+        return _last_message(data, field)
+    text = _text_under(data, USUAL_NAMES[field], field, depth)
+    text = text or _last_message(data, field)
+    role = unwrap_message(data).role
+    if text is not None or role not in (None, _SPEAKERS[field]):
+        return text
     return _text_under(data, _INNER_NAMES[field], field, depth)
+
+
+def _text_under(
+    data: Mapping[str, Any], names: Sequence[str], field: str, depth: int
+) -> FoundValue | None:
+    """Try some keys in an object, and choose a text for a field among the values.
+
+    Example: ``{"output": {"content": "Blue."}}`` and the key "output" give "Blue." for
+    the field "answer".
+
+    Args:
+        data: The object.
+        names: The keys to try.
+        field: The sample's field to fill.
+        depth: How many objects inside of each other are looked into.
+    """
+    candidates: list[FoundValue] = []
+    for name in names:
+        if name not in data:
+            continue
+        value = plain_data(data[name])  # an array of numpy becomes a list
+        # '{"content": "Blue."}' becomes an object
+        text_inside = _text_in(data_in(value), field, depth - 1) if depth else None
+        if text_inside is not None:
+            candidates.append(text_inside._replace(column=name))
+        elif not isinstance(value, Mapping):  # "Blue."; an object without text is none
+            candidates.append(FoundValue(value, name))
+    return _choose_value(field, candidates)
 
 
 def _last_message(data: Any, field: str) -> FoundValue | None:
@@ -690,45 +686,77 @@ def _last_message(data: Any, field: str) -> FoundValue | None:
     What is said before a call of a tool is nothing.
 
     Raises:
-        RowError: If a message holds an image or a recording.
+        RowError: If a message holds an image or a recording, or if the messages end with
+            several answers.
     """
-    messages = tuple(said_messages(data, silent=True))
+    messages = tuple(said_messages(data))
     if any(message.has_media for message in messages):
         raise RowError(f"{field}: {MEDIA_REFUSED}")
     speaker = _SPEAKERS[field]
-    if not any(each.role == speaker and each.text.strip() for each in messages):
+    if {message.role for message in messages}.isdisjoint((speaker, ANYONE)):
         return None
     texts = last_said(messages, speaker)
+    if len(texts) > 1 and field != "question":  # people say a thing in several messages
+        raise RowError(several_in_one_row(field, len(texts)))
     return FoundValue(texts[-1] if texts else None, "", messages)
 
 
-def _text_under(
-    data: Any, names: Sequence[str], field: str, depth: int
-) -> FoundValue | None:
-    """Try some keys in an object, and choose a text for a field among the values.
+def read_turns(value: Any, field: str = "history") -> list[Any]:
+    """Return the earlier turns of a conversation.
 
-    Example: ``{"output": {"content": "Blue."}}`` and the key "output" give "Blue." for
-    the field "answer"; the bare text "Blue." is no object and gives None.
+    The value is a list, or the JSON of a list. Its elements are messages, such as
+    ``{"role": "user", "content": "Hi"}``, texts, in turn of the user and of the
+    assistant: ``["Hi", "Hello"]``, or pairs of both, as a list or by the usual names:
+    ``{"question": "Hi", "answer": "Hello"}``. Messages that say nothing are left out,
+    such as those that only call a tool.
 
-    Args:
-        data: The object, or anything else.
-        names: The keys to try.
-        field: The sample's field to fill.
-        depth: How many objects inside of each other are looked into.
+    Raises:
+        RowError: If the value is a single text, or a list that cannot be read, or if an
+            element is none of these.
     """
-    if not isinstance(data, Mapping):
-        return None
-    candidates: list[FoundValue] = []
-    for name in names:
-        if name not in data:
-            continue
-        value = plain_data(data[name])  # an array of numpy becomes a list
-        text_inside = None
-        if depth > 0:
-            parsed_value = data_in(value)  # '{"content": "Blue."}' becomes an object
-            text_inside = _text_in(parsed_value, field, depth - 1)
-        if text_inside is not None:
-            candidates.append(text_inside._replace(column=name))
-        elif not isinstance(value, Mapping):  # "Blue."; an object without text is none
-            candidates.append(FoundValue(value, name))
-    return _choose_value(field, candidates)
+    turns: list[Any] = []
+    pairs = [messages_of_pair(part) or [part] for part in read_list(value, field)]
+    for index, element in enumerate(chain.from_iterable(pairs)):
+        if isinstance(element, Turn):
+            turns.append(element)
+        elif isinstance(element, Mapping):
+            for message in _messages_of_object(element, field):
+                if message.has_media:
+                    raise RowError(f"{field}: {MEDIA_REFUSED}")
+                if message.text not in (None, ""):
+                    turns.append({"role": message.role, "content": message.text})
+        else:
+            role = "assistant" if index % 2 else "user"
+            turns.append({"role": role, "content": element})
+    return turns
+
+
+def _messages_of_object(value: Mapping[str, Any], field: str) -> list[SaidMessage]:
+    """Return the messages of one object of a history: one, those it holds, or a pair.
+
+    Raises ``RowError`` for an object without any.
+    """
+    messages = list(said_messages(value))
+    if messages:
+        return messages
+    unwrapped = unwrap_message(value)
+    content = unwrapped.content
+    if content is not None:  # by nobody named, or by another name
+        has_media = holds_media(content)
+        if isinstance(content, (list, tuple, Mapping)):
+            content = text_of_content(content)
+        return [SaidMessage(str(unwrapped.speaker or "user"), content, has_media)]
+    pair = [SaidMessage(known_role(key) or "", text) for key, text in value.items()]
+    asked, answered = _text_in(value, "question"), _text_in(value, "answer")
+    if asked is not None and answered is not None:
+        pair = [
+            SaidMessage("user", asked.value),
+            SaidMessage("assistant", answered.value),
+        ]
+    if [message.role for message in pair] != ["user", "assistant"]:
+        raise RowError(
+            f"{field}: an object that is no message; write each as"
+            ' {"role": "user", "content": "…"}, or in pairs as {"question": "…",'
+            ' "answer": "…"}'
+        )
+    return pair

@@ -5,16 +5,18 @@ A message says who spoke, and what was said.
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data.scalars import is_present
 
 ROLES = {
-    **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
     **dict.fromkeys(
-        ("ai", "assistant", "model", "chatbot", "gpt", "AIMessage", "AIMessageChunk"),
-        "assistant",
+        ("human", "user", "customer", "HumanMessage", "HumanMessageChunk"), "user"
     ),
+    **dict.fromkeys(
+        ("ai", "assistant", "model", "chatbot", "bot", "agent"), "assistant"
+    ),
+    **dict.fromkeys(("gpt", "AIMessage", "AIMessageChunk"), "assistant"),
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), "tool"),
 }
@@ -26,7 +28,7 @@ CALL_PARTS = ("tool_call", "tool_use")
 _CALL_KEYS = ("tool_calls", "tool_call", "function_call", "functionCall", "toolUse")
 _SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
-_CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value")
+_CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "media", "inline")
 # Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama,
@@ -52,6 +54,10 @@ MEDIA_REFUSED = (
 """What is wrong with such messages."""
 
 
+ANYONE = ""
+"""The role of a message that does not say who spoke."""
+
+
 class SaidMessage(NamedTuple):
     """A message's role and text, and whether it holds media or calls a tool, too."""
 
@@ -74,16 +80,23 @@ class UnwrappedMessage(NamedTuple):
     fields: Mapping[str, Any]
 
     @property
-    def role(self) -> str | None:
-        """Who wrote it: "user", "assistant", "system" or "tool"; None if it does not say.
+    def speaker(self) -> object:
+        """Who wrote it, in the message's own word; None if it does not say."""
+        names = [self.fields.get(key) for key in ("role", "type", "from", "speaker")]
+        names.insert(1, self.class_name)
+        return next(filter(None, names), None)
 
-        It says so by its field "role" or "from", or by a class or type such as
-        "HumanMessage".
-        """
-        fields = self.fields
-        writer = fields.get("role") or self.class_name or fields.get("type")
-        writer = writer or fields.get("from")
-        return ROLES.get(writer) if isinstance(writer, str) else None
+    @property
+    def role(self) -> str | None:
+        """Who wrote it: "user", "assistant", "system" or "tool"; None for another."""
+        return known_role(self.speaker)
+
+    @property
+    def content(self) -> Any:
+        """What stands under the first key of a content; None if none is there."""
+        return next(
+            (self.fields[key] for key in _CONTENT_KEYS if key in self.fields), None
+        )
 
     @property
     def text(self) -> str:
@@ -94,8 +107,6 @@ class UnwrappedMessage(NamedTuple):
         its own.
         """
         content = self.fields["content"]
-        if isinstance(content, str):
-            return content
         if isinstance(content, list) and self.role == "tool":
             return "\n".join(map(text_of_content, content))
         return text_of_content(content)
@@ -123,20 +134,25 @@ def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
     return UnwrappedMessage("", value)
 
 
+def known_role(speaker: object) -> str | None:
+    """Return the role of who spoke; None for a name that is not in use."""
+    if not isinstance(speaker, str):
+        return None
+    return ROLES.get(speaker) or ROLES.get(speaker.casefold())
+
+
 def messages_of_pair(value: object) -> list[Mapping[str, Any]]:
     """Return a pair of texts as messages; [] for anything else.
 
     ``("human", "Hi")`` is one by the user, and ``("Hi", "Hello")`` two: by the user and
-    by the assistant.
+    by the assistant. The second is None where nobody answered yet.
     """
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return []
     first, second = value
     if not (isinstance(first, str) and isinstance(second, (str, NoneType))):
         return []
-    role = ROLES.get(first) or ROLES.get(first.casefold())
-    if second is None and role is None:  # not answered yet
-        return [{"role": "user", "content": first}]
+    role = known_role(first)
     if role is not None:
         return [{"role": role, "content": second}]
     return [
@@ -145,46 +161,41 @@ def messages_of_pair(value: object) -> list[Mapping[str, Any]]:
     ]
 
 
-def with_written_messages(value: object, depth: int = 4) -> Any:
+def with_written_messages(value: Any, depth: int = _DEEPEST) -> Any:
     """Return a value in which each message object of a framework is a mapping.
 
     Example: LangChain's ``HumanMessage("Who?")`` becomes ``{"role": "user", "content":
     "Who?"}``. No framework is imported: an object is a message if it names a known role
-    and can be written, and a reply or a prompt if it holds messages. A value without such
-    an object is returned as it is.
+    and can be written, and a reply or a prompt if it holds messages. Any other object
+    stays as it is.
 
     Args:
         value: A message, a list or mapping that may hold some, or anything else.
         depth: How many containers inside of each other are looked into.
     """
-    if value is None or isinstance(value, (str, int, float)):
+    if value is None or not depth or isinstance(value, (str, int, float)):
         return value
-    if isinstance(value, (list, tuple, Mapping)):
-        if not depth:
-            return value
-        keys = list(value) if isinstance(value, Mapping) else range(len(value))
-        parts = [with_written_messages(value[key], depth - 1) for key in keys]
-        if all(part is value[key] for key, part in zip(keys, parts, strict=True)):
-            return value
-        return (
-            dict(zip(keys, parts, strict=True)) if isinstance(value, Mapping) else parts
-        )
+    if isinstance(value, Mapping):
+        return {
+            key: with_written_messages(part, depth - 1) for key, part in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [with_written_messages(part, depth - 1) for part in value]
     names = [getattr(value, name, None) for name in ("role", "type")]
     roles = [ROLES[name] for name in names if isinstance(name, str) and name in ROLES]
     # pydantic's, as of LangChain and LlamaIndex; Haystack's
     write = getattr(value, "model_dump", None) or getattr(value, "to_dict", None)
-    if not roles or write is None:
-        for holder in _MESSAGE_HOLDERS if depth else ():
-            held = getattr(value, holder, None)
-            messages = with_written_messages(held, depth - 1)
-            if messages is not held:
-                return {holder: messages}
+    if roles and write is not None:
+        fields = write()
+        for name in ("content", "blocks"):
+            if name in fields:
+                calls = {key: fields[key] for key in _CALL_KEYS if fields.get(key)}
+                return {"role": roles[0], "content": fields[name], **calls}
         return value
-    fields = write()
-    for name in ("content", "blocks"):
-        if name in fields:
-            calls = {key: fields[key] for key in _CALL_KEYS if fields.get(key)}
-            return {"role": roles[0], "content": fields[name], **calls}
+    for holder in _MESSAGE_HOLDERS:
+        held = with_written_messages(getattr(value, holder, None), depth - 1)
+        if any(said_messages(held)):
+            return {holder: held}
     return value
 
 
@@ -199,20 +210,6 @@ def text_of_content(content: object) -> str:
     if isinstance(content, (list, tuple)):
         return "".join(text_of_content(part) for part in content)
     return _text_of_part(content) if isinstance(content, Mapping) else ""
-
-
-def kind_of_part(value: object) -> Literal["text", "media"] | None:
-    """Return what a part of a message's content holds, by its type.
-
-    "media" is an image or a recording, "text" anything else, also a call of a tool;
-    None for what is no part.
-    """
-    if not isinstance(value, Mapping):
-        return None
-    if holds_media(value):
-        return "media"
-    kinds_of_text = ("text", "output_text", "refusal", *_SILENT_PARTS)
-    return "text" if value.get("type") in kinds_of_text else None
 
 
 def holds_media(content: object) -> bool:
@@ -274,52 +271,55 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     return ""
 
 
-def said_messages(
-    value: object, depth: int = _DEEPEST, *, silent: bool = False
-) -> Iterator[SaidMessage]:
-    """Yield the messages of a request or a reply that say something, in order.
+def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:
+    """Yield the messages of a request or a reply, in order; also those without a text.
 
     Args:
         value: The request or the reply. Anything else holds no message.
         depth: How many containers inside of each other are looked into.
-        silent: Whether those that say nothing are yielded, too, such as calls of tools.
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
         [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False)]
     """
     if depth and isinstance(value, (list, tuple)):
+        # the parts of one message, [{"type": "text", "text": "Blue"}, …]
+        if text_of_content(value).strip() and all(map(_is_part, value)):
+            yield SaidMessage(ANYONE, text_of_content(value), holds_media(value))
+            return
         pairs = [messages_of_pair(item) for item in value]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
             value = [message for (message,) in pairs]
         for item in value:
-            yield from said_messages(item, depth - 1, silent=silent)
+            yield from said_messages(item, depth - 1)
     if not depth or not isinstance(value, Mapping):
         return
     message = unwrap_message(value)
-    content_keys = [key for key in _CONTENT_KEYS if key in message.fields]
-    content = message.fields[content_keys[0]] if content_keys else None
-    # {"role": "user"} and what has no known role are no messages
+    content = message.content
     calls_tool = _calls_tool(message.fields, content)
-    is_silent = bool(content_keys) or calls_tool
-    if message.role is not None and (content is not None or (is_silent and silent)):
+    # {"role": "user"} and what has no known role are no messages
+    has_content = any(key in message.fields for key in _CONTENT_KEYS)
+    if message.role is not None and (has_content or calls_tool):
         text = text_of_content(content)
-        said = SaidMessage(message.role, text, holds_media(content), calls_tool)
-        if text.strip() or said.has_media or silent:
-            yield said
+        yield SaidMessage(message.role, text, holds_media(content), calls_tool)
         return
-    kind = message.fields.get("type")
-    if isinstance(kind, str) and kind.endswith("_call"):  # OpenAI's, beside messages
-        if silent:
-            yield SaidMessage("assistant", "", calls_tool=True)
+    if str(value.get("type")).endswith("_call"):  # OpenAI's, beside messages
+        yield SaidMessage("assistant", "", calls_tool=True)
         return
     for holder in _MESSAGE_HOLDERS:
         if isinstance(value.get(holder), (Mapping, list, tuple)):
-            yield from said_messages(value[holder], depth - 1, silent=silent)
+            yield from said_messages(value[holder], depth - 1)
             return
     # A choice of a model that completes texts, which knows no roles.
     if "text" in value and "finish_reason" in value:
         yield SaidMessage("assistant", text_of_content(value["text"]))
+
+
+def _is_part(value: object) -> bool:
+    """Tell whether a value is a part of a message's content, by its type."""
+    kinds = ("text", "output_text", "refusal", *_SILENT_PARTS)
+    is_known = isinstance(value, Mapping) and value.get("type") in kinds
+    return is_known or holds_media(value)
 
 
 def _calls_tool(message: Mapping[str, Any], content: object) -> bool:
@@ -340,7 +340,7 @@ def last_said(messages: Sequence[SaidMessage], role: str) -> list[str]:
     """
     texts: list[str] = []
     for message in reversed(messages):
-        is_speaker = message.role == role
+        is_speaker = message.role in (role, ANYONE)
         if message.calls_tool if is_speaker else texts:
             break
         if is_speaker and message.text.strip():

@@ -32,20 +32,19 @@ from ragmetrics_core.data.citations import (
     why_unknown,
 )
 from ragmetrics_core.data.columns import (
+    KEY_IN_OWN_RESULTS,
     Columns,
     Fields,
     FoundValue,
     Row,
     find_fields,
+    read_turns,
 )
 from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blank
 from ragmetrics_core.data.messages import (
-    MEDIA_REFUSED,
-    kind_of_part,
     several_in_one_row,
-    text_of_content,
     with_written_messages,
 )
 from ragmetrics_core.data.name_matching import (
@@ -393,8 +392,9 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     values: dict[str, Any] = {}
     for field, found_value in found_by_field.items():
         if is_filled(found_value.value, field):
-            read_cell = _READERS.get(field, plain_data)
-            values[field] = read_cell(plain_data(found_value.value))
+            cell = plain_data(found_value.value)
+            read_cell = _READERS.get(field)
+            values[field] = read_cell(cell, field) if read_cell else cell
     # The cell ``citations`` is a list of citations, or a numbering such as
     # {"1": "doc-a"}, which says what marks such as [1] in the answer mean.
     numbering_cell = None
@@ -453,22 +453,17 @@ def fields_of_row(row: object) -> Row:
     """
     is_class = isinstance(row, type)
     has_keys = callable(getattr(row, "keys", None)) and hasattr(row, "__getitem__")
-    if has_keys and not is_class and not isinstance(row, Mapping):
-        row = dict(cast("Mapping[str, Any]", row))
-    if isinstance(row, Mapping):
-        with_messages: Row = with_written_messages(row, depth=5)
-        return with_messages
-    fields = {
-        name: with_written_messages(value)
-        for name, value in getattr(row, "__dict__", {}).items()
-        if name[:1] != "_"
-    }
-    if not fields or is_class:
-        raise RowError(
-            f"a row must be an object with named fields, got {type(row).__name__};"
-            " write it as {name: value}"
-        )
-    return fields
+    if has_keys and not is_class:
+        fields = dict(cast("Mapping[str, Any]", row))
+    else:
+        attributes = {} if is_class else getattr(row, "__dict__", {})
+        fields = {name: value for name, value in attributes.items() if name[:1] != "_"}
+        if not fields:
+            raise RowError(
+                "a row must be an object with named fields, got"
+                f" {type(row).__name__}; write it as {{name: value}}"
+            )
+    return cast("Row", with_written_messages(fields))
 
 
 def columns_by_field(
@@ -503,38 +498,15 @@ def columns_by_field(
     return column_by_field
 
 
-def _joined_parts(value: Any, field: str) -> Any:
-    """Return the text of a list of parts of one message, also where JSON holds them.
-
-    Thinking is left out. Every other value stays as it is: a model may answer in JSON.
-
-    Raises ``RowError`` for a part that is an image or a recording.
-    """
-    parts = data_in(value)
-    if not isinstance(parts, (list, tuple)) or not parts:
-        return value
-    kinds = set(map(kind_of_part, parts))
-    text = text_of_content(parts)
-    if None in kinds or (isinstance(value, str) and is_blank(text)):
-        return value
-    if "media" in kinds:
-        raise RowError(f"{field}: {MEDIA_REFUSED}")
-    return text
-
-
-def _answer(value: Any) -> Any:
+def _answer(value: Any, field: str) -> Any:
     """Return the answer of a row, also where it is the only one of a list.
 
     Raises ``RowError`` for several answers.
     """
-    value = _joined_parts(value, "answer")
-    if not isinstance(value, (list, tuple)):
-        return number_as_text(value)
-    if not value:
-        return None
-    if len(value) > 1:
-        raise RowError(several_in_one_row("answer", len(value)))
-    return number_as_text(value[0])
+    answers = value if isinstance(value, (list, tuple)) else [value]
+    if len(answers) > 1:
+        raise RowError(several_in_one_row(field, len(answers)))
+    return number_as_text(answers[0]) if answers else None
 
 
 def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
@@ -706,30 +678,24 @@ def _column_of(row: Row, column_or_path: str) -> str:
     return column_or_path.partition(".")[0]
 
 
-def _reference(value: Any) -> list[Any]:
-    """Reference texts; an object that was cut off, or written by ``str()``, is none.
+def _texts(value: Any, field: str) -> list[Any]:
+    """Reference texts, or ids; a text that holds a list of texts is that list.
 
-    Raises ``RowError`` for such an object.
+    Raises ``RowError`` for an object that was cut off, or written by ``str()``.
     """
-    if str(value).lstrip().startswith("{"):
-        cells.as_list_unbroken(value, "reference")
-    return _texts(_joined_parts(value, "reference"))
-
-
-def _texts(value: Any) -> list[Any]:
-    """Reference texts; a text that holds a list of texts is that list."""
     data = data_in(value)
+    # a reference that looks like a list is one only where it holds texts
+    is_text = isinstance(value, str) and field == "reference"
     is_list = isinstance(data, (list, tuple))
-    if is_list and isinstance(value, str):
-        # a text that looks like a list is one only where it holds texts
+    if is_text and is_list:
         is_list = all(isinstance(text, str) for text in data)
-    if is_list:
-        value = data
-    texts = value if isinstance(value, (list, tuple)) else [value]
+    may_be_cut = is_text and value.lstrip().startswith("{")
+    is_read = is_list or may_be_cut or not is_text
+    texts = cells.read_list(value, field) if is_read else [value]
     return [number_as_text(text) for text in texts if is_present(text)]
 
 
-def _problem(value: Any) -> str | None:
+def _problem(value: Any, _: str) -> str | None:
     """Return the application's error as a text.
 
     False and zero, also as tables write them, nothing and empty objects say that there
@@ -744,7 +710,7 @@ def _problem(value: Any) -> str | None:
     return json.dumps(value, default=str, ensure_ascii=False) if value else None
 
 
-def _citations_or_numbering(value: Any) -> Any:
+def _citations_or_numbering(value: Any, field: str) -> Any:
     """Return a list of citations as data, or the id of a context for each number.
 
     Raises ``RowError`` for anything else.
@@ -756,7 +722,7 @@ def _citations_or_numbering(value: Any) -> Any:
     if numbering is not None:
         return numbering
     raise RowError(
-        "citations: needs {number: id of the context}, or a list of objects with start,"
+        f"{field}: needs {{number: id of the context}}, or a list of objects with start,"
         f" end and contexts; found {type(data).__name__}"
     )
 
@@ -764,17 +730,15 @@ def _citations_or_numbering(value: Any) -> Any:
 # Signs other than those are part of an id: "doc-7", "a.b:c#3".
 _BETWEEN_IDS = re.compile(r"[^\w.:#@-]+")
 # How fields are read from what a column holds; the others are taken as they are.
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "contexts": lambda value: cells.read_contexts(value, "contexts"),
-    "retrieved": lambda value: cells.read_contexts(value, "retrieved"),
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(UNDIVIDED_CODES, cells.read_contexts),
+    **dict.fromkeys(KEY_IN_OWN_RESULTS, lambda value, _: data_in(value)),
     "facts": cells.read_facts,
-    "expected_ids": lambda value: _texts(cells.as_list_unbroken(value, "expected_ids")),
-    "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
-    "history": cells.read_turns,
-    "question": lambda value: _joined_parts(value, "question"),
-    "reference": _reference,
+    "expected_ids": _texts,
+    "history": read_turns,
+    "reference": _texts,
     "answer": _answer,
-    "id": lambda value: str(number_as_text(value)),
+    "id": lambda value, _: str(number_as_text(value)),
     "error": _problem,
     "metadata": cells.read_metadata,
     "citations": _citations_or_numbering,

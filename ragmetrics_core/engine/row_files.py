@@ -22,11 +22,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
-from ragmetrics_core.data.name_matching import (
-    HEADER_REPEATED,
-    did_you_mean,
-    repeats_header,
-)
+from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.scalars import is_number
 from ragmetrics_core.engine.sample_sources import (
     ColumnsRead,
@@ -144,9 +140,7 @@ def read_rows(path: Path) -> Iterator[Located]:
     """
     check_readable(path)
     with as_input_error(f"{path} cannot be read"):
-        for place, row in READERS[_suffix(path)](path):
-            is_header = isinstance(row, Mapping) and repeats_header(row)
-            yield place, RowError(HEADER_REPEATED) if is_header else row
+        yield from READERS[_suffix(path)](path)
 
 
 def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

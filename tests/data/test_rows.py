@@ -456,9 +456,10 @@ def test_a_message_is_read_in_the_column_of_an_answer_too(field, data, write):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("write", [json.dumps, str])
-def test_a_message_that_says_nothing_is_no_answer(data, write):
-    assert Sample.from_row({"answer": write(data)}).answer is None
+@pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
+@pytest.mark.parametrize("column", ["answer", "output"])
+def test_a_message_that_says_nothing_is_no_answer(data, write, column):
+    assert Sample.from_row({column: write(data)}).answer is None
 
 
 @pytest.mark.parametrize(
@@ -608,12 +609,23 @@ def test_of_answers_side_by_side_none_is_the_answer(answer):
             Sample.from_row(row)
 
 
-def test_a_document_cut_by_str_is_a_bad_row_until_its_column_is_named():
-    text = "Document(id=4cc, content: 'Anna's brother lit the lamp, and ...', meta: {})"
-    with pytest.raises(RowError, match=r"str\(\) of Python objects"):
-        Sample.from_row({"question": Q, "contexts": [text]})
-    named = Sample.from_row({"docs": [text]}, contexts="docs")
-    assert named.known_contexts[0].text == text
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Document(id=4cc, content: 'Anna's brother lit the lamp, and ...', meta: {})",
+        "Node ID: 4cc-1\nText: Anna's brother lit the lamp, and ...",
+        "Node ID: 4cc-1\nText: Anna's brother lit it,\nand ...\nScore:  0.500\n",
+        "Doc ID: 4cc-1\nText: Anna's brother lit the lamp, and ...",
+    ],
+)
+@pytest.mark.parametrize("field", ["contexts", "retrieved", "expected_contexts"])
+def test_a_document_cut_by_str_is_a_bad_row_until_its_column_is_named(field, text):
+    for cell in (text, [text], [{"text": text}]):
+        with pytest.raises(RowError, match=r"str\(\) of Python objects"):
+            Sample.from_row({"question": Q, field: cell})
+    columns: dict[str, Any] = {field: "docs"}
+    named = Sample.from_row({"docs": [text]}, **columns)
+    assert getattr(named, field)[0].text == text
 
 
 @pytest.mark.parametrize("field", ["image", "image_path", "audio_resource"])
@@ -638,6 +650,45 @@ def test_a_history_may_end_in_an_open_pair_or_be_of_parts():
     ]
     (turn,) = Sample.from_row({"question": Q, "history": parts}).history
     assert (turn.role, turn.content) == ("assistant", "A.")
+
+
+@pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"question": "Hi", "answer": "Hello"},
+        {"inputs": "Hi", "outputs": "Hello"},
+        {"inputs": {"question": "Hi"}, "outputs": {"answer": "Hello"}},
+        {"user": "Hi", "assistant": "Hello"},
+    ],
+    ids=str,
+)
+def test_a_history_may_be_of_objects_with_a_question_and_its_answer(pair, write):
+    for history in ([pair], [{"role": "system", "content": "Be brief."}, pair]):
+        sample = Sample.from_row({"question": Q, "history": write(history)})
+        assert sample.history[-2:] == (
+            Turn(role="user", content="Hi"),
+            Turn(role="assistant", content="Hello"),
+        )
+
+
+@pytest.mark.parametrize(
+    "element", [{"foo": "SECRET"}, {"question": "SECRET"}, {"role": "user"}]
+)
+def test_an_object_that_is_no_message_is_refused_with_how_to_write_one(element):
+    with pytest.raises(RowError) as caught:
+        Sample.from_row({"question": Q, "history": [element]})
+    assert '{"role": "user", "content": "…"}' in str(caught.value)
+    assert '{"question": "…", "answer": "…"}' in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_history_may_be_a_request_that_holds_its_messages():
+    sample = Sample.from_row({"question": Q, "history": {"messages": EARLIER}})
+    assert [turn.content for turn in sample.history][1:] == [
+        "Who keeps the ferry?",
+        "Ida Voss.",
+    ]
 
 
 def test_what_people_say_in_two_messages_is_a_question_and_what_preceded_it():

@@ -66,3 +66,11 @@ def test_a_document_without_a_text_is_refused():
         Sample.from_row({"contexts": [haystack.Document(content=None)]})
     with pytest.raises(RowError, match="must be a text or an object with a text"):
         Sample.from_row({"contexts": [object()]})
+
+
+@pytest.mark.parametrize("make", [of_llamaindex, node_of_llamaindex, of_haystack])
+@pytest.mark.parametrize("field", ["contexts", "retrieved"])
+def test_a_document_that_str_wrote_is_refused(make, field):
+    """Its text is cut, so a judge would not see what the application saw."""
+    with pytest.raises(RowError, match=r"str\(\) of Python objects"):
+        Sample.from_row({"question": "Who lit it?", field: [str(make())]})
