@@ -207,7 +207,8 @@ class _OpenTurn:
         """Return whether a run was given or shown a text that it found, or works on its answer.
 
         A run that searches itself may be shown what others found, and works on no answer.
-        What stands inside of what it found, such as a sentence of its page, is its own.
+        What stands inside of what it found, such as a sentence of its page, or of its
+        question is its own.
 
         Args:
             tree: The run.
@@ -222,7 +223,7 @@ class _OpenTurn:
         if _has_searched(tree):
             if self.reply:
                 return False
-            found_elsewhere.update(_forms_found(tree))
+            found_elsewhere.update(_forms_found(tree), [letters_of(tree.question)])
         answer = self.reply if len(self.reply) >= SHORTEST else ""
 
         shown: list[str] = []

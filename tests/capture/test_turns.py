@@ -300,6 +300,21 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
     assert alone == ([] if is_read else [("By whom was it opened?", None)])
 
 
+def test_a_question_that_repeats_what_was_looked_up_before_it_reads_nothing():
+    """Somebody looks at the page, and then asks the application about its words."""
+    asked = f"Is it true that {PAGE}"
+    found_itself = "It was painted green in 1901 by a painter of the coast."
+    agent = agent_that_searches(found_itself, f"{found_itself}\n{asked}")
+    agent = replace(agent, question=asked)
+    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    assert turns.add(search("By whom was it opened?", 1.0)) == []
+    (sample,) = turns.add(agent)
+    assert [passage.text for passage in sample.retrieved or ()] == [found_itself]
+    assert len(sample.ledger.calls) == 1
+    (alone,) = turns.finish()
+    assert alone.question == "By whom was it opened?"
+
+
 def test_what_a_run_found_side_by_side_is_no_longer_text_of_a_search_before_it():
     """A retriever that merges pieces was asked before; the run finds the pieces."""
     pieces = [PAGE, "It was painted green in 1901 by a painter of the coast."]
