@@ -38,6 +38,7 @@ from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     SaidMessage,
     holds_media,
+    is_of_parts,
     known_role,
     last_said,
     messages_of_pair,
@@ -582,6 +583,8 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     data = data_in(value)
     name = plain_name(column)
     whole_value = FoundValue(data if name in _PLURALS_OF_ANSWER else value, column)
+    if isinstance(value, str) and is_of_parts(data) and not text_of_content(data):
+        return whole_value  # JSON that is no message
     if name == field != "question" and isinstance(value, str):
         # A model may answer in JSON, so of a text in a column that is called "answer" or
         # "reference" only messages are read.
@@ -715,7 +718,10 @@ def read_turns(value: Any, field: str = "history") -> list[Any]:
             element is none of these.
     """
     turns: list[Any] = []
-    pairs = [messages_of_pair(part) or [part] for part in read_list(value, field)]
+    data = data_in(value)
+    is_request = isinstance(data, Mapping) and any(said_messages(data))
+    elements = [data] if is_request else read_list(data, field)
+    pairs = [messages_of_pair(element) or [element] for element in elements]
     for index, element in enumerate(chain.from_iterable(pairs)):
         if isinstance(element, Turn):
             turns.append(element)
@@ -724,7 +730,8 @@ def read_turns(value: Any, field: str = "history") -> list[Any]:
                 if message.has_media:
                     raise RowError(f"{field}: {MEDIA_REFUSED}")
                 if message.text not in (None, ""):
-                    turns.append({"role": message.role, "content": message.text})
+                    role = message.role or "user"
+                    turns.append({"role": role, "content": message.text})
         else:
             role = "assistant" if index % 2 else "user"
             turns.append({"role": role, "content": element})

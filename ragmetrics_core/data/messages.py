@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data.scalars import is_present
+from ragmetrics_core.data.scalars import is_number, is_present, number_as_text
 
 ROLES = {
     **dict.fromkeys(
@@ -205,8 +205,8 @@ def text_of_content(content: object) -> str:
     ``[{"type": "text", "text": "Blue"}, {"type": "image", …}]`` has the text "Blue":
     images, calls of tools and a model's thoughts have none. "" without any text.
     """
-    if isinstance(content, str):
-        return content
+    if isinstance(content, str) or is_number(content):
+        return str(number_as_text(content))
     if isinstance(content, (list, tuple)):
         return "".join(text_of_content(part) for part in content)
     return _text_of_part(content) if isinstance(content, Mapping) else ""
@@ -283,8 +283,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False)]
     """
     if depth and isinstance(value, (list, tuple)):
-        # the parts of one message, [{"type": "text", "text": "Blue"}, …]
-        if text_of_content(value).strip() and all(map(_is_part, value)):
+        if is_of_parts(value):
             yield SaidMessage(ANYONE, text_of_content(value), holds_media(value))
             return
         pairs = [messages_of_pair(item) for item in value]
@@ -315,11 +314,18 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         yield SaidMessage("assistant", text_of_content(value["text"]))
 
 
-def _is_part(value: object) -> bool:
-    """Tell whether a value is a part of a message's content, by its type."""
+def is_of_parts(value: object) -> bool:
+    """Tell whether a value is a list of parts of one message, by their types.
+
+    Example: ``[{"type": "text", "text": "Blue"}, …]``.
+    """
+    if not isinstance(value, (list, tuple)):
+        return False
     kinds = ("text", "output_text", "refusal", *_SILENT_PARTS)
-    is_known = isinstance(value, Mapping) and value.get("type") in kinds
-    return is_known or holds_media(value)
+    return bool(value) and all(
+        isinstance(part, Mapping) and (part.get("type") in kinds or holds_media(part))
+        for part in value
+    )
 
 
 def _calls_tool(message: Mapping[str, Any], content: object) -> bool:

@@ -689,7 +689,7 @@ def _texts(value: Any, field: str) -> list[Any]:
     is_list = isinstance(data, (list, tuple))
     if is_text and is_list:
         is_list = all(isinstance(text, str) for text in data)
-    may_be_cut = is_text and value.lstrip().startswith("{")
+    may_be_cut = data is value and is_text and value.lstrip().startswith("{")
     is_read = is_list or may_be_cut or not is_text
     texts = cells.read_list(value, field) if is_read else [value]
     return [number_as_text(text) for text in texts if is_present(text)]

@@ -426,6 +426,27 @@ def test_an_answer_in_parts_is_one_without_its_thinking():
             assert Sample.from_row({"reference": answer}).reference == ("Anna lit it.",)
 
 
+@pytest.mark.parametrize("field", ["question", "answer", "reference"])
+@pytest.mark.parametrize("kind", ["tool_use", "refusal", "thinking"])
+def test_parts_that_say_nothing_are_missing(field, kind):
+    assert Sample.from_row({field: [{"type": kind, "name": "search"}]}) == Sample()
+
+
+@pytest.mark.parametrize("text", ['{"name": "Anna"}', '{"answer": "Anna"}', "{}"])
+def test_a_reference_in_json_is_its_text(text):
+    assert Sample.from_row({"reference": text}).reference == (text,)
+
+
+@pytest.mark.parametrize("write", [json.dumps, str, lambda data: data])
+def test_numbers_and_parts_in_messages_are_what_they_say(write):
+    asked = [{"role": "user", "content": 7}, {"role": "assistant", "content": "So?"}]
+    sample = Sample.from_row({"question": write([*asked, {**asked[0], "content": 8}])})
+    assert (sample.question, sample.history[0].content) == ("8", "7")
+    message = {"role": "assistant", "content": [{"type": "text", "text": "Anna."}]}
+    (turn,) = Sample.from_row({"history": write(message)}).history
+    assert (turn.role, turn.content) == ("assistant", "Anna.")
+
+
 SAID = {"role": "assistant", "content": "Anna lit it."}
 MESSAGES_WRITTEN: list[Any] = [
     SAID,
