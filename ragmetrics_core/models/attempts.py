@@ -8,7 +8,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, get_args
@@ -93,22 +93,132 @@ class Attempts:
     failed_rows: set[int | None]
 
     async def send(self, request: ChatRequest) -> ChatReply:
-        """Call until there is a reply to the whole prompt, or an error instead of one.
+        """Call until there is a reply, an error that will not pass, or no attempt left.
+
+        An error is not raised: the reply then has no choices, and its ``failures`` say
+        why. While an endpoint that is in doubt is probed, other requests wait.
+
+        The usage counts every call that was sent, whether or not it was answered. All
+        calls but the last count as faults. Example: a 503, a pause of a second, then a
+        reply: the reply, with ``calls`` 2 and ``faults`` 1.
+        """
+        sent_at: list[float] = []  # when each call was sent, by the monotonic clock
+        usage = Usage()
+        n_failures = 0
+        is_probe = False
+        try:
+            async with self.budget.in_time():
+                while True:
+                    is_probe = is_probe or await self.endpoint.wait_in_doubt()
+                    n_answers_before = self.endpoint.n_answers
+                    began_at = self.budget.clock()
+                    reply = await self._call_in_turn(request, sent_at, is_probe)
+                    if reply is None:  # the endpoint came into doubt
+                        continue
+                    usage += reply.usage
+                    error = reply.error
+                    if not isinstance(error, errors.TransientJudgeError):
+                        break
+                    self.failed_rows.add(judged_row.get())
+                    # A rate limit while others are answered is no failure: the request
+                    # may try again as often as it needs.
+                    others_are_answered = self.endpoint.n_answers > n_answers_before
+                    is_rate_limited = isinstance(error, errors.RateLimited)
+                    if not (is_rate_limited and others_are_answered):
+                        n_failures += 1
+                    wait = self._wait_after(error, n_failures, sent_at, began_at)
+                    self.budget.fault = ""
+                    if isinstance(wait, errors.JudgeError):
+                        reply = _reply_of_failures(request, wait)
+                        break
+                    self.budget.fault = str(error)
+                    await self.budget.pause(wait)
+        except errors.LimitReached as reached:
+            reply = _reply_of_failures(request, reached)
+        finally:
+            if is_probe:
+                self.endpoint.probing.release()
+        n_calls = len(sent_at)
+        if n_calls == 1 and usage.calls == 1:
+            return reply  # nothing to correct
+        n_faults = max(n_calls - 1, 0)
+        return replace(reply, usage=replace(usage, calls=n_calls, faults=n_faults))
+
+    def _wait_after(
+        self,
+        error: errors.TransientJudgeError,
+        n_failures: int,
+        sent_at: Sequence[float],
+        began_at: float,
+    ) -> float | errors.JudgeError:
+        """Return the seconds until the next attempt; an error if no other is due.
+
+        An endpoint that never answered, and cannot be reached, fails for a minute or
+        stays silent for long, is in an outage.
+
+        Args:
+            error: How the last call ended.
+            n_failures: How many calls for the request failed so far.
+            sent_at: When each was sent.
+            began_at: When the last call was begun, by the clock of the budget.
+        """
+        is_rate_limited = isinstance(error, errors.RateLimited)
+        is_long_wait = (error.retry_after or 0) >= _REPEATING_SECONDS
+        if is_long_wait and self.endpoint.is_told_to_wait_again(sent_at[-1]):
+            return self.budget.stop(str(error))  # a later run asks the rest
+        may_be_loading = self.endpoint.n_answers == 0 and not is_rate_limited
+        time_of_a_call = self.budget.clock() - began_at
+        if isinstance(error, errors.NoReplyInTime):
+            time_of_a_call = self.model.timeout or self.timeout or math.inf
+        # one that answered may fail for one row's texts
+        is_silent = may_be_loading and self.budget.seconds_silent > max(
+            _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
+        )
+        # Where another request was sent to its last attempt, this one has no other.
+        is_in_vain = self.endpoint.has_failed and not is_rate_limited
+        wait = seconds_until_next_attempt(
+            error,
+            n_failures,
+            seconds_tried=time.monotonic() - sent_at[0],
+            most_attempts=self.most_attempts,
+            may_be_loading=may_be_loading,
+        )
+        if wait is not None and not is_silent and not is_in_vain:
+            return wait
+        self.endpoint.has_failed |= not is_rate_limited
+        if isinstance(error, errors.NoReplyInTime) and may_be_loading:
+            waited = math.ceil(self.budget.seconds_silent)
+            error = errors.NoReplyInTime(
+                f"{error}; it never answered, in {waited} s: check that it runs"
+            )
+        # Other requests need not find out again that nobody is there.
+        if is_silent or (may_be_loading and not error.is_sent):
+            unavailable = errors.JudgeUnavailable(str(error))
+            self.endpoint.begin_outage(unavailable)
+            return unavailable
+        return error
+
+    async def count_again(
+        self,
+        request: ChatRequest,
+        reply: ChatReply,
+        cut: errors.ContextWindowExceeded,
+    ) -> ChatReply:
+        """Return a reply whose count of tokens is too low; failures if its prompt was cut.
 
         Some servers, such as Ollama, cut what is longer than their context length, and
         answer as if nothing was missing. Their own count of tokens tells, unless they
-        leave out of it what they have in their cache. So a count that is too low is
-        made again, of a prompt that begins as none did before.
+        leave out of it what they have in their cache. So the count is made again, of a
+        prompt that begins as none did before.
+
+        Args:
+            request: The request.
+            reply: The reply.
+            cut: The error of a prompt that was cut.
         """
-        reply = await self._reply_or_failures(request)
-        cut = error_of_cut_prompt(self.model, request, reply)
-        if cut is None:
-            return reply
         first, *others = request.messages
         new = replace(first, content=f"{uuid4()}\n{first.content}")
-        counted = await self._reply_or_failures(
-            replace(request, messages=(new, *others), n=1)
-        )
+        counted = await self.send(replace(request, messages=(new, *others), n=1))
         usage = reply.usage + counted.usage
         failures = counted.failures
         if counted.choices:
@@ -118,116 +228,6 @@ class Attempts:
             failures = (cut,)
         return ChatReply((), usage, failures[:1] * request.n)
 
-    async def _reply_or_failures(self, request: ChatRequest) -> ChatReply:
-        """Call until there is a reply, an error that will not pass, or no attempt left.
-
-        An error is not raised: the reply then has no choices, and its ``failures`` say
-        why.
-
-        The usage counts every call that was sent, whether or not it was answered. All
-        calls but the last count as faults. Example: a 503, then a reply: the reply,
-        with ``calls`` 2 and ``faults`` 1.
-        """
-        sent_at: list[float] = []  # when each call was sent, by the monotonic clock
-        try:
-            async with self.budget.in_time():
-                reply = await self._call_until_it_succeeds(request, sent_at)
-        except errors.LimitReached as reached:
-            reply = _reply_of_failures(request, reached, Usage())
-        n_calls = len(sent_at)
-        if n_calls <= 1 and reply.usage.calls == n_calls:
-            return reply  # nothing to correct
-        n_faults = max(n_calls - 1, 0)
-        usage = replace(reply.usage, calls=n_calls, faults=n_faults)
-        return replace(reply, usage=usage)
-
-    async def _call_until_it_succeeds(
-        self, request: ChatRequest, sent_at: list[float]
-    ) -> ChatReply:
-        """Call again after each error that may pass, as long as another attempt is due.
-
-        Returns the reply. If no further attempt is due, or the endpoint refuses
-        everything, the reply has no choices and holds the error. Example: a 503, a
-        pause of a second, then a reply: the reply. An endpoint that never answered, and
-        cannot be reached, fails for a minute or stays silent for long, is in an outage.
-        While one that is in doubt is probed, other requests wait.
-
-        Args:
-            request: The request.
-            sent_at: Gets the time at which each call is sent.
-        """
-        n_counted_failures = 0
-        usage_lost = Usage()  # of replies that an error broke off
-        is_probe = False
-        try:
-            while True:
-                is_probe = is_probe or await self.endpoint.wait_in_doubt()
-                n_answers_before = self.endpoint.n_answers
-                began_at = self.budget.clock()
-                try:
-                    reply = await self._call_in_turn(request, sent_at, is_probe)
-                    if reply is None:
-                        continue
-                    usage = usage_lost + reply.usage
-                    if reply.choices or not reply.failures:
-                        return replace(reply, usage=usage)
-                    usage_lost = usage
-                    raise reply.failures[0]
-                except errors.TransientJudgeError as error:
-                    last_error = error
-                    self.failed_rows.add(judged_row.get())
-                except errors.JudgeError as error:  # it will not pass
-                    return _reply_of_failures(request, error, usage_lost)
-
-                others_are_answered = self.endpoint.n_answers > n_answers_before
-                is_rate_limited = isinstance(last_error, errors.RateLimited)
-                is_long_wait = (last_error.retry_after or 0) >= _REPEATING_SECONDS
-                if is_long_wait and self.endpoint.is_told_to_wait_again(sent_at[-1]):
-                    # a later run asks the rest
-                    reached = self.budget.stop(str(last_error))
-                    return _reply_of_failures(request, reached, usage_lost)
-                # A rate limit while others are answered is no failure: the request may
-                # try again as often as it needs.
-                if not (is_rate_limited and others_are_answered):
-                    n_counted_failures += 1
-                may_be_loading = self.endpoint.n_answers == 0 and not is_rate_limited
-                wait = seconds_until_next_attempt(
-                    last_error,
-                    n_counted_failures,
-                    seconds_tried=time.monotonic() - sent_at[0],
-                    most_attempts=self.most_attempts,
-                    may_be_loading=may_be_loading,
-                )
-                time_of_a_call = self.budget.clock() - began_at
-                if isinstance(last_error, errors.NoReplyInTime):
-                    time_of_a_call = self.model.timeout or self.timeout or math.inf
-                # one that answered may fail for one row's texts
-                is_silent = may_be_loading and self.budget.seconds_silent > max(
-                    _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
-                )
-                if is_silent or (self.endpoint.has_failed and not is_rate_limited):
-                    wait = None
-                self.budget.fault = "" if wait is None else str(last_error)
-                if wait is None:
-                    break
-                await self.budget.pause(wait)
-            self.endpoint.has_failed |= not is_rate_limited
-        finally:
-            if is_probe:
-                self.endpoint.probing.release()
-
-        if isinstance(last_error, errors.NoReplyInTime) and may_be_loading:
-            waited = math.ceil(self.budget.seconds_silent)
-            last_error = errors.NoReplyInTime(
-                f"{last_error}; it never answered, in {waited} s: check that it runs"
-            )
-        # Other requests need not find out again that nobody is there.
-        if is_silent or (may_be_loading and not last_error.is_sent):
-            unavailable = errors.JudgeUnavailable(str(last_error))
-            self.endpoint.begin_outage(unavailable)
-            return _reply_of_failures(request, unavailable, usage_lost)
-        return _reply_of_failures(request, last_error, usage_lost)
-
     # Slots, rate, budget, and the call.
 
     async def _call_in_turn(
@@ -235,22 +235,24 @@ class Attempts:
     ) -> ChatReply | None:
         """Call as soon as slots, rate and budget allow it, and tell them how it ended.
 
+        The call is counted at once, before it is answered. Example: a first call notes
+        ``Usage(calls=1)``; its repetition after an error ``Usage(calls=1, faults=1)``.
+
         Args:
             request: The request.
-            sent_at: Gets the time at which the call is sent.
+            sent_at: When earlier calls for the request were sent; this call is added.
             is_probe: Whether it may call an endpoint in doubt.
 
         Returns:
-            The reply; None if the endpoint came into doubt before there was a slot.
-
-        Raises:
-            JudgeError: If the call fails, the run has reached a limit, or the endpoint
-                refuses everything.
+            The reply, or one with the error in place of choices; None if the endpoint
+            came into doubt before there was a slot.
         """
+        spending = spending_here()
+        reply: ChatReply | None = None
+        outcome: ChatReply | errors.JudgeError | None = None  # it was given up
         async with self.slots_of_run:
             ticket = await self.slots.acquire()
             began_at = time.monotonic()
-            outcome: ChatReply | errors.JudgeError | None = None  # it was given up
             try:
                 if self.endpoint.is_in_doubt and not is_probe:
                     return None
@@ -259,19 +261,37 @@ class Attempts:
                 number = await self.budget.acquire()
                 usage: Usage | None = None
                 try:
-                    reply = await self._call(request, sent_at)
-                    outcome, usage = reply, reply.usage
-                    if reply.failures and not reply.choices:  # an error broke it off
-                        outcome, usage = reply.failures[0], replace(usage, faults=1)
+                    # the call before this one failed
+                    spending.note(Usage(calls=1, faults=1 if sent_at else 0))
+                    sent_at.append(time.monotonic())
+                    async with asyncio.timeout(self.timeout):
+                        received = await call_authors_code(
+                            self.model.name,
+                            await_users_code,
+                            self.model,
+                            partial(self.model.complete, request),
+                        )
+                    reply = check_reply(self.model, received)
+                    # The call itself was counted when it was sent.
+                    spending.note(replace(reply.usage, calls=0, faults=0))
+                    outcome, usage = reply.error or reply, reply.usage
+                    if reply.error is not None:  # it was broken off
+                        usage = replace(usage, faults=1)
+                except TimeoutError:
+                    assert self.timeout is not None  # noqa: S101  # else nothing ends in time
+                    outcome = late_error(self.model.name, self.timeout)
                 except errors.JudgeError as error:
+                    add_sentence(error, request)
                     outcome = error
-                    raise
+                    if refused_feature(error, request) is not None:
+                        # Whatever its status, it says nothing of the key or the model.
+                        outcome = errors.RequestRejected(str(error))
+                        outcome.topics, outcome.raw = error.topics, error.raw
                 finally:
                     self.budget.observe(number, usage)
                     self.endpoint.observe(outcome)
-            except errors.JudgeError as error:  # also one that let no call leave
+            except errors.JudgeError as error:  # it let no call leave
                 outcome = error
-                raise
             finally:
                 self.slots.observe(
                     ticket,
@@ -279,57 +299,14 @@ class Attempts:
                     seconds=time.monotonic() - began_at,
                     time_of_a_call=self.model.timeout or self.timeout or math.inf,
                 )
-        return reply
-
-    async def _call(self, request: ChatRequest, sent_at: list[float]) -> ChatReply:
-        """Send one call, and count it at once, before it is answered.
-
-        Example: a first call notes ``Usage(calls=1)``; its repetition after an error
-        notes ``Usage(calls=1, faults=1)``.
-
-        Args:
-            request: The request.
-            sent_at: When earlier calls for the request were sent; this call is added.
-
-        Raises:
-            JudgeError: For whatever the model raises, and if no reply comes in time.
-        """
-
-        async def complete() -> ChatReply:
-            reply = await await_users_code(
-                self.model, partial(self.model.complete, request)
-            )
-            return check_reply(self.model, reply)
-
-        n_faults = 1 if sent_at else 0  # the call before this one failed
-        spending = spending_here()
-        spending.note(Usage(calls=1, faults=n_faults))
-        sent_at.append(time.monotonic())
-        try:
-            async with asyncio.timeout(self.timeout):
-                reply = await call_authors_code(self.model.name, complete)
-        except TimeoutError:
-            assert self.timeout is not None  # noqa: S101  # else nothing ends in time
-            raise late_error(self.model.name, self.timeout) from None
-        except errors.JudgeError as error:
-            add_sentence(error, request)
-            # Whatever status it came with, it says nothing of the key or the model.
-            if refused_feature(error, request) is None:
-                raise
-            refusal = errors.RequestRejected(str(error))
-            refusal.topics = error.topics
-            refusal.raw = error.raw
-            raise refusal from None
-        # The call itself was counted when it was sent.
-        spending.note(replace(reply.usage, calls=0, faults=0))
+        if reply is None and isinstance(outcome, errors.JudgeError):
+            return _reply_of_failures(request, outcome)
         return reply
 
 
-def _reply_of_failures(
-    request: ChatRequest, error: errors.JudgeError, usage: Usage
-) -> ChatReply:
+def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
     """Return a reply without choices, with the error as the failure of each."""
-    return ChatReply((), usage, failures=(error,) * request.n)
+    return ChatReply((), failures=(error,) * request.n)
 
 
 def seconds_until_next_attempt(

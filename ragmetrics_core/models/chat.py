@@ -118,6 +118,11 @@ class ChatReply:
     usage: Usage = field(default_factory=Usage)
     failures: tuple[JudgeError, ...] = ()
 
+    @property
+    def error(self) -> JudgeError | None:
+        """The error in place of all replies; None if one came, or none was wanted."""
+        return None if self.choices else next(iter(self.failures), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

@@ -616,7 +616,7 @@ class FittedRequest:
         self._usage = self._usage + reply.usage if self._usage.calls else reply.usage
         if not reply.choices:
             self._failures += reply.failures
-            self._refused = refused_feature(next(iter(reply.failures), None), request)
+            self._refused = refused_feature(reply.error, request)
             return
         choices = reply.choices[: request.n]  # an endpoint may send more than asked for
         self._choices += choices

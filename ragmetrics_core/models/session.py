@@ -14,7 +14,7 @@ leave it behind.
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
@@ -43,7 +43,6 @@ from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.features import (
     EndpointState,
     FittedRequest,
-    SendCall,
     gather_all,
     stated_missing,
 )
@@ -72,9 +71,6 @@ _MOST_FAILED_ROWS = 20
 # So many characters of an unusable reply are shown to the model that is asked again.
 _MOST_SHOWN = 20_000
 _NOTHING = Usage()
-
-_SendRequest = Callable[[ChatRequest, SendCall], Awaitable[ChatReply]]
-"""Sends a request in one call or several."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -304,7 +300,7 @@ class Session:
         """
         await self.prepare()
         keys = await self._keys(request, polls, first_poll)
-        fetched = await self._fetch_chat(request, keys)
+        fetched = await self._fetch(request, keys)
 
         async def read_here(outcome: ReplyOrError) -> T | errors.JudgeError:
             """Read a reply beside the event loop; return why it cannot be used."""
@@ -420,7 +416,7 @@ class Session:
                 schema=None if outcome.finish == "other" else request.schema,
             )
             repair_keys = await self._keys(repair, 1, poll)
-            repaired = await self._fetch_chat(repair, repair_keys)
+            repaired = await self._fetch(repair, repair_keys)
             fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
             n_written = repaired.usage.completion_tokens
             (new_outcome,) = repaired.in_order()
@@ -455,27 +451,6 @@ class Session:
         return type(result)(
             f"the reply of {self.model.name} cannot be used: {result}; {advice}",
             raw=result.raw,
-        )
-
-    async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
-        """Return the replies to a request, one under each key."""
-
-        async def send_fitted(request: ChatRequest, send_call: SendCall) -> ChatReply:
-            """Send a request, without the features that the endpoint refuses."""
-            if self._is_in_batches:
-                # what an earlier pass has sent is fetched, and counts
-                request = replace(request, needs_logprobs=False)
-            fitted = FittedRequest(
-                self.model,
-                self._prepared.endpoint,
-                request,
-                send_call,
-                may_guess=not self._is_in_batches,  # each guess would be a batch
-            )
-            return await fitted.complete()
-
-        return await self._fetch(
-            lambda missing: replace(request, n=len(missing)), keys, send_fitted
         )
 
     async def _keys(
@@ -537,19 +512,8 @@ class Session:
         question_by_key = {
             self._digest(state, "typed", question): question for question in questions
         }
-
-        def make_request(keys: Sequence[str]) -> ChatRequest:
-            text = request_text(state, [question_by_key[key] for key in keys])
-            return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
-
-        async def send_unchanged(
-            request: ChatRequest, send_call: SendCall
-        ) -> ChatReply:
-            """Send a request that has no feature to leave out."""
-            async with self._prepared.endpoint.first_with(set):
-                return await send_call(request, 0)
-
-        fetched = await self._fetch(make_request, list(question_by_key), send_unchanged)
+        texts = ChatRequest((Message("user", state),), temperature=None)
+        fetched = await self._fetch(texts, list(question_by_key), question_by_key)
         answers: dict[str, T | errors.JudgeError] = {}
         for (key, question), outcome in zip(
             question_by_key.items(), fetched.in_order(), strict=True
@@ -574,9 +538,9 @@ class Session:
 
     async def _fetch(
         self,
-        make_request: Callable[[Sequence[str]], ChatRequest],
+        request: ChatRequest,
         keys: Sequence[str],
-        send_request: _SendRequest,
+        question_by_key: Mapping[str, str] | None = None,
     ) -> Fetched:
         """Return the replies under some keys: stored, awaited, or called for.
 
@@ -585,9 +549,9 @@ class Session:
         again, and the next round of the loop calls for it.
 
         Args:
-            make_request: Makes the request for the replies under some of the keys.
+            request: The request for one of the replies; of typed questions their texts.
             keys: The key of each reply in the store.
-            send_request: Sends that request, in one call or several.
+            question_by_key: The typed questions, each as JSON; None for a chat request.
         """
         in_flight = self._prepared.in_flight
         fetched = Fetched(dict.fromkeys(keys))
@@ -601,9 +565,18 @@ class Session:
             # Looked up now: while this run calls, the others may end.
             futures = {key: in_flight[key] for key in missing if key in in_flight}
             to_call_for = [key for key in missing if key not in futures]
-            if to_call_for:
-                request = make_request(to_call_for)
-                await self._call_for(request, to_call_for, fetched, send_request)
+            # Other runs that want equal replies meanwhile wait for this call.
+            for key in to_call_for:
+                in_flight[key] = asyncio.get_running_loop().create_future()
+            try:
+                if to_call_for:
+                    await self._call_for(request, to_call_for, question_by_key, fetched)
+            finally:
+                for key in to_call_for:
+                    outcome = fetched.outcomes[key]
+                    # Other runs may have other limits: they call for it themselves.
+                    is_limit_of_run = isinstance(outcome, errors.LimitReached)
+                    in_flight.pop(key).set_result(None if is_limit_of_run else outcome)
 
             # Shielded: if this run is cancelled, the future is not, as others wait for
             # it.
@@ -621,81 +594,94 @@ class Session:
         self,
         request: ChatRequest,
         keys: Sequence[str],
+        question_by_key: Mapping[str, str] | None,
         fetched: Fetched,
-        send_request: _SendRequest,
     ) -> None:
         """Call the endpoint for the replies under some keys, and fill them in.
 
-        Another run that wants an equal reply meanwhile waits for this call. Example: of
-        5 polls 2 are stored; ``keys`` has the other 3, and 3 replies are asked for.
+        Example: of 5 polls 2 are stored; ``keys`` has the other 3, and 3 replies are
+        asked for. ``fetched`` gets the replies, or why there is none.
+        """
+        endpoint = self._prepared.endpoint
+        send_call = partial(self._send_call, keys, fetched)
+        request = replace(request, n=len(keys))
+        if question_by_key is None:
+            if self._is_in_batches:
+                # what an earlier pass has sent is fetched, and counts
+                request = replace(request, needs_logprobs=False)
+            fitted = FittedRequest(
+                self.model,
+                endpoint,
+                request,
+                send_call,
+                may_guess=not self._is_in_batches,  # each guess would be a batch
+            )
+            reply = await fitted.complete()
+        else:  # of several questions; it has no feature to leave out
+            questions = [question_by_key[key] for key in keys]
+            text = request_text(request.messages[0].content, questions)
+            request = replace(request, messages=(Message("user", text),))
+            async with endpoint.first_with(set):
+                reply = await send_call(request, 0)
+        # The failures of all calls are given out in turn. There may be more of them
+        # than missing replies, since a later call may have succeeded.
+        failures = iter(reply.failures)
+        too_few = errors.UnusableReply(
+            "the endpoint returned fewer replies than asked for"
+        )
+        for key in keys:
+            if fetched.outcomes[key] is None:
+                fetched.outcomes[key] = next(failures, too_few)
+        fetched.add(reply.usage)
+
+    async def _send_call(
+        self,
+        keys: Sequence[str],
+        fetched: Fetched,
+        request: ChatRequest,
+        first_index: int,
+    ) -> ChatReply:
+        """Send one call for ``request.n`` replies, and store those that come.
+
+        Example: of 3 replies that are asked for, 2 come: they are filled in under the
+        first two keys, and the third stays None.
 
         Args:
-            request: The request for all of the replies.
-            keys: The keys of the replies, in the order in which they come.
-            fetched: Gets the replies, or why there is none.
-            send_request: Sends the request in one call or several, each by
-                ``send_call`` (below), and joins the replies.
+            keys: The keys of all replies that are wanted.
+            fetched: Gets the replies.
+            request: The request.
+            first_index: The index of the call's first reply among all.
         """
-
-        async def send_call(request: ChatRequest, first_index: int) -> ChatReply:
-            """Send one call for ``request.n`` replies; the first has the given index.
-
-            Example: of 3 replies that are asked for, 2 come: they are filled in under
-            the first two keys, and the third stays None.
-            """
-            keys_of_call = keys[first_index : first_index + request.n]
-            # In a run in batches the store answers in place of the endpoint.
-            reply = self._reply_store.reply_from_batch(
-                self.model, keys_of_call, request
-            )
-            if reply is not None:
-                for failure in set(reply.failures):  # one error for all replies
-                    add_sentence(failure, request)
-                cut = error_of_cut_prompt(self.model, request, reply)
-                if cut is not None:  # nothing can be counted again
-                    reply = replace(reply, choices=(), failures=(cut,) * request.n)
-                # A reply from a batch bypasses ``_attempts``, which else notes the cost.
-                # Noted, it is counted even if the question ends in a crash.
-                spending_here().note(reply.usage)
-            else:
-                reply = await self._attempts.send(request)  # which notes the cost
-            refusal = next(iter(reply.failures), None)
-            if isinstance(refusal, errors.UnusableReply) and refusal.finish:
-                # Like any reply that cannot be used it is asked for again.
-                written = Choice(sendable_text(refusal.raw), refusal.finish)
-                reply = replace(reply, choices=(written,) * request.n, failures=())
-            if reply.choices:
-                model = next(iter(reply.usage.models), "")
-                origin = _origin(model, len(reply.choices))
-                choices = {
-                    key: Choice(choice.text, choice.finish, choice.tokens, origin)
-                    for key, choice in zip(keys_of_call, reply.choices, strict=False)
-                }
-                self._reply_store.put(choices)
-                fetched.outcomes.update(choices)
-            return reply
-
-        in_flight = self._prepared.in_flight
-        for key in keys:
-            in_flight[key] = asyncio.get_running_loop().create_future()
-        try:
-            reply = await send_request(request, send_call)
-            # The failures of all calls are given out in turn. There may be more of them
-            # than missing replies, since a later call may have succeeded.
-            failures = iter(reply.failures)
-            too_few = errors.UnusableReply(
-                "the endpoint returned fewer replies than asked for"
-            )
-            for key in keys:
-                if fetched.outcomes[key] is None:
-                    fetched.outcomes[key] = next(failures, too_few)
-            fetched.add(reply.usage)
-        finally:
-            for key in keys:
-                outcome = fetched.outcomes[key]
-                # Other runs may have other limits: they call for it themselves.
-                is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
-                in_flight.pop(key).set_result(None if is_limit_of_this_run else outcome)
+        keys_of_call = keys[first_index : first_index + request.n]
+        # In a run in batches the store answers in place of the endpoint.
+        reply = self._reply_store.reply_from_batch(self.model, keys_of_call, request)
+        if reply is None:
+            reply = await self._attempts.send(request)  # which notes the cost
+        else:
+            for failure in set(reply.failures):  # one error for all replies
+                add_sentence(failure, request)
+            # Noted, it is counted even if the question ends in a crash.
+            spending_here().note(reply.usage)
+        cut = error_of_cut_prompt(self.model, request, reply)
+        if cut is not None and self._is_in_batches:  # nothing can be counted again
+            reply = replace(reply, choices=(), failures=(cut,) * request.n)
+        elif cut is not None:
+            reply = await self._attempts.count_again(request, reply, cut)
+        refusal = reply.error
+        if isinstance(refusal, errors.UnusableReply) and refusal.finish:
+            # Like any reply that cannot be used it is asked for again.
+            written = Choice(sendable_text(refusal.raw), refusal.finish)
+            reply = replace(reply, choices=(written,) * request.n, failures=())
+        if reply.choices:
+            model = next(iter(reply.usage.models), "")
+            origin = _origin(model, len(reply.choices))
+            choices = {
+                key: Choice(choice.text, choice.finish, choice.tokens, origin)
+                for key, choice in zip(keys_of_call, reply.choices, strict=False)
+            }
+            self._reply_store.put(choices)
+            fetched.outcomes.update(choices)
+        return reply
 
 
 def _read(outcome: ReplyOrError, read: Callable[[Choice], T]) -> T | errors.JudgeError:
