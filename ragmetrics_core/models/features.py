@@ -6,9 +6,9 @@ model, once for all requests. Several replies are then asked for by several call
 log-probabilities not at all (the judge polls instead), a schema as JSON mode and then by
 the prompt alone.
 
-A rejection may name none. Then the request is sent again without each feature of which
-nobody knows whether the endpoint takes it, once for each. If all are rejected, it is that
-request's own failure.
+A rejection may name none. Then the request is sent once without all features of which
+nobody knows whether the endpoint takes them. If that is answered, they are tried again,
+one topic at a time. If not, it is that request's own failure.
 
 What nobody knows yet is tried by one request, and the others wait for it: so a wrong key
 costs one call, and each feature is refused once. A refusal comes soon, while an answer
@@ -87,7 +87,7 @@ class EndpointState:
         missing: As given.
         refused: What a trial was refused; to be among the missing once it is answered.
         taken: The features that it has taken.
-        guessed: The features that a rejected request was sent without, once for each.
+        guessed: The features that a rejected request was once sent without.
         n_answers: How many calls it has answered.
         probing: Held by the request that is sent alone while the endpoint is in doubt.
         has_failed: Whether a request was sent to its last attempt since the last answer.
@@ -468,11 +468,9 @@ class FittedRequest:
             missing = self._endpoint.missing | self._endpoint.refused
             self._left_out = self._stated_missing | missing
             await self._ask_without_refused()
-            is_unnamed = self._is_rejected and not any(
-                map(refused_topics, self._failures)
-            )
-            if is_unnamed and self._trial is not None and self._may_guess:
-                await self._guess_refused()
+            is_named = any(map(refused_topics, self._failures))
+            if self._is_rejected and not is_named and self._trial and self._may_guess:
+                await self._leave_out_refused()
             self._learn()
 
         fallbacks = [
@@ -521,38 +519,46 @@ class FittedRequest:
         """Whether the last calls were rejected, and not as too long or for a key."""
         return any(type(failure) is RequestRejected for failure in self._failures)
 
-    async def _guess_refused(self) -> None:
-        """Ask without each untried feature, until the request is not rejected.
+    async def _leave_out_refused(self) -> None:
+        """Find the features for which a request was rejected in words that name none.
 
-        Features of one topic, such as a schema and JSON mode, are left out together. At
-        last it is sent as it was once more: a rejection may have passed by itself, e.g.
-        while a model was loaded.
+        It is asked without all untried topics, such as a schema and JSON mode. If that is
+        answered, each topic is added again: with all its features, or with fewer. At last
+        it is sent without those found. If none are, it is sent as it was: a rejection may
+        have passed by itself, e.g. while a model was loaded.
         """
-        failures, left_out = self._failures, self._left_out
-        for topic in dict.fromkeys(feature.topic for feature in FEATURES.values()):
-            self._left_out, self._found_missing = set(left_out), set()
-            for name, feature in FEATURES.items():
-                known = self._endpoint.taken | self._endpoint.guessed
-                untried = self._unstated_features(self._left_out) - known
-                if feature.topic == topic and name in untried:
-                    self._endpoint.guessed.add(name)
-                    self._leave_out(name)
-                    await self._ask_without_refused()
-                    if not self._failures:
-                        await self._ask_once_more(left_out)
-                        return
-        self._failures, self._left_out, self._found_missing = failures, left_out, set()
+        untried = self._unstated_features(self._left_out)
+        untried -= self._endpoint.taken | self._endpoint.guessed
+        self._endpoint.guessed |= untried
+        topics = dict.fromkeys(
+            feature.topic for name, feature in FEATURES.items() if name in untried
+        )
+        names_by_topic = [
+            [name for name, feature in FEATURES.items() if feature.topic == topic]
+            for topic in topics
+        ]
+        left_out = self._left_out.union(*names_by_topic)
+        if not untried:
+            return
+        if await self._is_answered(left_out):
+            for names in names_by_topic:
+                for n_left_out in range(len(names)):
+                    fewer = left_out.difference(names[n_left_out:])
+                    if await self._is_answered(fewer):
+                        left_out = fewer
+                        break
+            for name in left_out - self._left_out:
+                self._leave_out(name)
+        await self._ask_without_refused()
 
-    async def _ask_once_more(self, left_out: set[str]) -> None:
-        """Ask again without these features alone; if that is answered, no other is refused."""
+    async def _is_answered(self, left_out: set[str]) -> bool:
+        """Whether the request is answered without these features."""
         request = as_sent(self._request, left_out, self._model)
         if "n" in left_out:
             request = replace(request, n=1)
         reply = await self._send_call(request, 0)
         self._usage += reply.usage
-        if reply.choices:
-            self._choices = [*reply.choices[: request.n]]
-            self._left_out, self._found_missing = left_out, set()
+        return bool(reply.choices)
 
     def _untried(self) -> set[str]:
         """Return the features it would use now of which nothing is stated or known."""
