@@ -123,40 +123,45 @@ def is_filled(value: Any, field: str) -> bool:
 
 
 def data_in(value: Any) -> Any:
-    r"""Return the lists and objects that stand in a text as data.
+    r"""Return the lists and objects that stand in a text as data, and JSON's own texts.
 
     The text may be JSON, JSON in JSON, or Python as data frames write it. Every other
-    value stays as it is.
+    value stays as it is, as does a quotation without an escape.
 
     Examples:
         >>> data_in("['a', None]"), data_in("['a'\n 'b']"), data_in("[sic]")
         (['a', None], ['a', 'b'], '[sic]')
         >>> data_in("('a', 'b')"), data_in('"[\\"a\\"]"'), data_in('"a"')
         (('a', 'b'), ['a'], '"a"')
+        >>> data_in(r'"J\u00fcrgen \"J.\""')
+        'Jürgen "J."'
     """
     plain_value = plain_data(value)
     data = plain_value
     for _ in range(_MOST_ENCODINGS):
         if isinstance(data, str):
             data = _parse(data)
-    return data if isinstance(data, (list, tuple, dict, set)) else plain_value
+    is_quotation = isinstance(data, str) and "\\" not in plain_value
+    return plain_value if is_quotation else data
 
 
 def _parse(text: str) -> Any:
-    """Parse a text that begins like a list or an object, as JSON or as Python.
+    """Return what a text holds that is a list, an object or a JSON string.
 
-    Returns None for a text that begins otherwise or is neither, and for JSON with one
-    key twice.
+    A list or object may be written as Python does. Returns the text itself if it is none
+    of these, or JSON with one key twice.
     """
-    first_sign = text.lstrip(" \t\r\n\"'\\")[:1]
-    if first_sign not in ("[", "{", "("):
-        return None
+    is_list = text.lstrip(" \t\r\n\"'\\")[:1] in ("[", "{", "(")
+    is_string = "\\" in text and text.lstrip()[:1] == '"'
+    if not (is_list or is_string):
+        return text
     try:
         return json_value(text)
     except NotJson:
-        pass  # perhaps it is Python
+        if not is_list:
+            return text  # else perhaps it is Python
     except RowError:
-        return None
+        return text
     # Numpy writes no comma between strings, and Python would join them.
     python_text = _STRING.sub(
         lambda string: f"{string[1]}," if string[2] else string[1], text.strip()
@@ -165,9 +170,10 @@ def _parse(text: str) -> Any:
         with warnings.catch_warnings():
             # a text is no code of ours: its escapes are nobody's mistake
             warnings.simplefilter("ignore")
-            return ast.literal_eval(python_text)
+            data = ast.literal_eval(python_text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
+        return text
+    return data if isinstance(data, (list, tuple, dict, set, str)) else text
 
 
 def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
@@ -286,7 +292,8 @@ def is_written_list(text: str) -> bool:
         (True, False)
     """
     data = data_in(text)
-    return looks_like_list(text) if data is text else not isinstance(data, Mapping)
+    is_text = isinstance(data, str)
+    return looks_like_list(data) if is_text else not isinstance(data, Mapping)
 
 
 def is_object_written(text: str) -> bool:

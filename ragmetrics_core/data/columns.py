@@ -6,11 +6,14 @@ What columns are called decides, never what their cells hold:
   empty cell is as no column, so a table may be several joined by their columns. An empty
   list is filled: it says that nothing was found.
 - Two filled columns that may hold one field and differ are refused, because nobody can
-  say which is meant.
+  say which is meant. Those that differ by a number behind the name are two of one field.
+- A name that as often means something else, as ``references`` does an answer's sources,
+  is no usual one.
 - A column that is named for a field holds that field and no other.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -112,6 +115,9 @@ _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 _NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
 # Beside contexts these hold the field ``retrieved``.
 _NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
+# "context_2", "contexts[0]", "Context (2)"; pandas makes "context.1" of a header that
+# stands there twice.
+_NUMBER_BEHIND_NAME = re.compile(r"\W*\d+\W*\Z")
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 
@@ -272,18 +278,23 @@ def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]
 
     The places stand in the order of the field's usual names; of the columns with one
     such name the one of exactly this name stands first. Case, spaces, hyphens and
-    underscores do not matter. Example: the table has the columns "inputs" and "output".
+    underscores do not matter, nor a number behind the name of a field that has rivals.
+    Example: the table has the columns "inputs" and "output".
     For the contexts there is the path ``inputs.docs`` among others; there is no path
     into a column that is a place by itself.
     """
     columns_by_plain_name: dict[str, list[str]] = {}
+    columns_by_name_alone: dict[str, list[str]] = {}
     for column in columns:
         columns_by_plain_name.setdefault(plain_name(column), []).append(column)
+        columns_by_name_alone.setdefault(_name_alone(column), []).append(column)
     places_by_field: dict[str, Sequence[_Place]] = {}
     for field, names in _usual_names_of_writing_tool(columns).items():
         places: list[_Place] = []
+        has_rivals = field in _FIELDS_WITH_RIVALS
+        columns_by_name = columns_by_name_alone if has_rivals else columns_by_plain_name
         for name in names:
-            columns_named_so = columns_by_plain_name.get(plain_name(name), [])
+            columns_named_so = columns_by_name.get(plain_name(name), [])
             exact_first = sorted(columns_named_so, key=lambda column: column != name)
             places += map(_Place, exact_first)
             if not exact_first:
@@ -298,6 +309,11 @@ def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]
             if not place.path or place.column not in whole_columns
         ]
     return places_by_field
+
+
+def _name_alone(column: str) -> str:
+    """Return the plain name of a column without a number behind it."""
+    return _NUMBER_BEHIND_NAME.sub("", plain_name(column))
 
 
 def _usual_names_of_writing_tool(
@@ -536,10 +552,11 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         return None
     first, *others = candidates
     if field == "contexts":  # beside another column these hold what was retrieved
+        names = [_name_alone(each.column).rpartition(".")[2] for each in candidates]
         others = [
             other
-            for other in others
-            if plain_name(other.column.rpartition(".")[2]) not in _NAMES_OF_RETRIEVED
+            for other, name in zip(others, names[1:], strict=True)
+            if name not in _NAMES_OF_RETRIEVED or name == names[0]
         ]
     filled = [each for each in (first, *others) if is_filled(each.value, field)]
     chosen, *rivals = filled or [first]
@@ -547,15 +564,18 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         chosen = chosen._replace(instead_of=first.column)
     if field not in _FIELDS_WITH_RIVALS:
         return chosen
+    is_list = field in ("contexts", "reference")
+    asked_as = {*_NAMES_OF_QUESTION, _name_alone(chosen.column)}
     for rival in rivals:
         may_be_prompt = (
-            field == "question" and plain_name(rival.column) not in _NAMES_OF_QUESTION
+            field == "question" and _name_alone(rival.column) not in asked_as
         )
         if not may_be_prompt and _content(rival.value) != _content(chosen.value):
             raise AmbiguousColumns(
                 f"columns {chosen.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
                 f" {field}_column=), or leave the other out"
+                f"{'; or make one list of both' if is_list else ''}"
             )
     return chosen
 

@@ -393,6 +393,9 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     for field, found_value in found_by_field.items():
         if is_filled(found_value.value, field):
             cell = plain_data(found_value.value)
+            data = data_in(cell)
+            if isinstance(data, str):  # a JSON string is its text
+                cell = data
             read_cell = _READERS.get(field)
             values[field] = read_cell(cell, field) if read_cell else cell
     # The cell ``citations`` is a list of citations, or a numbering such as
@@ -767,12 +770,21 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
         return f"{place}: {message[:1].lower()}{message[1:]}"
     needed = _NEEDED.get(field, "a text")
     found = problem["input"]
-    # an object of a framework, whose text stands in a field, as its class's name may
+    # an object, whose text stands in a field, as the name of a framework's class may
     names_of_class = ("", type(found).__name__)
+    fields = found if isinstance(found, Mapping) else getattr(found, "__dict__", {})
     texts = [
         f".{name}"
-        for name, value in getattr(found, "__dict__", {}).items()
-        if isinstance(value, str) and name[:1] != "_" and value not in names_of_class
+        for name, value in fields.items()
+        if isinstance(value, str)
+        and value not in names_of_class
+        and re.fullmatch(r"[^\W_]\w*", str(name))  # another may be a text
     ]
     hint = f": write its {' or '.join(texts[:_MOST_TEXTS_SHOWN])}" if texts else ""
+    cell = data_in(found_by_field.get(field, _NO_VALUE).value)
+    if "role" in fields:  # a message of another speaker
+        hint = ""
+    elif texts and isinstance(cell, Mapping):
+        path = shlex.quote(f"{column}{texts[0]}")
+        hint += f", e.g. by --{field}-column {path} (in Python {field}_column=)"
     return f"{place}: needs {needed}, found {type(found).__name__}{hint}"

@@ -204,6 +204,56 @@ def test_a_column_that_is_named_decides(rivals):
     assert "the first" not in sample.model_dump_json(include={field})
 
 
+SISTERS = [
+    ("contexts", "context", "context_2"),
+    ("contexts", "context", "context.1"),
+    ("contexts", "context_1", "context_2"),
+    ("contexts", "contexts[0]", "contexts[1]"),
+    ("contexts", "Passage (1)", "Passage (2)"),
+    ("contexts", "chunk", "chunk2"),
+    ("contexts", "retrieved_documents.0", "retrieved_documents.1"),
+    ("answer", "answer", "answer.1"),
+    ("reference", "ground_truth", "ground_truth_2"),
+    ("question", "question", "question 2"),
+    ("question", "query", "query_2"),
+]
+
+
+@pytest.mark.parametrize(("field", "first", "second"), SISTERS)
+def test_columns_that_differ_by_a_number_are_two_of_one_field(field, first, second):
+    """The score would be about the first alone."""
+    hint = "make one list of both" if field in ("contexts", "reference") else "out$"
+    for row in ({first: "one", second: "two"}, {second: "two", first: "one"}):
+        with pytest.raises(
+            AmbiguousColumns, match=f"may both hold the {field}.*{hint}"
+        ):
+            Sample.from_row(row)
+        named = Sample.from_row(row, **{field: second}).model_dump()
+        assert "two" in str(named[field])
+    alone = Sample.from_row({first: None, second: "two"})
+    assert getattr(alone, field) == getattr(Sample.from_row({second: "two"}), field)
+    assert not alone.missing(field)
+    assert not Sample.from_row({first: "two", second: "two"}).missing(field)
+
+
+def test_a_number_behind_the_name_of_an_id_or_a_fact_is_of_the_name():
+    sample = Sample.from_row({"id": "a", "id_2": "b", "facts_2": ["c"]})
+    assert (sample.id, sample.facts) == ("a", None)
+    assert sample.metadata == {"id_2": "b", "facts_2": ["c"]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["references", "reference_ids", "relevant_documents", "relevant_contexts"],
+)
+def test_a_name_that_as_often_holds_sources_or_finds_is_no_usual_one(name):
+    """LightRAG's and agno's ``references`` are the answer's sources."""
+    sample = Sample.from_row({"answer": "Anna.", name: ["[1] handbook.pdf p. 3"]})
+    assert sample.missing("reference")
+    assert (sample.expected_ids, sample.expected_contexts) == (None, None)
+    assert sample.metadata == {name: ["[1] handbook.pdf p. 3"]}
+
+
 @pytest.mark.parametrize("pair", sorted(KNOWN_PAIRS))
 def test_known_pairs_of_contexts(pair):
     sample = Sample.from_row(dict(zip(pair, (["first"], ["second"]), strict=True)))
@@ -352,12 +402,12 @@ FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."
     ("field", "column", "cell", "beside"),
     [
         ("expected_contexts", "gold_contexts", ["d1"], {"contexts": FOUND}),
-        ("expected_contexts", "relevant_documents", ["d1", "d3"], {"retrieved": FOUND}),
+        ("expected_contexts", "expected_documents", ["d1", "d3"], {"retrieved": FOUND}),
         ("contexts", "documents", ["d1", "d2"], {"expected_ids": ["d1"]}),
         ("retrieved", "retrieved", "['d1', 'd2']", {"relevant_ids": ["d2"]}),
         ("contexts", "docs", ["https://a.example/b", "http://c.example"], {}),
         ("expected_contexts", "expected_contexts", ["https://a.example/b"], {}),
-        ("reference", "references", ["https://a.example/b"], {}),
+        ("reference", "ground_truths", ["https://a.example/b"], {}),
         ("reference", "reference", " https://a.example/b ", {}),
     ],
 )

@@ -52,7 +52,7 @@ EXPORTS: dict[str, dict[str, Any]] = {
         "question": Q,
         "contexts": np.array(C),
         "answer": A,
-        "references": np.array([R]),
+        "ground_truths": np.array([R]),
     },
     "nothing but NaN": {
         "question": Q,
@@ -781,7 +781,7 @@ def test_what_is_said_before_a_call_or_thought_is_no_answer(messages, answer, wr
 
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
 def test_a_message_of_another_speaker_is_no_answer(role):
-    with pytest.raises(RowError, match="answer: needs a text, found dict"):
+    with pytest.raises(RowError, match=r"answer: needs a text, found dict$"):
         Sample.from_row({"answer": {"role": role, "content": "Anna."}})
 
 
@@ -1081,7 +1081,7 @@ def test_strings_without_commas_are_several(text, values):
 NUMBER_1 = "contexts: number 1 is an object without a text"
 BAD: list[tuple[Any, dict[str, Any], str]] = [
     ({"answer": True}, {}, "answer: needs a text, found bool"),
-    ({"question": {"foo": "SECRET"}}, {}, "question: needs a text, found dict"),
+    ({"question": {"foo": "SECRET"}}, {}, "question: needs .*, found dict: .*foo.*"),
     (
         {"user_input": [{"content": "SECRET"}]},
         {},
@@ -1411,3 +1411,50 @@ def test_a_conversation_beside_the_question_is_metadata():
     assert sample.metadata == {"input.conversation_id": "c1"}
     named = Sample.from_row({"input": request, "output": "Anna.", "thread_id": "t"})
     assert named.metadata == {"thread_id": "t"}
+
+
+JSON_STRING = r'"J\u00fcrgen said \"yes\".\n"'
+DECODED = 'Jürgen said "yes".\n'
+QUOTATIONS = ('"Paris"', '"a" and "b\\n"', '"a line\n of \\"two\\""', '"[1] Blue."')
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [(JSON_STRING, DECODED), (json.dumps(JSON_STRING), DECODED)]
+    + [(quotation, quotation) for quotation in QUOTATIONS],
+)
+def test_a_cell_that_is_one_json_string_is_its_text(cell, text):
+    """TruLens and Langfuse export so; a quotation is as it was written."""
+    row = {"input": cell, "output": cell, "contexts": cell, "ground_truth": cell}
+    inside = {"question": cell, "outputs": {"answer": cell}}
+    for names in (row, row | inside):
+        sample = Sample.from_row(names)
+        assert (sample.question, sample.answer, sample.reference) == (
+            text,
+            text,
+            (text,),
+        )
+        assert sample.context_texts == (text,)
+    both = {"question": cell, "answer": cell, "response": text, "reference": cell}
+    assert Sample.from_row(both).answer == text
+
+
+@pytest.mark.parametrize(
+    ("row", "path"),
+    [
+        (
+            {"expected_output": {"assistant_answer": "Paris."}},
+            "--reference-column expected_output.assistant_answer",
+        ),
+        ({"output": {"n": 2, "final": "Paris."}}, "--answer-column output.final"),
+        ({"input": {"character": "John"}}, "--question-column input.character"),
+    ],
+)
+def test_an_object_for_a_text_is_refused_with_the_path_to_its_text(row, path):
+    with pytest.raises(RowError, match=rf"found dict: write its .*{path} \(in Python"):
+        Sample.from_row(row)
+    option, _, column = path.removeprefix("--").partition(" ")
+    field = option.removesuffix("-column")
+    assert not Sample.from_row(row, **{field: column}).missing(field)
+    with pytest.raises(RowError, match=r"found dict$"):
+        Sample.from_row({name: {"Who is it?": "Anna"} for name in row})
