@@ -163,7 +163,13 @@ class RequestRejected(JudgeError):
 
 
 class ContextWindowExceeded(RequestRejected):
-    """The request is longer than the model's context window."""
+    """The request is longer than the model's context window.
+
+    ``may_be_shared`` is True if other requests in flight may have taken a part of the
+    window, as the slots of llama.cpp do.
+    """
+
+    may_be_shared: bool = False
 
 
 class UnusableReply(JudgeError):

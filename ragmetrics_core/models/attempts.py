@@ -283,7 +283,15 @@ class Attempts:
                 except errors.JudgeError as error:
                     add_sentence(error, request)
                     outcome = error
-                    if refused_feature(error, request) is not None:
+                    if (
+                        isinstance(error, errors.ContextWindowExceeded)
+                        and error.may_be_shared
+                        and self.slots.taken > 1
+                    ):
+                        # alone it may fit; several such narrow the slots
+                        outcome = errors.TransientJudgeError(str(error), retry_after=1)
+                        outcome.raw = error.raw
+                    elif refused_feature(error, request) is not None:
                         # Whatever its status, it says nothing of the key or the model.
                         outcome = errors.RequestRejected(str(error))
                         outcome.topics, outcome.raw = error.topics, error.raw

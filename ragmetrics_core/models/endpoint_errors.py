@@ -74,11 +74,13 @@ _ENDS_OF_REPLIES: tuple[tuple[Literal["length", "other"], re.Pattern[str]], ...]
 )
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
-    r" is too low|Budget has been exceeded"
+    r" is too low|Budget has been exceeded|budget_exceeded|ExceededBudget"
 )
 _MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
-_LONG_QUOTA = re.compile(r"insufficient_quota|PerDay|billing_hard_limit|credit|Budget")
+_LONG_QUOTA = re.compile(
+    r"insufficient_quota|PerDay|billing_hard_limit|credit|[Bb]udget"
+)
 # "Please retry in 3.07s.", "try again in 14m24s", and Google's "retryDelay": "3s"
 _WAIT_IN_WORDS = re.compile(
     r"\b(?:re)?try(?: again)?(?: in| after|Delay\W{1,6})\s?(?:(\d{1,4})h)?"
@@ -338,6 +340,13 @@ def judge_error(
                 unusable.finish = finish
                 return unusable
         error = _error_of_rejection(fault, where, advice_on_key, advice_on_model)
+    elif fault.status == 500 and _TOO_LONG.search(fault.sentence):
+        error = errors.ContextWindowExceeded(
+            f"the request is longer than {where} takes{fault.details}, alone or beside"
+            " others: use shorter contexts, a larger window (llama.cpp: -c), or a lower"
+            " concurrency"
+        )
+        error.may_be_shared = True
     else:
         error = errors.TransientJudgeError(
             f"{where} failed or sent no valid reply{fault.details}: run again"

@@ -32,6 +32,7 @@ from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ContextWindowExceeded,
     JudgeError,
+    JudgeUnavailable,
     MissingDependency,
     SettingError,
     TransientJudgeError,
@@ -542,6 +543,28 @@ SAID = [
 def test_what_endpoints_say_of_too_long_requests(text):
     error = judge_error(EndpointFault(400, text=text), "m")
     assert isinstance(error, ContextWindowExceeded)
+
+
+def test_a_full_window_of_a_server_is_too_long_alone_or_beside_others():
+    said = "Context size has been exceeded."  # llama.cpp
+    error = judge_error(EndpointFault(500, sentence=said, text=said), "m")
+    assert isinstance(error, ContextWindowExceeded)
+    assert error.may_be_shared
+    assert "lower concurrency" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (429, "Budget has been exceeded! Current cost: 2.1, Max budget: 2.0"),
+        (429, "budget_exceeded\nUser: engineer-1, exceeded budget for model=m"),
+        (400, "ExceededBudget: End User=u over budget"),
+    ],
+)
+def test_what_proxies_say_of_a_budget_that_is_used_up(status, said):
+    error = judge_error(EndpointFault(status, text=said, retry_after=5.0), "m")
+    assert isinstance(error, JudgeUnavailable)
+    assert "quota or budget" in str(error)
 
 
 @settings(max_examples=examples(200))

@@ -26,6 +26,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
+    ContextWindowExceeded,
     JudgeError,
     JudgeUnavailable,
     LimitReached,
@@ -804,6 +805,46 @@ def test_workers_adapt_to_what_the_endpoint_can_take():
 
     assert not any(isinstance(outcome, RateLimited) for outcome in asyncio.run(run()))
     assert refused() < 1000
+
+
+@pytest.mark.parametrize("n_too_long", [0, 20])
+def test_of_requests_that_share_a_window_only_the_too_long_are_lost(n_too_long):
+    """The slots of llama.cpp may share one: where it is full, all are refused."""
+    n_rows = 200
+
+    class Sharing(Priced):
+        in_flight = calls = 0
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.calls += 1
+            self.in_flight += 1
+            for _ in range(5):
+                await asyncio.sleep(0)
+            is_full = self.in_flight > 3
+            self.in_flight -= 1
+            if is_full or int(request.messages[0].content) < n_too_long:
+                error = ContextWindowExceeded("the window is full")
+                error.may_be_shared = True
+                raise error
+            return ChatReply((Choice("x"),))
+
+    async def run() -> list[Any]:
+        run = Session(model).during(
+            store=None, concurrency=32, budget=Budget(sleep=lambda _: asyncio.sleep(0))
+        )
+        asked = (
+            run.ask(ChatRequest((Message("user", str(number)),)), str)
+            for number in range(n_rows)
+        )
+        answers = await asyncio.gather(*asked)
+        return [outcome for answer in answers for outcome in answer.outcomes]
+
+    model = Sharing()
+    outcomes = asyncio.run(run())
+    lost = [each for each in outcomes if isinstance(each, JudgeError)]
+    assert len(lost) == n_too_long
+    assert all(isinstance(each, ContextWindowExceeded) for each in lost)
+    assert model.calls < 3 * n_rows
 
 
 @pytest.mark.parametrize("max_calls", [None, 1])
