@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 from ragmetrics_core.cli.parsers import COLUMNS
 from ragmetrics_core.data import (
-    AmbiguousColumns,
     InputError,
     RowError,
     Sample,
@@ -188,19 +187,14 @@ class Source:
         Raises:
             InputError: If a file cannot be read or holds no rows, or no sample has a
                 key of a slice or cluster.
-            RowError: If two columns may hold one field; with ``--stop-at-bad-row``, for the
-                first row that is no sample.
+            SettingError: If two columns of the first row may hold one field.
+            RowError: With ``--stop-at-bad-row``, for the first row that is no sample.
         """
         self._n_rows = 0
         for file in self._files:
             file.at_first = file.digest()  # before its rows
             n_rows_of_file = 0
-            for row in self._checked_rows(file):
-                # Two columns may hold one field: this concerns all rows, so it is
-                # raised now. Any other bad row is only counted, and reported in its
-                # turn.
-                if isinstance(row, AmbiguousColumns):
-                    raise row
+            for _ in self._checked_rows(file):
                 n_rows_of_file += 1
             # notes say why a file of traces gave no sample
             if n_rows_of_file == 0 and not file.notes:

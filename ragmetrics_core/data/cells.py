@@ -9,12 +9,15 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data.errors import AmbiguousColumns, NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
+    UnwrappedMessage,
+    is_of_parts,
     names_media,
 )
 from ragmetrics_core.data.name_matching import plain_name
@@ -29,39 +32,21 @@ from ragmetrics_core.data.scalars import (
     plain_data,
 )
 
-# LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex
-# (node), Phoenix (document.).
-_TEXT_KEYS = (
-    *(
-        "text",
-        "page_content",
-        "content",
-        "chunk",
-        "passage",
-        "passage_text",
-        "context",
-        "document",
-        "node.text",
-    ),
-    *(
-        "node.text_resource.text",
-        "text_resource.text",
-        "document.content",
-        "kwargs.page_content",
-    ),
+# Keys of a document, compared as names of columns are; with a dot they are Phoenix's. One
+# without a text of its own may hold an object with one: LlamaIndex's node, Pinecone's
+# metadata, Qdrant's payload, Elasticsearch's _source.
+_TEXT_KEYS = ("text", "page_content", "content")
+_TEXT_KEYS_OF_DOCUMENT = (
+    *_TEXT_KEYS,
+    *("chunk", "passage", "passage_text", "context", "document", "document.content"),
 )
+_KEYS_OF_EXTRACTS = ("snippet", "body")  # of a search, where no other key has a text
 _ID_KEYS = (
-    *("id", "id_", "node_id", "doc_id", "document_id", "chunk_id", "passage_id"),
-    *("node.id_", "document.id", "kwargs.id"),
+    *("id", "node_id", "doc_id", "document_id", "chunk_id", "passage_id"),
+    "document.id",
 )
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "document.score")
-_METADATA_KEYS = (
-    "metadata",
-    "meta",
-    "node.metadata",
-    "document.metadata",
-    "kwargs.metadata",
-)
+_METADATA_KEYS = ("metadata", "meta", "document.metadata")
 # A string, and the mark with which another one begins after it. One that is not closed
 # goes on to the end of the text, so that no character is looked at for each mark before
 # it.
@@ -107,19 +92,20 @@ def is_filled(value: Any, field: str) -> bool:
     """Tell whether a cell holds something for a field of a sample.
 
     In a column of several texts a word such as ``N/A`` is nothing, too, as are dashes
-    and dots, alone, in brackets (``[nan]``), or as the only element of a list. The word
-    may be an answer or a reference.
+    and dots, alone, in brackets (``[nan]``), or as all elements of a list. The word may
+    be an answer or a reference.
     """
-    cell = value
-    if field in _FIELDS_OF_SEVERAL_TEXTS:
-        elements = data_in(value)
-        if isinstance(elements, (list, tuple)) and len(elements) == 1:
-            cell = elements[0]
-        if isinstance(cell, str) and (
-            is_placeholder(cell) or is_word_for_nothing(cell)
-        ):
-            return False
-    return is_present(cell)
+    if field not in _FIELDS_OF_SEVERAL_TEXTS:
+        return is_present(value)
+    data = data_in(value)
+    elements = data if isinstance(data, (list, tuple)) and data else [value]
+    for element in elements:
+        is_text = isinstance(element, str)
+        if is_text and (is_placeholder(element) or is_word_for_nothing(element)):
+            continue
+        if is_present(element):
+            return True
+    return False
 
 
 def data_in(value: Any) -> Any:
@@ -219,10 +205,40 @@ def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
 def _values_of_keys(cell: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the value of each key that has one, in the order of the keys.
 
-    Keys with dots are names, or else paths.
+    Case, spaces, hyphens and underscores do not matter.
     """
-    values = {key: follow_path(cell, key.split("."))[1] for key in keys}
-    return {key: value for key, value in values.items() if value is not None}
+    plain_names = [plain_name(key) for key in keys]
+    values: list[tuple[int, Any, Any]] = []
+    for key, value in cell.items():
+        name = plain_name(str(key))
+        if value is not None and name in plain_names:
+            values.append((plain_names.index(name), key, value))
+    return {key: value for _, key, value in sorted(values, key=itemgetter(0))}
+
+
+def _texts_of_document(
+    cell: Mapping[str, Any], keys: Sequence[str], deepest: int = 2
+) -> dict[tuple[str, ...], str]:
+    """Return the texts that may be an object's, by the path to each.
+
+    A text in parts is joined as that of a tool's message. Only where no key holds one,
+    the objects in it are searched.
+    """
+    for names in (keys, _KEYS_OF_EXTRACTS):
+        texts: dict[tuple[str, ...], str] = {}
+        for key, value in _values_of_keys(cell, names).items():
+            if is_of_parts(value):
+                value = UnwrappedMessage("tool", {"content": value}).text or None
+            if isinstance(value, str):
+                texts[(key,)] = value
+        if texts:
+            return texts
+    for key, value in cell.items():
+        data = data_in(value)
+        if deepest and isinstance(data, Mapping):
+            inside = _texts_of_document(data, _TEXT_KEYS, deepest - 1)
+            texts |= {(key, *path): text for path, text in inside.items()}
+    return texts
 
 
 def as_list(value: Any) -> list[Any]:
@@ -246,7 +262,7 @@ def _objects_of_lists(data: Mapping[Any, Any]) -> list[dict[str, Any]] | None:
     Hugging Face writes a list of objects so. None if the text is no list.
     """
     values_by_key = {name: plain_data(cell) for name, cell in data.items()}
-    texts = _value_of_first_key(values_by_key, _TEXT_KEYS)
+    texts = _value_of_first_key(values_by_key, _TEXT_KEYS_OF_DOCUMENT)
     if not isinstance(texts, list):
         return None
     objects: list[dict[str, Any]] = [{} for _ in texts]
@@ -382,6 +398,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     usual shapes of documents, nodes and passages are known, and so are the documents of
     LangChain, Haystack and LlamaIndex themselves. Under several ids that differ, as those
     of a chunk and of its document, the context has none: nobody can say which is meant.
+    A pair of a document and its score is that document.
 
     Args:
         cell: The text, the object or a context.
@@ -396,6 +413,11 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
         return cell
     if isinstance(cell, str):
         return {"text": cell}
+    if isinstance(cell, (list, tuple)) and len(cell) == 2:
+        score = _score_of_context(cell[1])
+        if score is not None:
+            context = read_context(cell[0], field, rank)
+            return {**dict(context), "score": score}
     kind = type(cell).__name__
     document = cell
     if not isinstance(cell, Mapping):
@@ -405,40 +427,42 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f"{field}: number {rank} must be a text or an object with a text, found"
             f" {kind}; write it as a text, or leave it out"
         )
-    text_by_key = {
-        key: text
-        for key, text in _values_of_keys(cell, _TEXT_KEYS).items()
-        if isinstance(text, str)
-    }
-    if not text_by_key:
-        # a key that does not look like a name may be a text of the sample
-        names = [str(key) for key in cell if _NAME.fullmatch(str(key))]
-        raise RowError(
-            f"{field}: number {rank} is an object without a text (one of"
-            f" {', '.join(_TEXT_KEYS)}), of {len(cell)} keys:"
-            f" {', '.join(names) or 'none is a name'}"
-        )
-    filled = {key: text for key, text in text_by_key.items() if is_present(text)}
+    texts = _texts_of_document(cell, _TEXT_KEYS_OF_DOCUMENT)
+    filled = {path: text for path, text in texts.items() if is_present(text)}
     if not filled and names_media(document):
         raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")
-    first_key, text = next(iter((filled or text_by_key).items()))
-    for key, other_text in filled.items():
+    if not texts:
+        # a key that does not look like a name may be a text of the sample
+        keys = [str(key) for key, value in cell.items() if value is not None]
+        names = [key for key in keys if _NAME.fullmatch(key)]
+        raise RowError(
+            f"{field}: number {rank} is an object without a text (such as"
+            f" {', '.join(_TEXT_KEYS)}), of {len(keys)} keys:"
+            f" {', '.join(names) or 'none is a name'}"
+        )
+    first_path, text = next(iter((filled or texts).items()))
+    for path, other_text in filled.items():
         differs = other_text != text  # most documents have one text
         if differs and composed_text(other_text) != composed_text(text):
+            first_key, key = ".".join(map(str, first_path)), ".".join(map(str, path))
             raise AmbiguousColumns(
                 f"{field}: number {rank}: {first_key!r} and {key!r} may both hold its"
                 " text, and differ; leave one out"
             )
-    ids = {
-        str(number_as_text(value))
-        for value in _values_of_keys(cell, _ID_KEYS).values()
-        if is_present(value) and not isinstance(value, (Mapping, list, tuple))
-    }
+    # id, score and metadata stand beside the text, or around the object that holds it
+    ids: set[str] = set()
+    fields: dict[str, Any] = {}
+    for key in first_path:
+        fields = {**cell, **fields}
+        for value in _values_of_keys(cell, _ID_KEYS).values():
+            if is_present(value) and not isinstance(value, (Mapping, list, tuple)):
+                ids.add(str(number_as_text(value)))
+        cell = data_in(cell[key])
     return {
         "text": text,
         "id": ids.pop() if len(ids) == 1 else None,
-        "score": _score_of_context(_value_of_first_key(cell, _SCORE_KEYS)),
-        "metadata": read_metadata(_value_of_first_key(cell, _METADATA_KEYS) or {}),
+        "score": _score_of_context(_value_of_first_key(fields, _SCORE_KEYS)),
+        "metadata": read_metadata(_value_of_first_key(fields, _METADATA_KEYS) or {}),
     }
 
 

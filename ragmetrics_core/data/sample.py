@@ -782,7 +782,9 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
     ]
     hint = f": write its {' or '.join(texts[:_MOST_TEXTS_SHOWN])}" if texts else ""
     cell = data_in(found_by_field.get(field, _NO_VALUE).value)
-    if "role" in fields:  # a message of another speaker
+    if not isinstance(found, (Mapping, list, tuple)) and not fields:  # a date, True
+        hint = "; write it as a text"
+    elif "role" in fields:  # a message of another speaker
         hint = ""
     elif texts and isinstance(cell, Mapping):
         path = shlex.quote(f"{column}{texts[0]}")

@@ -1065,14 +1065,14 @@ def test_a_place_that_holds_none_names_nothing(place):
 
 
 @pytest.mark.parametrize(
-    "value", [[{"body": PORTO, "source": "a"}], {"body": PORTO, "source": "a"}]
+    "value", [[{"blob": PORTO, "source": "a"}], {"blob": PORTO, "source": "a"}]
 )
 def test_named_contexts_without_a_text_are_unknown(value):
     run = says(reads(asked(PORTO)), lookup_outputs=({"chunks": value},))
     (sample,) = samples_of(run, Overrides(contexts_from="chunks"))
     assert sample.contexts is None
     doubt = sample.capture.doubts["by_data_flow"]
-    assert re.search(r"without a text .*: body, source", doubt)
+    assert re.search(r"without a text .*: blob, source", doubt)
 
 
 # a text that a tool returned beside contexts; whether the tool is to be named

@@ -345,6 +345,15 @@ def test_a_list_of_texts_may_be_the_accepted_answers_until_its_column_is_named(
         assert Sample.from_row(rows[0], answer=column).answer == "Anna"
 
 
+def test_one_list_among_the_answers_is_a_bad_row(tmp_path, capsys):
+    rows = [{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}] * 5
+    rows[3] = {**rows[3], "answer": ["Anna."]}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    assert main(["evaluate", str(path), "--judge", "lexical", "--quiet"]) == 0
+    assert "line 4: answer (column 'answer'): a list" in capsys.readouterr().err
+
+
 def test_an_argument_is_named():
     address = "https://a.example/b"
     result = ContextRecall().score(answer=[address], reference=address, judge="lexical")
@@ -805,7 +814,7 @@ def test_a_gate_does_not_pass_over_rows_without_contexts(tmp_path, capsys):
     assert "30 without an input that it needs" in capsys.readouterr().out
 
 
-def test_the_command_refuses_a_file_before_anything_is_judged(tmp_path, capsys):
+def test_the_command_names_rows_that_two_columns_claim(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
@@ -818,7 +827,7 @@ def test_the_command_refuses_a_file_before_anything_is_judged(tmp_path, capsys):
         "--out",
         str(tmp_path / "out.jsonl"),
     ]
-    assert main(command) == 2
+    assert main([*command, "--fail-under", "adherence=0.0"]) == 3
     said = capsys.readouterr().err
     assert (
         f"{path}, line 2: columns 'answer' and 'prediction' may both hold the answer"

@@ -258,7 +258,7 @@ def test_ids_of_contexts_that_are_none(no_id):
         ("chunk", "passage"),
         ("text", "content"),
         ("context", "document"),
-        ("text", "node.text"),
+        ("text", "document.content"),
     ],
 )
 def test_two_texts_of_a_context_that_differ_are_refused_with_both_named(keys):
@@ -1080,7 +1080,7 @@ def test_strings_without_commas_are_several(text, values):
 
 NUMBER_1 = "contexts: number 1 is an object without a text"
 BAD: list[tuple[Any, dict[str, Any], str]] = [
-    ({"answer": True}, {}, "answer: needs a text, found bool"),
+    ({"answer": True}, {}, "answer: needs a text, found bool; write it as a text"),
     ({"question": {"foo": "SECRET"}}, {}, "question: needs .*, found dict: .*foo.*"),
     (
         {"user_input": [{"content": "SECRET"}]},
@@ -1092,7 +1092,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {},
         "reference number 2: needs a text or a list of texts, found dict",
     ),
-    ({"question": 4}, {}, "question: needs a text, found int"),
+    ({"question": 4}, {}, "question: needs a text, found int; .*"),
     (
         {"contexts": ["SECRET", 4]},
         {},
@@ -1110,13 +1110,13 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {},
         f"{NUMBER_1} .*of 3 keys: title, source.url",
     ),
-    ({"facts": [3]}, {}, "facts number 1: needs a list of texts, found int"),
+    ({"facts": [3]}, {}, "facts number 1: needs a list of texts, found int; .*"),
     (
         {"facts": [{"text": "SECRET", "weight": 0}]},
         {},
         "facts number 1: input should be greater than 0",
     ),
-    ({"history": [{"content": 3}]}, {}, "history number 1: needs .* found int"),
+    ({"history": [{"content": 3}]}, {}, "history number 1: needs .* found int; .*"),
     ({"history": [["SECRET", 1]]}, {}, "history number 1: needs .* found list"),
     *(
         (
@@ -1458,3 +1458,62 @@ def test_an_object_for_a_text_is_refused_with_the_path_to_its_text(row, path):
     assert not Sample.from_row(row, **{field: column}).missing(field)
     with pytest.raises(RowError, match=r"found dict$"):
         Sample.from_row({name: {"Who is it?": "Anna"} for name in row})
+
+
+FOUND = "Anna lit it."
+PARTS = [{"type": "text", "text": FOUND}, {"type": "text", "text": "Rain."}]
+
+
+@pytest.mark.parametrize(
+    ("element", "expected"),
+    [
+        ({"content": PARTS, "isError": False}, {"text": f"{FOUND}\nRain."}),
+        (
+            {"content": {"text": FOUND, "type": "TEXT"}, "location": {}, "score": 0.5},
+            {"text": FOUND, "score": 0.5},
+        ),
+        ({"pageContent": FOUND, "metadata": {"a": 1}}, {"metadata": {"a": 1}}),
+        ({"title": "T", "url": "u", "snippet": FOUND}, {"text": FOUND}),
+        ({"title": "T", "content": FOUND, "body": "Rain."}, {"text": FOUND}),
+        (
+            {"_id": "7", "_score": 1.5, "_source": {"text": FOUND}},
+            {"id": "7", "score": 1.5},
+        ),
+        (
+            {"id": "7", "score": 0.5, "metadata": {"text": FOUND, "page": 3}},
+            {"id": "7", "score": 0.5, "metadata": {"text": FOUND, "page": 3}},
+        ),
+        (
+            {"id": 7, "payload": {"page_content": FOUND, "metadata": {"a": 1}}},
+            {"id": "7", "metadata": {"a": 1}},
+        ),
+        ({"metadata": json.dumps({"_node": {"text": FOUND}})}, {"text": FOUND}),
+        (({"page_content": FOUND, "id": "7"}, 0.5), {"id": "7", "score": 0.5}),
+        ([FOUND, np.float32(0.5)], {"text": FOUND, "score": 0.5}),
+        ((Context(text=FOUND, id="7"), 0.5), {"id": "7", "score": 0.5}),
+    ],
+)
+def test_a_context_as_tools_and_stores_return_it(element, expected):
+    (context,) = Sample.from_row({"contexts": [element]}).known_contexts
+    fields = {"text": FOUND, "id": None, "score": None, **expected}
+    assert {name: getattr(context, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("element", "message"),
+    [
+        ({"a": {"text": FOUND}, "b": {"text": "Rain."}}, "'a.text' and 'b.text' may"),
+        ({"metadata": {"document": "The lamp", "page": 3}}, "without a text"),
+        ({"content": [{"type": "image", "url": "u"}]}, "without a text"),
+        ([FOUND, "Rain."], "found list"),
+    ],
+)
+def test_a_context_whose_text_nobody_knows_is_refused(element, message):
+    with pytest.raises(RowError, match=message):
+        Sample.from_row({"contexts": [element]})
+
+
+@pytest.mark.parametrize("blanks", [[""], ["", " "], [None, math.nan], ["n/a", "-"]])
+def test_a_list_of_blanks_is_as_no_column(blanks):
+    assert Sample.from_row({"answer": A, "contexts": blanks}).contexts is None
+    assert Sample.from_row({"contexts": ["", "a"]}).context_texts == ("a",)
