@@ -140,10 +140,12 @@ class TransientJudgeError(JudgeError):
     No reply came in time, the connection broke, or the endpoint failed (HTTP 5xx) or
     sent a body that is no reply. ``retry_after`` holds the seconds that the endpoint
     asked to wait; None if it did not say. ``is_sent`` is False if no connection could
-    be made, so that nothing was sent.
+    be made, so that nothing was sent. ``is_of_other`` is True if something else than an
+    endpoint answered, such as a page.
     """
 
     is_sent: bool = True
+    is_of_other: bool = False
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)

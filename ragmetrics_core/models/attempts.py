@@ -174,6 +174,8 @@ class Attempts:
         is_silent = may_be_loading and self.budget.seconds_silent > max(
             _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
         )
+        # a page, twice: the address is wrong, or a sign-in stands before it
+        is_silent |= may_be_loading and error.is_of_other and n_failures > 1
         # Where another request was sent to its last attempt, this one has no other.
         is_in_vain = self.endpoint.has_failed and not is_rate_limited
         wait = seconds_until_next_attempt(

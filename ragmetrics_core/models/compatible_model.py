@@ -327,6 +327,7 @@ class OpenAICompatibleModel(ChatModel):
         except (ValueError, RecursionError) as raised:
             problem = "that is no JSON: check the address, up to and with /v1"
             is_page = content.lstrip().startswith(b"<")
+            is_cut = not content.strip() or content.lstrip().startswith(b"{")
             if not content.strip():
                 problem = (
                     "that is empty, as one that was cut off: run again later or check"
@@ -346,9 +347,11 @@ class OpenAICompatibleModel(ChatModel):
                     "whose JSON is not whole, as one that was cut off: run again later"
                     " or check the endpoint"
                 )
-            raise errors.TransientJudgeError(
-                f"{self.name} sent a body {problem}"
-            ) from None
+            error = errors.TransientJudgeError(f"{self.name} sent a body {problem}")
+            error.is_of_other = is_page or not (
+                is_cut or isinstance(raised, UnicodeDecodeError)
+            )
+            raise error from None
 
     def _parsed(self, content: bytes) -> Any:
         """Parse a body as JSON; ValueError or RecursionError if it is none."""

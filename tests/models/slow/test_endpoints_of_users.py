@@ -285,6 +285,14 @@ def test_an_endpoint_that_never_sent_a_reply_ends_the_run(
     assert len(server.requests) < 30  # eight for the first row, one for each other
 
 
+@pytest.mark.parametrize("body", ["<title>Sign in</title>", "data: {}\n", "Not here."])
+def test_what_answers_in_place_of_an_endpoint_is_asked_twice(loopback_server, body):
+    server = loopback_server(faults=lambda _: Fault(200, body=body))
+    with pytest.raises(JudgeUnavailable, match="sent a body that is"):
+        judged(server, 60)
+    assert len(server.requests) == 2
+
+
 REFUSALS = {
     "another model": refusal(400, "Invalid model name passed in model=local."),
     "no longer": refusal(410, "The model has been deprecated."),
