@@ -356,6 +356,8 @@ _IDS = re.compile(
     r"[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
     re.ASCII,
 )
+# "Employee Handbook.pdf", "a.pdf (p. 3)"
+_NAME_OF_FILE = re.compile(r"[^.!?\n]{1,80}\.[A-Za-z]\w{1,4}\b[^!?\n]{0,12}")
 _NEEDED = {
     **dict.fromkeys(
         ("contexts", "retrieved", "expected_contexts"),
@@ -437,12 +439,28 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     ]
     if taken:
         doubts["other_column"] = "; ".join(taken)
+    for field in ("contexts", "retrieved", "reference"):
+        is_of_row = field in found_by_field and notes.grade is None
+        texts = [getattr(each, "text", each) for each in getattr(sample, field) or ()]
+        are_names = bool(texts) and all(map(_names_a_source, texts))
+        if is_of_row and are_names and columns.get(field) is None:
+            column = found_by_field[field].column
+            doubts["names"] = (
+                f"{field} like names of files or ids are judged as texts (if they are:"
+                f" --{field}-column {shlex.quote(column)}, in Python {field}_column=)"
+            )
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)
+
+
+def _names_a_source(text: str) -> bool:
+    """Whether a text may be the name of a file, a path or an id; an answer may be one."""
+    is_name = _NAME_OF_FILE.fullmatch(text) or _IDS.fullmatch(text)
+    return is_name is not None
 
 
 def fields_of_row(row: object) -> Row:

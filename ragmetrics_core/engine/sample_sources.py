@@ -25,7 +25,7 @@ from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
-from ragmetrics_core.data.sample import fields_of_row, why_undivided
+from ragmetrics_core.data.sample import UNDIVIDED_CODES, fields_of_row
 from ragmetrics_core.data.scalars import plain_data
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.statistics.means import n_repeats
@@ -315,6 +315,10 @@ def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:
         )
 
 
+# the doubts about rows that are said at once
+_TOLD = {UNDIVIDED_CODES["contexts"], "names", "other_column"}
+
+
 class ColumnsRead:
     """Makes samples of the rows of one table, and notes which columns it has.
 
@@ -335,10 +339,10 @@ class ColumnsRead:
         self._fields_of_any_sample: set[str] = set()
         # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
-        # Rows that have contexts in one text, and what that is taken for, in words. A
-        # column may have been named for its name alone, so this is said, too.
-        self._n_in_one_text = 0
-        self._one_text_in_words = ""
+        # By the code of a doubt how many rows have it, and the first one's words. That
+        # contexts are one text is said of a named column, too: it may have been named
+        # for its name alone.
+        self._doubts: dict[str, tuple[int, str]] = {}
         # Rows behind each other with one question and answer and another context each:
         # a join gives a row for each chunk. Only the row before is kept.
         self._n_chunk_rows = 0
@@ -369,13 +373,16 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
                 self.unread[column] = None
-        words = why_undivided(sample)
+        doubts = {} if sample.capture is None else sample.capture.doubts
+        told = {code: doubts[code] for code in _TOLD & doubts.keys()}
         named = self._columns.get("contexts")
         if isinstance(named, str) and isinstance(data_in(fields.get(named)), str):
-            words = f"each text in {named} is one context (several: write a list)"
-        if words:
-            self._n_in_one_text += 1
-            self._one_text_in_words = self._one_text_in_words or words
+            told["joined"] = (
+                f"each text in {named} is one context (several: write a list)"
+            )
+        for code, words in told.items():
+            n_rows, first_words = self._doubts.get(code, (0, words))
+            self._doubts[code] = (n_rows + 1, first_words)
         row_now = (sample.question, sample.answer, list(sample.context_texts))
         question, answer, texts = self._row_before
         is_chunk_row = (
@@ -424,7 +431,8 @@ class ColumnsRead:
                 f" {count_in_words(self._n_chunk_rows, 'row')} with other contexts: if"
                 " these are chunks of one answer, group them into one row"
             )
-        if self._n_in_one_text > self._n_chunk_rows:  # else the one text is a chunk
-            rows = count_in_words(self._n_in_one_text, "row")
-            sentences.append(f"{rows}: {self._one_text_in_words}")
+        for code, (n_rows, words) in sorted(self._doubts.items()):
+            # where rows stand for chunks, the one text is a chunk
+            if code != "joined" or n_rows > self._n_chunk_rows:
+                sentences.append(f"{count_in_words(n_rows, 'row')}: {words}")
         return sentences

@@ -880,3 +880,29 @@ def test_one_column_is_not_compared_with_itself(field):
 def test_a_column_that_is_no_name_is_refused_in_words(column):
     with pytest.raises(SettingError, match="the column of contexts is a name or a"):
         Sample.from_row({"question": "?", "a": "x", "b": "y"}, contexts=column)
+
+
+NAMES = ["docs/handbook/leave.pdf", "a.pdf, page 3", "Employee Handbook.pdf", "doc_17"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reference_that_may_be_the_name_of_a_source_is_told(name, caplog):
+    """The expected answer may be a name: it is judged, and said aloud."""
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    evaluate([{**row, "reference": name}] * 2, ["recall"], judge="lexical")
+    evaluate([{**row, "reference": "Anna lit it in 1.5 h."}], judge="lexical")
+    named = {**row, "reference": name}
+    evaluate([named], judge="lexical", reference_column="reference")
+    (told,) = [each.getMessage() for each in caplog.records if "names" in each.message]
+    assert told.startswith("2 rows: reference like names of files or ids are judged as")
+    assert "--reference-column reference, in Python reference_column=" in told
+
+
+@pytest.mark.parametrize(
+    "names", [["Employee Handbook.pdf"], ["a.pdf, page 3", "b.md"]]
+)
+def test_contexts_that_may_be_names_of_sources_are_told(names, caplog):
+    row = {"question": "Who?", "contexts": names, "answer": "Anna."}
+    report = evaluate([row], ["adherence"], judge="lexical")
+    assert "names" in report.results[0].sample.capture.doubts
+    assert "1 row: contexts like names of files or ids" in caplog.text
