@@ -219,6 +219,23 @@ def _problem(record: Record, columns: Sequence[str], separator: str) -> str | No
         return "more cells than the header has columns"
     if len(record.cells) < len(columns):
         return "fewer cells than the header has columns"
+    return why_nameless(columns, record.cells)
+
+
+def why_nameless(header: Sequence[Any], cells: Sequence[Any]) -> str | None:
+    """Say which filled cell of a row stands under no name; None if none does.
+
+    A header merged over two columns is stored as the name of the first. An index, as
+    pandas writes it without a name, stands before the named ones.
+    """
+    nothing = (None, "")
+    for number, (name, cell) in enumerate(zip(header, cells, strict=False), start=1):
+        is_behind_named = any(before not in nothing for before in header[:number])
+        if name in nothing and cell not in nothing and is_behind_named:
+            return (
+                f"column {number} has no name, perhaps as the header before it is merged,"
+                " or as the first row is a title; name it, or empty it"
+            )
     return None
 
 

@@ -398,6 +398,10 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             data = data_in(cell)
             if isinstance(data, str):  # a JSON string is its text
                 cell = data
+            # who names the column says that each text is one
+            is_named = field in UNDIVIDED_CODES and columns.get(field) is not None
+            if is_named and isinstance(cell, str) and cells.is_record(data):
+                cell = [cell]
             read_cell = _READERS.get(field)
             values[field] = read_cell(cell, field) if read_cell else cell
     # The cell ``citations`` is a list of citations, or a numbering such as

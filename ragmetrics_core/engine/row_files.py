@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
     open_text,
     read_text,
 )
-from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows
+from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows, why_nameless
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.scalars import is_number
@@ -281,18 +281,10 @@ def _workbook(path: Path) -> Iterator[Located]:
             f"{path}: several columns are named {', '.join(repeated_names)}; rename all"
             " but one"
         )
-    # A header merged over two columns is stored as the name of the first. An index, as
-    # pandas writes it without a name, stands before the named ones.
-    for place, value in enumerate(header):
-        is_behind_named = any(name is not None for name in header[:place])
-        is_filled = any(
-            cell is not None for row in rows for cell in row[place : place + 1]
-        )
-        if value is None and is_behind_named and is_filled:
-            raise InputError(
-                f"{path}: {names[place]} has no name, perhaps as the header before it"
-                " is merged, or as the first row is a title; name it, or empty it"
-            )
+    for values in rows:
+        reason = why_nameless(header, values)
+        if reason is not None:
+            raise InputError(f"{path}: {reason}")
     for row_number, values in enumerate(rows, start=1):
         row = dict(zip_longest(names, values))
         lacking = [name for name, value in row.items() if value is _NO_VALUE]

@@ -318,3 +318,19 @@ def test_a_comment_with_commas_is_none_of_a_table_with_known_columns(above, tabl
 def test_rows_that_begin_as_a_comment_does_are_rows():
     rows = rows_of("#,question\n#1,Who?\n#2,Why?\n")
     assert rows == [{"#": "#1", "question": "Who?"}, {"#": "#2", "question": "Why?"}]
+
+
+@pytest.mark.parametrize("top", ["Evaluation of October,,", "question,,answer"])
+def test_a_filled_cell_under_no_name_may_stand_below_a_title(top):
+    """As in a workbook."""
+    (row,) = rows_of(f"{top}\nWho?,A.,Anna.\n")
+    assert isinstance(row, RowError)
+    assert str(row).startswith("column 2 has no name, perhaps as the header")
+    assert "or as the first row is a title" in str(row)
+
+
+@pytest.mark.parametrize("table", [",question\n0,Who?\n", "question,,\nWho?,,\n"])
+def test_an_index_and_empty_columns_need_no_name(table):
+    (row,) = rows_of(table)
+    assert isinstance(row, dict)
+    assert row["question"] == "Who?"

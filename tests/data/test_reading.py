@@ -598,6 +598,50 @@ def test_what_is_no_table(samples, message):
         list(iterate_samples(samples, {}))
 
 
+def test_a_frame_with_columns_of_two_levels_is_read_as_one_flattened_by_dots():
+    names = [("input", "question"), ("output", ""), ("docs", "found")]
+    columns = pd.MultiIndex.from_tuples(names)
+    frame = pd.DataFrame([["Who?", "Anna.", ["A."]]], columns=columns)
+    (sample,) = iterate_samples(frame, {"contexts": "docs.found"})
+    expected = Sample(question="Who?", answer="Anna.", contexts=["A."])
+    assert sample == expected
+
+
+INSIDE = {"question": "Who?", "answer": "Anna."}
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ({"q1": INSIDE, "q2": {**INSIDE, "lang": "en"}}, "q1, q2"),
+        ({"q1": INSIDE}, "q1"),
+        ({"version": "1.1", "testcases": [INSIDE]}, "testcases"),
+        (
+            {"config": {}, "errors": [], "train": [INSIDE], "dev": [INSIDE]},
+            "train, dev",
+        ),
+    ],
+)
+def test_rows_inside_of_an_object_are_named(content, names, written):
+    (row,) = read(written("a.json", json.dumps(content)))
+    assert isinstance(row, RowError)
+    said = f"item 1: the rows stand under {names}; write these alone, as a list"
+    assert str(row).endswith(said)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"asked": {"question": "Who?"}, "told": {"answer": "Anna."}},
+        {"question": "Who?", "items": [INSIDE]},
+        {"asked": {1: "Who?"}, "items": []},
+    ],
+)
+def test_parts_of_one_row_are_no_rows(content):
+    (sample,) = iterate_samples([content], {})
+    assert isinstance(sample, Sample)
+
+
 def test_rows_that_are_none_come_as_errors():
     first, second = iterate_samples([{"answer": {}}, 4], {})
     assert str(first) == "answer: needs a text, found dict"

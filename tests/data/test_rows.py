@@ -1078,7 +1078,23 @@ def test_strings_without_commas_are_several(text, values):
 # Bad rows
 
 
+RECORD = '{"product": "lamp", "lit_by": "Anna Brandt"}'
 NUMBER_1 = "contexts: number 1 is an object without a text"
+
+
+def test_a_record_in_a_named_column_of_contexts_is_a_text():
+    def contexts(cell: Any, **columns: str) -> Any:
+        (sample,) = iterate_samples([{"context": cell, "answer": "Anna."}], columns)
+        return sample.contexts if isinstance(sample, Sample) else str(sample)
+
+    assert contexts(RECORD).startswith(NUMBER_1)
+    assert contexts(RECORD, contexts="context") == (Context(text=RECORD),)
+    document = '{"text": "Blue.", "id": "a"}'
+    assert contexts(document, contexts="context") == (Context(text="Blue.", id="a"),)
+    in_a_list = contexts([{"product": "lamp"}], contexts="context")
+    assert in_a_list.startswith(NUMBER_1)
+
+
 BAD: list[tuple[Any, dict[str, Any], str]] = [
     ({"answer": True}, {}, "answer: needs a text, found bool; write it as a text"),
     ({"question": {"foo": "SECRET"}}, {}, "question: needs .*, found dict: .*foo.*"),
