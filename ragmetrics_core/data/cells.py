@@ -54,6 +54,11 @@ _STRING = re.compile(
     r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""",
     re.DOTALL,
 )
+# A text as JSON writes it: with an escaped quotation mark or letter, and without escapes
+# that may be TeX or a path, as those of "\frac" and "C:\temp" are.
+_JSON_STRING = re.compile(
+    r"""\s*"(?=(?:[^"\\]|\\[^"u])*\\["u])(?:[^"\\]|\\["\\/n]|\\u[0-9a-fA-F]{4})*"\s*"""
+)
 # How a list of texts or objects begins: in brackets, in smart quotes, as an array of
 # Postgres or numpy, as a tuple of texts, or as JSON that stands in JSON as a text.
 _LIST_BEGINS = re.compile(
@@ -125,10 +130,12 @@ def data_in(value: Any) -> Any:
     plain_value = plain_data(value)
     data = plain_value
     for _ in range(_MOST_ENCODINGS):
-        if isinstance(data, str):
-            data = _parse(data)
-    is_quotation = isinstance(data, str) and "\\" not in plain_value
-    return plain_value if is_quotation else data
+        parsed = _parse(data) if isinstance(data, str) else data
+        if parsed is data:
+            break
+        data = parsed
+    is_text = isinstance(data, str) and _JSON_STRING.fullmatch(plain_value) is None
+    return plain_value if is_text else data
 
 
 def _parse(text: str) -> Any:
@@ -138,7 +145,7 @@ def _parse(text: str) -> Any:
     of these, or JSON with one key twice.
     """
     is_list = text.lstrip(" \t\r\n\"'\\")[:1] in ("[", "{", "(")
-    is_string = "\\" in text and text.lstrip()[:1] == '"'
+    is_string = text.lstrip()[:1] == '"' and _JSON_STRING.fullmatch(text) is not None
     if not (is_list or is_string):
         return text
     try:

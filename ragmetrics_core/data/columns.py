@@ -278,23 +278,29 @@ def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]
 
     The places stand in the order of the field's usual names; of the columns with one
     such name the one of exactly this name stands first. Case, spaces, hyphens and
-    underscores do not matter, nor a number behind the name of a field that has rivals.
+    underscores do not matter. Of a field with rivals a numbered name stands beside the
+    same one without a number, or beside another number: a lone "result_1" is no answer.
     Example: the table has the columns "inputs" and "output".
     For the contexts there is the path ``inputs.docs`` among others; there is no path
     into a column that is a place by itself.
     """
     columns_by_plain_name: dict[str, list[str]] = {}
-    columns_by_name_alone: dict[str, list[str]] = {}
+    numbered_by_name: dict[str, list[str]] = {}
     for column in columns:
-        columns_by_plain_name.setdefault(plain_name(column), []).append(column)
-        columns_by_name_alone.setdefault(_name_alone(column), []).append(column)
+        name = plain_name(column)
+        columns_by_plain_name.setdefault(name, []).append(column)
+        if _name_alone(column) != name:
+            numbered_by_name.setdefault(_name_alone(column), []).append(column)
     places_by_field: dict[str, Sequence[_Place]] = {}
     for field, names in _usual_names_of_writing_tool(columns).items():
         places: list[_Place] = []
         has_rivals = field in _FIELDS_WITH_RIVALS
-        columns_by_name = columns_by_name_alone if has_rivals else columns_by_plain_name
+        is_named = any(plain_name(name) in columns_by_plain_name for name in names)
         for name in names:
-            columns_named_so = columns_by_name.get(plain_name(name), [])
+            columns_named_so = columns_by_plain_name.get(plain_name(name), [])
+            numbered = numbered_by_name.get(plain_name(name), []) if has_rivals else []
+            if columns_named_so or (len(numbered) > 1 and not is_named):
+                columns_named_so = [*columns_named_so, *numbered]
             exact_first = sorted(columns_named_so, key=lambda column: column != name)
             places += map(_Place, exact_first)
             if not exact_first:

@@ -231,8 +231,8 @@ def test_columns_that_differ_by_a_number_are_two_of_one_field(field, first, seco
         named = Sample.from_row(row, **{field: second}).model_dump()
         assert "two" in str(named[field])
     alone = Sample.from_row({first: None, second: "two"})
-    assert getattr(alone, field) == getattr(Sample.from_row({second: "two"}), field)
     assert not alone.missing(field)
+    assert Sample.from_row({second: "two"}).missing(field)
     assert not Sample.from_row({first: "two", second: "two"}).missing(field)
 
 
@@ -906,3 +906,36 @@ def test_contexts_that_may_be_names_of_sources_are_told(names, caplog):
     report = evaluate([row], ["adherence"], judge="lexical")
     assert "names" in report.results[0].sample.capture.doubts
     assert "1 row: contexts like names of files or ids" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"result_1": 0.87},
+        {"output_2": "pass"},
+        {"target_1": 3},
+        {"docs_5": 5},
+        {"input_1": "Who?", "input_2": "When?", "output_1": "A.", "output_2": "B."},
+    ],
+)
+def test_a_number_behind_another_usual_name_is_metadata(beside):
+    """A lone one is no field, and examples beside the question are no rivals."""
+    row = {"question": "Who lit it?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    (sample,) = iterate_samples([{**row, **beside}], {})
+    assert (sample.question, sample.answer) == (row["question"], row["answer"])
+    assert sample.reference == ()
+    assert sample.metadata == beside
+    del row["answer"]
+    lone = dict([next(iter(beside.items()))])
+    (sample,) = iterate_samples([{**row, **lone}], {})
+    assert sample.answer is None
+
+
+@pytest.mark.parametrize(
+    "text", [r'"\frac{1}{2}"', r'"$\nabla$"', r'"C:\temp\new"', r'"[1] see \frac"']
+)
+def test_a_quotation_with_backslashes_stays_as_it_is(text):
+    row = {"id": text, "question": "Who?", "contexts": [text], "answer": text}
+    (sample,) = iterate_samples([row], {})
+    assert (sample.answer, sample.id) == (text, text)
+    assert [context.text for context in sample.contexts] == [text]
