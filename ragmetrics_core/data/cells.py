@@ -293,12 +293,9 @@ def read_contexts(value: Any, field: str) -> list[Any]:
 
 def is_record(data: Any) -> bool:
     """Tell whether data is an object, and neither a document nor several of them."""
-    return (
-        isinstance(data, Mapping)
-        and not _texts_of_document(data, _TEXT_KEYS_OF_DOCUMENT)
-        and not names_media(data)
-        and _objects_of_lists(data) is None
-    )
+    if not isinstance(data, Mapping) or as_list(data) != [data]:
+        return False
+    return not (_texts_of_document(data, _TEXT_KEYS_OF_DOCUMENT) or names_media(data))
 
 
 def looks_like_list(value: Any) -> bool:

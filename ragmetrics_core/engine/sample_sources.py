@@ -6,7 +6,6 @@ It says which field no row has.
 import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
@@ -194,12 +193,8 @@ def table_rows(samples: Any) -> Iterator[Any]:
         if levels:
             samples = samples.reset_index(level=levels)
         # names of several levels are joined by dots, as flattened tables write them
-        names = [
-            ".".join(str(level) for level in name if level != "")
-            if isinstance(name, tuple)
-            else str(name)
-            for name in samples.columns
-        ]
+        columns = [name if isinstance(name, tuple) else (name,) for name in samples]
+        names = [".".join(filter(None, map(str, column))) for column in columns]
         _refuse_repeated_columns(names, "data frame")
         # Numbers of single precision are the ones that they are written as: 0.1, not
         # 0.10000000149011612.
@@ -325,31 +320,21 @@ def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:
 def _refuse_rows_inside(row: Mapping[str, Any], sample: Sample) -> None:
     """Refuse a row of which nothing was read, and which holds rows itself.
 
-    They stand in a list, or each under its name. All have a question or an answer by one
-    name, so they are no parts of one row.
+    They stand in a list, or each under its name. Each has a question and an answer by
+    their usual names.
 
     Raises ``RowError``.
     """
-    needed_fields = ("question", *chain(*_SUBSTITUTE_BY_NEEDED_FIELD.items()))
-    if not all(map(sample.missing, needed_fields)):
-        return
-    lists: dict[str, list[Any]] = {}
-    objects: dict[str, list[Any]] = {}
+    holders = []
     for name, cell in row.items():
-        if isinstance(cell, Mapping):
-            objects[str(name)] = [cell]
-        rows = cell if isinstance(cell, list) else []
-        if rows and all(isinstance(each, Mapping) for each in rows):
-            lists[str(name)] = rows
-    rows_by_name = lists or objects
-    names = [
-        {plain_name(str(key)) for key in each} for each in chain(*rows_by_name.values())
-    ]
-    if names and _NAMES_OF_TEXTS.intersection(*names):
-        raise RowError(
-            f"the rows stand under {names_in_words(rows_by_name, most=_MOST_NAMES)};"
-            " write these alone, as a list"
-        )
+        first = next(iter(cell), None) if isinstance(cell, list) else cell
+        keys = map(str, first) if isinstance(first, Mapping) else ()
+        if len(_NAMES_OF_TEXTS.intersection(map(plain_name, keys))) > 1:
+            holders.append(str(name))
+    fields = ("question", *_SUBSTITUTE_BY_NEEDED_FIELD, "retrieved", "facts")
+    if holders and all(map(sample.missing, fields)):
+        names = names_in_words(holders, most=_MOST_NAMES)
+        raise RowError(f"the rows stand under {names}; write these alone, as a list")
 
 
 # the doubts about rows that are said at once
