@@ -32,15 +32,27 @@ from ragmetrics_core.data.scalars import (
     plain_data,
 )
 
-# Keys of a document, compared as names of columns are; with a dot they are Phoenix's. One
-# without a text of its own may hold an object with one: LlamaIndex's node, Pinecone's
-# metadata, Qdrant's payload, Elasticsearch's _source.
+# Keys of a document, compared as names of columns are; with a dot they are Phoenix's.
 _TEXT_KEYS = ("text", "page_content", "content")
 _TEXT_KEYS_OF_DOCUMENT = (
     *_TEXT_KEYS,
     *("chunk", "passage", "passage_text", "context", "document", "document.content"),
 )
 _KEYS_OF_EXTRACTS = ("snippet", "body")  # of a search, where no other key has a text
+# Where a document's text may stand. One without a text of its own may hold an object with
+# one: LlamaIndex's node, Qdrant's payload, Elasticsearch's _source, LangChain's kwargs,
+# Bedrock's content, Pinecone's metadata. Metadata of others may have a type as content.
+_KEYS_OF_TEXT_BY_PLACE: dict[tuple[str, ...], Sequence[Sequence[str]]] = {
+    (): (_TEXT_KEYS_OF_DOCUMENT, _KEYS_OF_EXTRACTS),
+    **dict.fromkeys(
+        (
+            *(("node",), ("node", "text_resource"), ("text_resource",), ("payload",)),
+            *(("_source",), ("data",), ("kwargs",), ("document",), ("content",)),
+        ),
+        (_TEXT_KEYS, _KEYS_OF_EXTRACTS),
+    ),
+    ("metadata",): (("text",),),
+}
 _ID_KEYS = (
     *("id", "node_id", "doc_id", "document_id", "chunk_id", "passage_id"),
     "document.id",
@@ -223,28 +235,29 @@ def _values_of_keys(cell: Mapping[str, Any], keys: Sequence[str]) -> dict[str, A
     return {key: value for _, key, value in sorted(values, key=itemgetter(0))}
 
 
-def _texts_of_document(
-    cell: Mapping[str, Any], keys: Sequence[str], deepest: int = 2
-) -> dict[tuple[str, ...], str]:
+def _texts_of_document(cell: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
     """Return the texts that may be an object's, by the path to each.
 
-    A text in parts is joined as that of a tool's message. Only where no key holds one,
-    the objects in it are searched.
+    A text in parts is joined as that of a tool's message. Only where no key holds a text
+    that is filled, the objects in it that may hold one are searched.
     """
-    for names in (keys, _KEYS_OF_EXTRACTS):
-        texts: dict[tuple[str, ...], str] = {}
-        for key, value in _values_of_keys(cell, names).items():
-            if is_of_parts(value):
-                value = UnwrappedMessage("tool", {"content": value}).text or None
-            if isinstance(value, str):
-                texts[(key,)] = value
-        if texts:
-            return texts
-    for key, value in cell.items():
-        data = data_in(value)
-        if deepest and isinstance(data, Mapping):
-            inside = _texts_of_document(data, _TEXT_KEYS, deepest - 1)
-            texts |= {(key, *path): text for path, text in inside.items()}
+    texts: dict[tuple[str, ...], str] = {}
+    for path, keys_in_turn in _KEYS_OF_TEXT_BY_PLACE.items():
+        data: Any = cell
+        for key in path:
+            data = data_in(data.get(key)) if isinstance(data, Mapping) else None
+        for keys in keys_in_turn if isinstance(data, Mapping) else ():
+            found: dict[tuple[str, ...], str] = {}
+            for key, value in _values_of_keys(data, keys).items():
+                if is_of_parts(value):
+                    value = UnwrappedMessage("tool", {"content": value}).text or None
+                if isinstance(value, str):
+                    found[(*path, key)] = value
+            texts |= found
+            if any(map(is_present, found.values())):
+                break
+        if not path and any(map(is_present, texts.values())):
+            break
     return texts
 
 
@@ -295,7 +308,7 @@ def is_record(data: Any) -> bool:
     """Tell whether data is an object, and neither a document nor several of them."""
     if not isinstance(data, Mapping) or as_list(data) != [data]:
         return False
-    return not (_texts_of_document(data, _TEXT_KEYS_OF_DOCUMENT) or names_media(data))
+    return not (_texts_of_document(data) or names_media(data))
 
 
 def looks_like_list(value: Any) -> bool:
@@ -441,7 +454,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f"{field}: number {rank} must be a text or an object with a text, found"
             f" {kind}; write it as a text, or leave it out"
         )
-    texts = _texts_of_document(cell, _TEXT_KEYS_OF_DOCUMENT)
+    texts = _texts_of_document(cell)
     filled = {path: text for path, text in texts.items() if is_present(text)}
     if not filled and names_media(document):
         raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")

@@ -396,6 +396,10 @@ def _add_from_messages(
             answer, or one that the caller did not name holds other earlier turns.
     """
     nothing = FoundValue(None, "")
+    for field in ("answer", "reference"):  # people say a thing in several messages
+        texts = last_said(found_by_field.get(field, nothing).messages, _SPEAKERS[field])
+        if len(texts) > 1:  # nobody knows which is meant
+            raise RowError(several_in_one_row(field, len(texts)))
     for holder in ("question", "answer"):
         column, messages = found_by_field.get(holder, nothing)[1:3]
         said = [message for message in messages if message.role != "system"]
@@ -531,8 +535,11 @@ def _value_named_by_caller(
     else:
         is_there, value = follow_path(row, name.split("."))
     if is_there:
-        # it may wrap the text, as {"text": "A."} does; else the whole value is meant
-        return _value_in_column(value, field, name) or FoundValue(value, name)
+        # it may wrap the text, as {"text": "A."} does; else the whole value is meant, as
+        # is a text to which a path or a function leads
+        may_wrap = name in row or not isinstance(value, str)
+        found = _value_in_column(value, field, name) if may_wrap else None
+        return found or FoundValue(value, name)
     columns_of_row = [str(name) for name in row]
     # "output.txt" is near the path "output.text", and to the column "output"
     paths: list[str] = []
@@ -715,8 +722,7 @@ def _last_message(data: Any, field: str) -> FoundValue | None:
     What is said before a call of a tool is nothing.
 
     Raises:
-        RowError: If a message holds an image or a recording, or if the messages end with
-            several answers.
+        RowError: If a message holds an image or a recording.
     """
     messages = tuple(said_messages(data))
     if any(message.has_media for message in messages):
@@ -725,8 +731,6 @@ def _last_message(data: Any, field: str) -> FoundValue | None:
     if {message.role for message in messages}.isdisjoint((speaker, ANYONE)):
         return None
     texts = last_said(messages, speaker)
-    if len(texts) > 1 and field != "question":  # people say a thing in several messages
-        raise RowError(several_in_one_row(field, len(texts)))
     return FoundValue(texts[-1] if texts else None, "", messages)
 
 

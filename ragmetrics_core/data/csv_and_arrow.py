@@ -120,7 +120,6 @@ def _records(
     # ``csv.reader`` takes as many lines as the next record has, and does not say which.
     # So the iterator that hands them out adds each to this list.
     lines_of_record: list[str] = []
-    is_unquoted: bool | None = None
     lines = _lines_also_added_to(lines_of_record, file)
     reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
@@ -128,14 +127,6 @@ def _records(
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            # Many programs write TSV without quoting: a mark is a sign like others.
-            if is_unquoted is None:
-                is_unquoted = separator == "\t" and _has_row_in_each_line(path)
-            if is_unquoted:
-                for line in lines_of_record:
-                    yield Record(line.rstrip("\r\n").split("\t"), [line], line_number)
-                    line_number += 1
-                continue
             lines_in_words = f"line {line_number}"
             if len(lines_of_record) > 1:
                 last_line_number = line_number + len(lines_of_record) - 1
@@ -150,12 +141,6 @@ def _records(
         if any(cell.strip() for cell in cells):
             yield Record(cells, list(lines_of_record), line_number)
         line_number += len(lines_of_record)
-
-
-def _has_row_in_each_line(path: Path) -> bool:
-    """Tell whether all lines of a TSV file that are not blank have as many tabs."""
-    with open_text(path, newline="") as file:
-        return len({line.count("\t") for line in file if line.strip("\r\n")}) == 1
 
 
 def _lines_also_added_to(notes: list[str], file: Iterable[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ A message says who spoke, and what was said.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -166,8 +167,8 @@ def with_written_messages(value: Any, depth: int = _DEEPEST) -> Any:
 
     Example: LangChain's ``HumanMessage("Who?")`` becomes ``{"role": "user", "content":
     "Who?"}``. No framework is imported: an object is a message if it names a known role
-    and can be written, and a reply or a prompt if it holds messages. Any other object
-    stays as it is.
+    and can be written, and a reply or a prompt if it holds messages. A value without
+    such an object is returned itself.
 
     Args:
         value: A message, a list or mapping that may hold some, or anything else.
@@ -175,12 +176,14 @@ def with_written_messages(value: Any, depth: int = _DEEPEST) -> Any:
     """
     if value is None or not depth or isinstance(value, (str, int, float)):
         return value
-    if isinstance(value, Mapping):
-        return {
-            key: with_written_messages(part, depth - 1) for key, part in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [with_written_messages(part, depth - 1) for part in value]
+    if isinstance(value, (list, tuple, Mapping)):
+        parts = list(value.values() if isinstance(value, Mapping) else value)
+        written = [with_written_messages(part, depth - 1) for part in parts]
+        if all(map(is_, parts, written)):
+            return value
+        if isinstance(value, Mapping):
+            return dict(zip(value, written, strict=True))
+        return written
     names = [getattr(value, name, None) for name in ("role", "type")]
     roles = [ROLES[name] for name in names if isinstance(name, str) and name in ROLES]
     # pydantic's, as of LangChain and LlamaIndex; Haystack's

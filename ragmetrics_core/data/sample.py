@@ -403,7 +403,12 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             if is_named and isinstance(cell, str) and cells.is_record(data):
                 cell = [cell]
             read_cell = _READERS.get(field)
-            values[field] = read_cell(cell, field) if read_cell else cell
+            try:
+                values[field] = read_cell(cell, field) if read_cell else cell
+            except AmbiguousColumns as error:
+                column = f"{field} (column {found_value.column!r})"
+                message = str(error).removeprefix(field)
+                raise AmbiguousColumns(f"{column}{message}") from None
     # The cell ``citations`` is a list of citations, or a numbering such as
     # {"1": "doc-a"}, which says what marks such as [1] in the answer mean.
     numbering_cell = None

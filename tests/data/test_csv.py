@@ -237,16 +237,11 @@ def test_json_in_tsv_needs_no_quotes():
     assert json.loads(row["contexts"]) == ["one", "two"]
 
 
-def test_a_mark_in_tsv_without_quoting_is_a_sign():
-    lines = [
-        ["q", '"Yes" she said', "c"],
-        ["q", '"Yes, Bob', 'so "Yes"'],
-        ["q", "a", '"c'],
-    ]
-    content = "\n".join(map("\t".join, [["question", "answer", "contexts"], *lines]))
-    assert [list(row.values()) for row in rows_of(content, ".tsv")] == lines
-    with pytest.raises(InputError, match="line 2: not CSV"):
-        rows_of(content.replace("Yes, Bob", "Yes,\nBob"), ".tsv")
+def test_one_file_of_tsv_has_one_way_to_write_a_mark():
+    """One cell is not read without its marks and, after a broken one, with them."""
+    content = 'question\tanswer\nq\t"Yes"\nq\t"Yes" she said\nq\t"Yes"\n'
+    with pytest.raises(InputError, match="line 3: not CSV"):
+        rows_of(content, ".tsv")
 
 
 TEXT = "Anna lit the lamp in 1856"

@@ -3,6 +3,7 @@
 import json
 import math
 import sqlite3
+from collections import namedtuple
 from contextlib import closing, suppress
 from itertools import product
 from pathlib import Path
@@ -630,6 +631,28 @@ def test_of_answers_side_by_side_none_is_the_answer(answer):
             Sample.from_row(row)
 
 
+@pytest.mark.parametrize("holder", ["output", "result"])
+def test_messages_that_are_not_taken_may_end_in_several_answers(holder):
+    messages = [*NOW, {"role": "assistant", "content": "I ask."}, ANSWERED[-1]]
+    row = {"question": Q, "answer": "Anna.", holder: {"messages": messages}}
+    sample = Sample.from_row(row)
+    assert (sample.answer, sample.metadata) == ("Anna.", {holder: row[holder]})
+
+
+def test_what_holds_no_message_is_taken_as_it_is():
+    document = namedtuple("Document", "page_content metadata")(A, {})  # noqa: PYI024
+    sample = Sample.from_row({"contexts": [document], "pair": (1, [2])})
+    assert (sample.context_texts, sample.metadata) == ((A,), {"pair": (1, [2])})
+
+
+@pytest.mark.parametrize("column", ["x.y", lambda row: row["x"]["y"]])
+def test_a_text_that_a_path_or_function_leads_to_is_the_answer(column):
+    text = '{"answer": "Anna", "n": 1}'
+    assert Sample.from_row({"x": {"y": text}}, answer=column).answer == text
+    wrapped = {"x": {"y": json.loads(text)}}
+    assert Sample.from_row(wrapped, answer=column).answer == "Anna"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -1147,6 +1170,10 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {"history": "past"},
         "history: needs a list of texts or of messages with a content, found a single.*",
     ),
+    *(
+        ({"x": "SECRET; b"}, {field: "x"}, rf"{field} \(column 'x'\): one text, .*")
+        for field in ("facts", "expected_ids")
+    ),
     ({"replies": ["SECRET", "b"]}, {}, "answer: 2 answers in one row; write a row.*"),
     (
         {
@@ -1503,7 +1530,9 @@ PARTS = [{"type": "text", "text": FOUND}, {"type": "text", "text": "Rain."}]
             {"id": 7, "payload": {"page_content": FOUND, "metadata": {"a": 1}}},
             {"id": "7", "metadata": {"a": 1}},
         ),
-        ({"metadata": json.dumps({"_node": {"text": FOUND}})}, {"text": FOUND}),
+        ({"payload": json.dumps({"text": FOUND})}, {"text": FOUND}),
+        ({"text": "", "node": {"text": FOUND}}, {"text": FOUND}),
+        ({"node": {"text_resource": {"text": FOUND}}, "score": 1}, {"score": 1}),
         (({"page_content": FOUND, "id": "7"}, 0.5), {"id": "7", "score": 0.5}),
         ([FOUND, np.float32(0.5)], {"text": FOUND, "score": 0.5}),
         ((Context(text=FOUND, id="7"), 0.5), {"id": "7", "score": 0.5}),
@@ -1518,7 +1547,13 @@ def test_a_context_as_tools_and_stores_return_it(element, expected):
 @pytest.mark.parametrize(
     ("element", "message"),
     [
-        ({"a": {"text": FOUND}, "b": {"text": "Rain."}}, "'a.text' and 'b.text' may"),
+        (
+            {"node": {"text": FOUND}, "data": {"text": "Rain."}},
+            "'node.text' and 'data.text' may",
+        ),
+        ({"id": "d9", "metadata": {"content": "html"}}, "without a text"),
+        ({"id": "d9", "metadata": {"data": {"text": "html"}}}, "without a text"),
+        ({"id": "d9", "mime": {"text": "html"}}, "without a text"),
         ({"metadata": {"document": "The lamp", "page": 3}}, "without a text"),
         ({"content": [{"type": "image", "url": "u"}]}, "without a text"),
         ([FOUND, "Rain."], "found list"),
