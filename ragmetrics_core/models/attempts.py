@@ -80,6 +80,7 @@ class Attempts:
         most_attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call; None for no limit.
         failed_rows: Gets the rows for which a call failed that may be sent again.
+        refusal: Why the run sends no further call; None while it does.
     """
 
     model: ChatModel
@@ -91,6 +92,7 @@ class Attempts:
     most_attempts: int
     timeout: float | None
     failed_rows: set[int | None]
+    refusal: errors.JudgeUnavailable | None = None
 
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
@@ -139,8 +141,6 @@ class Attempts:
             if is_probe:
                 self.endpoint.probing.release()
         n_calls = len(sent_at)
-        if n_calls == 1 and usage.calls == 1:
-            return reply  # nothing to correct
         n_faults = max(n_calls - 1, 0)
         return replace(reply, usage=replace(usage, calls=n_calls, faults=n_faults))
 
@@ -259,7 +259,9 @@ class Attempts:
                 if self.endpoint.is_in_doubt and not is_probe:
                     return None
                 await self.rate.acquire()
-                self.endpoint.refuse_during_outage(self.budget)
+                if self.refusal is not None:
+                    raise self.refusal.with_traceback(None)  # without earlier calls
+                self.endpoint.refuse_during_outage()
                 number = await self.budget.acquire()
                 usage: Usage | None = None
                 try:

@@ -116,7 +116,6 @@ class EndpointState:
         self._n_answers_at_wait = -1
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
-        self._run_in_outage: object = None
         self._outage_began_at = 0.0
 
     @asynccontextmanager
@@ -157,9 +156,9 @@ class EndpointState:
             self.refused -= trial.refused
             trial.is_over.set()
 
-    def refuse_during_outage(self, run: object) -> None:
-        """Raise the error with which the endpoint refuses a run everything, if it does."""
-        if self._is_in_outage() and self._run_in_outage in (None, run):
+    def refuse_during_outage(self) -> None:
+        """Raise the error with which the endpoint refuses everything, if it does."""
+        if self._is_in_outage():
             assert self._outage is not None  # noqa: S101
             raise self._outage.with_traceback(None)  # without lines of earlier calls
 
@@ -215,16 +214,14 @@ class EndpointState:
             self._told_to_wait_at = time.monotonic()
         return sent_at > self._told_to_wait_at
 
-    def begin_outage(self, error: errors.JudgeUnavailable, run: object = None) -> None:
+    def begin_outage(self, error: errors.JudgeUnavailable) -> None:
         """Send no call for a while; after that, one call is sent alone again.
 
         Args:
             error: The error with which the endpoint refuses everything.
-            run: The run that sends none; None for all.
         """
         self._is_reached = False
         self._outage = error
-        self._run_in_outage = run
         self._outage_began_at = time.monotonic()
 
     def _is_in_outage(self) -> bool:

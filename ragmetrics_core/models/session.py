@@ -166,6 +166,7 @@ class Session:
     _shared: _Shared | None = field(default=None, init=False)
     # The run's rows for which calls failed since the last usable reply.
     _failed_rows: set[int | None] = field(default_factory=set, init=False)
+    _has_usable_reply: bool = field(default=False, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_shared_by_loop": None, "_shared": None}
@@ -331,7 +332,8 @@ class Session:
         """End a run whose judge gives nothing that can be used, row after row.
 
         Refusals, failures to the last attempt and replies that cannot be read count
-        alike; not what is too long, or refused for its texts.
+        alike; not what is too long, or refused for its texts. Nor what is rejected once
+        the run has a usable reply: then it is for the row's texts.
 
         Args:
             results: What was read of the replies to a request, or the errors.
@@ -341,22 +343,24 @@ class Session:
         for result in results:
             if not isinstance(result, errors.JudgeError):
                 self._failed_rows.clear()
+                self._has_usable_reply = True
                 return
         error = results[0]
         is_of_texts = isinstance(
             error, (errors.ContextWindowExceeded, errors.ContentRefused)
+        )
+        is_of_texts |= self._has_usable_reply and isinstance(
+            error, errors.RequestRejected
         )
         ends_all = isinstance(error, errors.JudgeUnavailable) and not error.single
         if is_of_texts or ends_all:
             return
         self._failed_rows.add(judged_row.get())
         n_rows = len(self._failed_rows)
-        if n_rows >= _MOST_FAILED_ROWS:
-            self._prepared.endpoint.begin_outage(
-                errors.JudgeUnavailable(
-                    f"{error}; it answered none of the last {n_rows} rows"
-                ),
-                self._budget,
+        if n_rows >= _MOST_FAILED_ROWS and self._attempts.refusal is None:
+            # The run's own: whatever comes for calls in flight, none leaves any more.
+            self._attempts.refusal = errors.JudgeUnavailable(
+                f"{error}; it answered none of the last {n_rows} rows"
             )
 
     async def _repaired(
@@ -574,9 +578,12 @@ class Session:
             finally:
                 for key in to_call_for:
                     outcome = fetched.outcomes[key]
-                    # Other runs may have other limits: they call for it themselves.
-                    is_limit_of_run = isinstance(outcome, errors.LimitReached)
-                    in_flight.pop(key).set_result(None if is_limit_of_run else outcome)
+                    # What ends this run ends no other: they call for it themselves.
+                    is_of_run = (
+                        isinstance(outcome, errors.LimitReached)
+                        or outcome is self._attempts.refusal
+                    )
+                    in_flight.pop(key).set_result(None if is_of_run else outcome)
 
             # Shielded: if this run is cancelled, the future is not, as others wait for
             # it.

@@ -259,9 +259,19 @@ def test_an_endpoint_that_breaks_off_each_reply_is_silent_and_its_replies_are_pa
 
     session = Session(Broken(), attempts=1)
     run = session.during(store=None, concurrency=1, budget=budget)
+    request = ChatRequest((Message("user", "?"),))
     for _ in range(2):
-        asyncio.run(run.ask(ChatRequest((Message("user", "?"),)), str))
+        answers = asyncio.run(run.ask(request, str))
+        assert answers.usage == Usage(calls=1, prompt_tokens=10, cost=0.01)
     assert (budget.seconds_silent, budget.spent) == (80.0, 0.02)
+
+    # where a limit lets no second attempt leave
+    run = Session(Broken()).during(
+        store=None, concurrency=1, budget=Budget(Limits(max_calls=1))
+    )
+    answers = asyncio.run(run.ask(request, str))
+    assert isinstance(answers.outcomes[0], LimitReached)
+    assert answers.usage == Usage(calls=1, prompt_tokens=10, cost=0.01)
 
 
 class Late(Priced):
@@ -672,6 +682,7 @@ FAULTS = [
     ],
 )
 def test_a_judge_that_answers_none_of_many_rows_ends_the_run(fault, fails_for, stops):
+    stops &= fault is not RequestRejected  # after answers, it is for the rows' texts
     model = Ailing(lambda row: fault("m failed") if row in fails_for else None)
     judge = LLMJudge(model, attempts=1)
     for _ in range(2):  # each run begins anew; in the second, replies are stored
@@ -697,6 +708,34 @@ def test_a_judge_that_answers_no_row_ends_the_run(fault):
         fault is AuthenticationFailed  # it says so itself
     )
     assert model.calls < 160
+
+
+def test_a_run_that_has_ended_sends_no_call_whatever_is_answered():
+    """Neither replies to calls in flight revive it, nor those to a run beside it."""
+
+    class Rambling(Singly):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            await asyncio.sleep(0.001)
+            if "q good" in request.messages[-1].content:
+                return await super().complete(request)
+            calls.append(request)
+            return ChatReply((Choice("Yes, it is."),), Usage(calls=1, prompt_tokens=10))
+
+    calls: list[ChatRequest] = []
+    judge, metrics = LLMJudge(Rambling()), [ContextUtilization()]
+    bad, good = (
+        [{**ROWS[0], "question": f"q {kind} {number}"} for number in range(200)]
+        for kind in ("bad", "good")
+    )
+
+    async def both() -> Any:
+        runs = (aevaluate(rows, metrics, judge=judge) for rows in (bad, good))
+        return await asyncio.gather(*runs)
+
+    ended, done = asyncio.run(both())
+    assert "; it answered none of the last 2" in ended.run.stopped
+    assert (done.run.stopped, done.summary().judged) == ("", len(good))
+    assert len(calls) < 300
 
 
 @pytest.mark.parametrize("n_fails", [math.inf, 60])

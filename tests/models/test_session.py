@@ -536,6 +536,31 @@ def test_a_judge_that_answers_may_refuse_single_rows(refusals, calls):
 # Slots, and the first call.
 
 
+def test_a_run_that_has_ended_answers_for_no_other_run():
+    class Failing(Toy):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            await asyncio.sleep(0)
+            if request.messages[-1].content != "shared":
+                raise errors.TransientJudgeError("m failed")
+            return await super().complete(request)
+
+    session = Session(Failing(), attempts=1)
+    ended, other = run_of(session, concurrency=1), run_of(session)
+
+    async def row(run: Session, number: int, text: str) -> Answers[int]:
+        judged_row.set(number)
+        return await run.ask(asked(text), read)
+
+    async def both() -> Any:
+        rows = (row(ended, number, f"q {number}") for number in range(20))
+        shared = (row(run, 20, "shared") for run in (ended, other))
+        return await asyncio.gather(*rows, *shared)
+
+    *_, of_ended, of_other = in_loop(both, session)
+    assert "none of the last 20 rows" in str(of_ended.outcomes[0])
+    assert outcomes(of_other) == [1]
+
+
 def test_at_most_concurrency_are_in_flight_over_all_callers(loopback_server):
     six_in_flight = threading.Event()
     begun = itertools.count(1)
