@@ -56,7 +56,8 @@ class _File:
         bad: How many of them are no samples.
         counted: How many rows it held at first; None until they are counted. What was
             appended since is left out.
-        at_first: The digest of its bytes, and how many there were, at that time.
+        at_first: The digest of its bytes, and how many there were, at that time; None
+            if they were not counted.
         is_read_to_its_end: Whether all of its rows were read.
         columns_read: Notes which columns the fields were read from.
         notes: Sentences on recorded traces that gave no sample, or no complete one.
@@ -67,7 +68,7 @@ class _File:
     rows: int = 0
     bad: int = 0
     counted: int | None = None
-    at_first: tuple[str, int] = ("", 0)
+    at_first: tuple[str, int] | None = None
     is_read_to_its_end: bool = False
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(default_factory=list)
@@ -75,8 +76,7 @@ class _File:
 
     def check_unchanged(self) -> None:
         """Raise ``InputError`` unless it still begins with what it held at first."""
-        _, n_bytes = self.at_first
-        if self.counted is not None and self.digest(n_bytes) != self.at_first:
+        if self.at_first is not None and self.digest(self.at_first[1]) != self.at_first:
             raise InputError(
                 f"{self.path} was changed while it was read: run again when nothing"
                 " writes to it, or on a copy"
@@ -268,7 +268,11 @@ class Source:
             for file in self._files
         ]
         inputs = tuple(
-            Input(name=file.path.name, sha256=file.at_first[0], rows=count)
+            Input(
+                name=file.path.name,
+                sha256=(file.at_first or file.digest())[0],
+                rows=count,
+            )
             for file, count in rows
         )
         return facts.model_copy(update={"inputs": inputs})
