@@ -436,11 +436,8 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         if columns.get(field) is not None:
             doubts.pop(code, None)
         elif is_one_text or are_lists or code in doubts:
-            option = f"--{field.replace('_', '-')}-column"
-            doubts[code] = (
-                f"{field} in one text: write a list (if it is one: {option}"
-                f" {shlex.quote(found_value.column)}, in Python {field}_column=)"
-            )
+            option = _option_of_column(field, found_value.column)
+            doubts[code] = f"{field} in one text: write a list (if it is one: {option})"
     taken = [
         f"{field} from {found.column!r}, as {found.instead_of!r} is empty"
         for field, found in found_by_field.items()
@@ -449,14 +446,15 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     if taken:
         doubts["other_column"] = "; ".join(taken)
     for field in ("contexts", "retrieved", "reference"):
-        is_of_row = field in found_by_field and notes.grade is None
+        is_named = columns.get(field) is not None
+        if is_named or field not in found_by_field or notes.grade is not None:
+            continue
         texts = [getattr(each, "text", each) for each in getattr(sample, field) or ()]
-        are_names = bool(texts) and all(map(_names_a_source, texts))
-        if is_of_row and are_names and columns.get(field) is None:
-            column = found_by_field[field].column
+        if texts and all(map(_names_a_source, texts)):
+            option = _option_of_column(field, found_by_field[field].column)
             doubts["names"] = (
                 f"{field} like names of files or ids are judged as texts (if they are:"
-                f" --{field}-column {shlex.quote(column)}, in Python {field}_column=)"
+                f" {option})"
             )
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
@@ -464,6 +462,12 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)
+
+
+def _option_of_column(field: str, column: str) -> str:
+    """Say how a user names the column of a field, on the command line and in Python."""
+    option = f"--{field.replace('_', '-')}-column"
+    return f"{option} {shlex.quote(column)}, in Python {field}_column="
 
 
 def _names_a_source(text: str) -> bool:
@@ -605,11 +609,10 @@ def _refuse_what_is_no_text(
             if has_ids and field == "expected_contexts":
                 what = "ids in place of texts, which --expected-ids-column names"
             column = found_by_field[field].column
-            option = f"--{field.replace('_', '-')}-column"
+            option = _option_of_column(field, column)
             is_sure = are_addresses or are_known_ids
             raise (AmbiguousColumns if is_sure else RowError)(
-                f"{field} (column {column!r}): {what}; if these are the texts:"
-                f" {option} {shlex.quote(column)}, in Python {field}_column="
+                f"{field} (column {column!r}): {what}; if these are the texts: {option}"
             )
 
 

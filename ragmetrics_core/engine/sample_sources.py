@@ -337,8 +337,8 @@ def _refuse_rows_inside(row: Mapping[str, Any], sample: Sample) -> None:
         raise RowError(f"the rows stand under {names}; write these alone, as a list")
 
 
-# the doubts about rows that are said at once
-_TOLD = {UNDIVIDED_CODES["contexts"], "names", "other_column"}
+# the doubts about rows that are said of the whole table
+_DOUBTS_OF_TABLE = {UNDIVIDED_CODES["contexts"], "names", "other_column"}
 
 
 class ColumnsRead:
@@ -397,13 +397,15 @@ class ColumnsRead:
             if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
                 self.unread[column] = None
         doubts = {} if sample.capture is None else sample.capture.doubts
-        told = {code: doubts[code] for code in _TOLD & doubts.keys()}
+        words_by_code = {
+            code: doubts[code] for code in _DOUBTS_OF_TABLE & doubts.keys()
+        }
         named = self._columns.get("contexts")
         if isinstance(named, str) and isinstance(data_in(fields.get(named)), str):
-            told["joined"] = (
+            words_by_code["joined"] = (
                 f"each text in {named} is one context (several: write a list)"
             )
-        for code, words in told.items():
+        for code, words in words_by_code.items():
             n_rows, first_words = self._doubts.get(code, (0, words))
             self._doubts[code] = (n_rows + 1, first_words)
         row_now = (sample.question, sample.answer, list(sample.context_texts))

@@ -171,11 +171,11 @@ class Attempts:
         if isinstance(error, errors.NoReplyInTime):
             time_of_a_call = self.model.timeout or self.timeout or math.inf
         # one that answered may fail for one row's texts
-        is_silent = may_be_loading and self.budget.seconds_silent > max(
+        is_outage = may_be_loading and self.budget.seconds_silent > max(
             _MOST_TIMES_OF_SILENCE * time_of_a_call, _LEAST_SILENCE
         )
         # a page, twice: the address is wrong, or a sign-in stands before it
-        is_silent |= may_be_loading and error.is_of_other and n_failures > 1
+        is_outage |= may_be_loading and error.is_of_other and n_failures > 1
         # Where another request was sent to its last attempt, this one has no other.
         is_in_vain = self.endpoint.has_failed and not is_rate_limited
         wait = seconds_until_next_attempt(
@@ -185,7 +185,7 @@ class Attempts:
             most_attempts=self.most_attempts,
             may_be_loading=may_be_loading,
         )
-        if wait is not None and not is_silent and not is_in_vain:
+        if wait is not None and not is_outage and not is_in_vain:
             return wait
         self.endpoint.has_failed |= not is_rate_limited
         if isinstance(error, errors.NoReplyInTime) and may_be_loading:
@@ -194,7 +194,7 @@ class Attempts:
                 f"{error}; it never answered, in {waited} s: check that it runs"
             )
         # Other requests need not find out again that nobody is there.
-        if is_silent or (may_be_loading and not error.is_sent):
+        if is_outage or (may_be_loading and not error.is_sent):
             unavailable = errors.JudgeUnavailable(str(error))
             self.endpoint.begin_outage(unavailable)
             return unavailable

@@ -326,14 +326,16 @@ class OpenAICompatibleModel(ChatModel):
             )
         except (ValueError, RecursionError) as raised:
             problem = "that is no JSON: check the address, up to and with /v1"
+            is_of_other = True
             is_page = content.lstrip().startswith(b"<")
-            is_cut = not content.strip() or content.lstrip().startswith(b"{")
             if not content.strip():
+                is_of_other = False
                 problem = (
                     "that is empty, as one that was cut off: run again later or check"
                     " the endpoint"
                 )
             elif isinstance(raised, UnicodeDecodeError) and not is_page:
+                is_of_other = False
                 problem = (
                     "that is no text, as one that is broken or was compressed twice:"
                     " check the endpoint"
@@ -343,14 +345,13 @@ class OpenAICompatibleModel(ChatModel):
                     "that is streamed, which was not asked for: turn that off there"
                 )
             elif content.lstrip().startswith(b"{"):
+                is_of_other = False
                 problem = (
                     "whose JSON is not whole, as one that was cut off: run again later"
                     " or check the endpoint"
                 )
             error = errors.TransientJudgeError(f"{self.name} sent a body {problem}")
-            error.is_of_other = is_page or not (
-                is_cut or isinstance(raised, UnicodeDecodeError)
-            )
+            error.is_of_other = is_of_other
             raise error from None
 
     def _parsed(self, content: bytes) -> Any:

@@ -102,7 +102,7 @@ class EndpointState:
         self.guessed: set[str] = set()
         self.n_answers = 0
         self.least_too_long = math.inf
-        # Whether a call has reached it since the last outage.
+        # Whether it has answered a call, or works on one, since the last outage.
         self._is_reached = False
         # The latest request that tried what nobody knew; None before the first.
         self._trial: Trial | None = None

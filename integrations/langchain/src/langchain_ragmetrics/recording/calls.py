@@ -301,13 +301,13 @@ class Recording:
             call.returned = tuple(_examples(outputs, call.given))
             call.given = None
         elif run_type not in _UNREAD:
-            found = outputs.get("documents") if run_type == "retriever" else None
-            if isinstance(found, (list, tuple)):
+            texts = outputs.get("documents") if run_type == "retriever" else None
+            if isinstance(texts, (list, tuple)):
                 # a store of bare texts, behind MultiVectorRetriever, has no others
-                found = [
-                    Document(each) if isinstance(each, str) else each for each in found
+                documents = [
+                    Document(each) if isinstance(each, str) else each for each in texts
                 ]
-                outputs = {"documents": found}
+                outputs = {"documents": documents}
             call.returned = self._snapshots.documents(outputs)
             if call.name.startswith("HumanInTheLoop") and isinstance(outputs, dict):
                 # a person answered calls of tools before any tool ran
