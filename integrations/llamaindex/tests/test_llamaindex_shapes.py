@@ -238,6 +238,13 @@ for mode in ResponseMode:
     )
 
 
+@row("an engine that only searches, and a model by itself", Expected())
+def _(kit: Kit) -> None:
+    found = kit.engine(mode="no_text").query(QUESTION).source_nodes
+    texts = "\n\n".join(each.get_content(MetadataMode.LLM) for each in found)
+    kit.llm().complete(f"{texts}\n\nQuestion: {QUESTION}")
+
+
 @row("query", Expected())
 def _(kit: Kit) -> None:
     kit.engine().query(QUESTION)

@@ -109,7 +109,11 @@ def trees_of(run: Run) -> list[Tree]:
         tree.output = {"answer": text}
     elif models and text in [each.get("result") for each in run.lookup_outputs]:
         tree.output = text  # a workflow returned it, and nothing beside it
-    tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
+    # response_mode="no_text" makes an engine a search by itself
+    is_search = tree.kind == "query" and not (models or text.strip())
+    tree.gives_only_documents = not has_failed and (
+        is_search or tree.kind in ("retrieve", "post")
+    )
     # where the core looks up what the user names
     tree.native_run = run.native_run or run
     tree.to_plain_value = copies.plain
