@@ -181,13 +181,11 @@ def claims_nothing(answer: str, question: str | None = None) -> bool:
 
 def judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
     """Judge whether an answer declines or claims nothing, by known phrases."""
-    if not _has_words(question["answer"]):
-        judgement = DeclinedJudgement(declined=True, reason="It holds no word.")
-    elif claims_nothing(question["answer"], user_question_of(question)):
-        judgement = DeclinedJudgement(declined=True, reason="It makes no claim.")
-    else:
-        judgement = DeclinedJudgement(declined=False, reason="It says something.")
-    return Asked((judgement,))
+    answer = question["answer"]
+    declined = not _has_words(answer) or claims_nothing(
+        answer, user_question_of(question)
+    )
+    return Asked((DeclinedJudgement(declined=declined),))
 
 
 def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:

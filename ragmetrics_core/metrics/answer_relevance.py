@@ -89,7 +89,7 @@ class AnswerRelevance(Metric):
         0.667
     """
 
-    version: ClassVar[str] = "11"
+    version: ClassVar[str] = "12"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)
@@ -106,7 +106,7 @@ class AnswerRelevance(Metric):
                 examples=self.examples,
                 language=self.language,
             ),
-            instructions_on_declining(self.language),
+            instructions_on_declining(),
         )
 
     def settings(self) -> dict[str, str]:
@@ -120,17 +120,14 @@ class AnswerRelevance(Metric):
         how far the answer addresses the question becomes the score.
         """
         questions: list[Question[Any]] = [
-            question_on_declining(sample, self.language),
+            question_on_declining(sample),
             question_on_answer(sample, self.instructions()[0]),
         ]
         whether_declined, how_far = yield from ask(questions)
         if isinstance(whether_declined, NotAnswered):
             return self.failed(whether_declined.error)
-        judgement = whether_declined.reply
-        evidence = RelevanceEvidence(
-            declined=judgement.declined, declined_note=judgement.reason
-        )
-        if judgement.declined:
+        evidence = RelevanceEvidence(declined=whether_declined.reply.declined)
+        if evidence.declined:
             return self.undefined(DECLINED, "declined", evidence)
         if isinstance(how_far, NotAnswered):
             return self.failed(how_far.error, evidence)
@@ -146,13 +143,11 @@ class RelevanceEvidence(Evidence, extra="ignore"):
     Attributes:
         grade: The grade; None where it declines.
         declined: Whether the answer declines; None if that is not known.
-        declined_note: Why the answer declines or does not, or why that is unknown.
     """
 
     kind: Literal["answer_relevance"] = "answer_relevance"
     grade: int | None = Field(default=None, ge=0, le=3)
     declined: bool | None = None
-    declined_note: str = ""
 
     def verdicts(self) -> list[str]:
         """The grade, in words."""

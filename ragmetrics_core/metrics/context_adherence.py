@@ -121,7 +121,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "18"
+    version: ClassVar[str] = "19"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),
@@ -178,7 +178,7 @@ class ContextAdherence(Metric):
             instructions_for_judge(
                 "addresses", None, "question answer", language=self.language
             ),
-            instructions_on_declining(self.language),
+            instructions_on_declining(),
         )
 
     def settings(self) -> dict[str, str]:
@@ -209,7 +209,7 @@ class ContextAdherence(Metric):
                 "The answer rests on no context.",
                 AdherenceEvidence(asked=0, yes=0, no=0),
             )
-            return (yield from undefined_if_declined(outcome, sample, self.language))
+            return (yield from undefined_if_declined(outcome, sample))
         # contexts, question and answer, by these names
         parts = parts_of_turn(sample, shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
@@ -233,7 +233,7 @@ class ContextAdherence(Metric):
         is_low = isinstance(outcome, Scored) and not is_yes(outcome.value)
         may_decline = is_low and not all(poll.finds_claims for poll in polls.replies)
         if isinstance(outcome, Undefined) or are_texts_too_long or may_decline:
-            outcome = yield from undefined_if_declined(outcome, sample, self.language)
+            outcome = yield from undefined_if_declined(outcome, sample)
             is_low = isinstance(outcome, Scored) and is_low
         if outcome.evidence is None or not (self.cause and is_low):
             return outcome

@@ -140,7 +140,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "12"
+    version: ClassVar[str] = "13"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)
@@ -171,7 +171,7 @@ class ContextSufficiency(Metric):
                 examples=self.examples,
                 language=self.language,
             ),
-            instructions_on_declining(self.language),
+            instructions_on_declining(),
         )
 
     def settings(self) -> dict[str, str]:
@@ -205,7 +205,7 @@ class ContextSufficiency(Metric):
             )
         has_answer = self.declining and not sample.missing("answer")
         if has_answer:
-            questions.append(question_on_declining(sample, self.language))
+            questions.append(question_on_declining(sample))
         replies = yield from ask(questions)
 
         evidence = SufficiencyEvidence(sufficient=False, probability=0.0)
@@ -269,7 +269,7 @@ class SufficiencyEvidence(Sufficed, extra="ignore"):
         polls: Replies behind it; 0 if nothing was asked.
         missing: What the contexts lack, in the judge's words.
         uncertain: Whether the probability lies in the uncertain band.
-        declined_note: Why the answer declines or does not, or why that is unknown.
+        declined_note: Why it is unknown whether the answer declines.
     """
 
     kind: Literal["context_sufficiency"] = "context_sufficiency"
@@ -322,13 +322,12 @@ def _with_case(
     if isinstance(reply, NotAnswered):
         note = f"not known whether the answer declines: {reply.error}"
         return evidence.model_copy(update={"declined_note": note})
-    judgement = reply.reply
+    declined = reply.reply.declined
     update = {
-        "declined": judgement.declined,
-        "declined_note": judgement.reason,
+        "declined": declined,
         "case": case_of(
             sufficient=evidence.sufficient,
-            declined=judgement.declined,
+            declined=declined,
             uncertain=evidence.uncertain,
         ),
     }

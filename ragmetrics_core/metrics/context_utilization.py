@@ -112,7 +112,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "16"
+    version: ClassVar[str] = "17"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),
@@ -145,7 +145,7 @@ class ContextUtilization(Metric):
             self.examples,
             self.language,
         )
-        return on_chunks, instructions_on_declining(self.language)
+        return on_chunks, instructions_on_declining()
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -214,11 +214,7 @@ class ContextUtilization(Metric):
         """
         if not isinstance(outcome, Scored) or outcome.value > 0:
             return outcome
-        return (
-            yield from undefined_if_declined(
-                outcome, sample, self.language, self.against
-            )
-        )
+        return (yield from undefined_if_declined(outcome, sample, self.against))
 
     def _questions(
         self, sample: Sample, chunks_by_question: Iterable[tuple[str, ...]]

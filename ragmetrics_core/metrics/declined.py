@@ -12,7 +12,6 @@ from typing import Literal
 from ragmetrics_core.data import (
     Asked,
     Bit,
-    Comment,
     Instructions,
     Part,
     Question,
@@ -28,9 +27,11 @@ from ragmetrics_core.metrics.metric import instructions_for_judge
 
 
 class DeclinedJudgement(SilentData, extra="ignore"):
-    """Whether an answer declines, explained before the bit."""
+    """Whether an answer declines: the bit alone.
 
-    reason: Comment = ""
+    A small model that explains itself first says of half of all answers that they decline.
+    """
+
     declined: Bit
 
 
@@ -44,9 +45,7 @@ class Declined(Question[DeclinedJudgement]):
     """
 
 
-_EXAMPLE = DeclinedJudgement.model_construct(
-    reason="It says who lit the lamp, with a caveat.", declined=False
-)
+_EXAMPLE = DeclinedJudgement(declined=False)
 
 
 def standalone_question_part(sample: Sample) -> Part:
@@ -64,17 +63,13 @@ def standalone_question_part(sample: Sample) -> Part:
     return Part("Question", sample.question, history=history)
 
 
-def instructions_on_declining(language: str | None) -> Instructions:
+def instructions_on_declining() -> Instructions:
     """Return what a judge is told that is asked whether an answer declines."""
-    return instructions_for_judge(
-        "declined", None, "question answer", language=language
-    )
+    return instructions_for_judge("declined", None, "question answer")
 
 
 def question_on_declining(
-    sample: Sample,
-    language: str | None,
-    whose: Literal["answer", "reference"] = "answer",
+    sample: Sample, whose: Literal["answer", "reference"] = "answer"
 ) -> Declined:
     """Return the question whether the answer of a sample, or its reference, declines."""
     text = sample.answer or ""
@@ -85,7 +80,7 @@ def question_on_declining(
             "question": standalone_question_part(sample),
             "answer": Part("Answer", text),
         },
-        instructions=instructions_on_declining(language),
+        instructions=instructions_on_declining(),
         Reply=DeclinedJudgement,
         example=_EXAMPLE,
     )
@@ -94,7 +89,6 @@ def question_on_declining(
 def undefined_if_declined(
     outcome: Scored | Undefined | Failed,
     sample: Sample,
-    language: str | None,
     whose: Literal["answer", "reference"] = "answer",
 ) -> Generator[Batch, Replies, Scored | Undefined | Failed]:
     """Ask whether the answer of a sample declines; if so, its metric is undefined.
@@ -104,12 +98,11 @@ def undefined_if_declined(
     Args:
         outcome: The outcome if the answer does not decline, or the judge cannot tell.
         sample: The sample.
-        language: Language of the explanation; None leaves it to the model.
         whose: The reference, for a metric that reads it in place of the answer.
     """
     if sample.missing("question") or not isinstance(outcome, (Scored, Undefined)):
         return outcome
-    (reply,) = yield from ask([question_on_declining(sample, language, whose)])
+    (reply,) = yield from ask([question_on_declining(sample, whose)])
     if isinstance(reply, Asked):
         is_declined = reply.reply.declined
     elif isinstance(reply.error, QuestionNotSupported):

@@ -832,7 +832,6 @@ PROMPTS_WITH_EXAMPLES: dict[str, tuple[Metric, dict[str, Any]]] = {
     "You rate how well": (ContextRecall(), {}),
     "You check whether a question": (ContextSufficiency(polls=1), {}),
     "You grade whether": (AnswerRelevance(), {}),
-    "You check whether an answer declines": (AnswerRelevance(), {}),
     "You list the distinct": (RetrievalAccuracy(), {}),
     "You list the": (RetrievalAccuracy(extraction="cot"), {}),
     "You check which facts": (RetrievalAccuracy(calls="per_context"), TWO_FACTS),

@@ -462,7 +462,7 @@ def test_no_history_shows_the_answer_where_sufficiency_is_judged(
     shown = requests_of(on_contexts)
     assert "zyxwv" not in shown
     assert requests_of(on_answer).count(SECRET) == requests_of(
-        question_on_declining(sample.model_copy(update={"history": ()}), None)
+        question_on_declining(sample.model_copy(update={"history": ()}))
     ).count(SECRET)
     # what was said before is shown as it was
     turns = [turn.content for turn in on_contexts.parts["question"].history]

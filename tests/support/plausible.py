@@ -133,7 +133,7 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "met": lambda prompt: {"reason": "By digest.", "met": _bit(prompt)},
     "useful": _judged("useful", _bit, reason="By digest."),
     "covered": _judged("covered", _bit, "facts"),
-    "declined": lambda prompt: {"reason": "It says something.", "declined": 0},
+    "declined": lambda prompt: {"declined": 0},
     "needs": lambda prompt: {
         "reason": "By digest.",
         "claims": [
