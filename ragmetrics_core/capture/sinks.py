@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
+from uuid import uuid4
 
 from ragmetrics_core.capture.hooks import Problems, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
@@ -62,7 +63,7 @@ class JsonlSink(Sink):
 
     def write(self, result: SampleResult) -> None:
         """Append one line; it has been given to the operating system on return."""
-        line = json_line({**dict(result), APPENDED: True}).encode()
+        line = json_line({**dict(result), APPENDED: uuid4().hex}).encode()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(self._path, flags, 0o600), "a+b") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,8 +1,8 @@
 """Entry point of the ``ragmetrics`` command.
 
 Exit codes: 0 all well; 1 a gate failed or, without gates, nothing was scored; 2 bad
-input or an unusable judge; 3 a gate is undecided or the run ended early; 4 batches are
-on their way; 130 interrupted (what is done is written).
+input or an unusable judge; 3 a gate is undecided or the results are incomplete; 4
+batches are on their way; 130 interrupted (what is done is written).
 """
 
 import logging

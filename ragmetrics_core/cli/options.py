@@ -117,7 +117,7 @@ def exit_code(decisions: Iterable[Decision]) -> int:
 def exit_code_of_run(summary: Summary, decisions: Iterable[Decision]) -> int:
     """Return the exit code of a run: that of its gates.
 
-    Without any it is 1 if nothing was scored, and 3 if the run ended early.
+    Without any it is 1 if nothing was scored, and 3 if the results are incomplete.
     """
     decisions = tuple(decisions)
     if decisions:

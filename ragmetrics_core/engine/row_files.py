@@ -156,7 +156,7 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _jsonl(path: Path) -> Iterator[Located]:
     if holds_results(path):  # its samples are judged again
         for result in Report.from_jsonl(path).results:
-            row: Any = RowError("was no sample in the run that wrote this file")
+            row: Any = RowError(f"was no sample: {result.problem}")
             if result.sample is not None:
                 row = result.sample.model_dump(mode="json")
             yield f"{path}, row {result.number}", row

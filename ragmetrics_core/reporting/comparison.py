@@ -190,7 +190,7 @@ class Comparison(Frozen):
     def regressions(self, *, strict: bool = False) -> tuple[Decision, ...]:
         """Per metric and slice: is the second run worse, and why?
 
-        ``failed`` only where it is worse; ``undecided`` where a run ended early, and for
+        ``failed`` only where it is worse; ``undecided`` where a run is incomplete, and for
         a metric that the second run lacks; else ``passed``.
 
         Args:
@@ -489,7 +489,7 @@ def _why_rows_are_missing(before: Report, after: Report, matched: Matched) -> st
     for which, report in (("first", before), ("second", after)):
         why = report.run.ended_early
         if why:
-            reasons.append(f"the {which} run ended early: {why}")
+            reasons.append(f"the {which} run is incomplete: {why}")
     n_lost = sum(row.sample is not None for row in matched.first_only)
     n_rows = len(matched.pairs) + n_lost
     if not reasons and len(matched.pairs) < MIN_SCORED * n_rows:

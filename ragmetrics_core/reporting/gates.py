@@ -256,7 +256,7 @@ class _Rule(NamedTuple):
     def _why_undecided(self, summary: Summary) -> str:
         """Why the rows say nothing of the gate, as the end of a sentence; "" if they do."""
         if summary.stopped:
-            return f"the run ended early: {summary.stopped}"
+            return f"the results are incomplete: {summary.stopped}"
         for numbers in summary.metrics:
             if numbers.mixed and self.gate.metric in (ANSWERED, numbers.metric):
                 return numbers.mixed

@@ -442,7 +442,7 @@ class GlanceTally:
     def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
         """What other rows would show; or what keeps these from saying it."""
         if summary.stopped and self._n_rows:
-            return f"The run ended early: {one_line(summary.stopped)}."
+            return f"The results are incomplete: {one_line(summary.stopped)}."
         if summary.bad_rows:
             rows = count_in_words(summary.bad_rows, "row")
             return f"{rows} could not be read: {self._problem}."

@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import count
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -38,10 +39,11 @@ _KNOWS_MISSING = 4
 """From this number on ``[]`` says that nothing was found; before it also said nothing."""
 _MAGIC = "ragmetrics_report"
 APPENDED = "appended"
-"""What a row of a ``JsonlSink`` has.
+"""The key of what a row of a ``JsonlSink`` has: an id of its line.
 
-Its numbers may have gaps: a process that is killed leaves rows unwritten, and rows of
-other numbers stand in a file that was put aside. A run's rows have none.
+Each process numbers its rows from 0, so that only the id tells two rows from one row and
+its copy. Numbers may have gaps: a process that is killed leaves rows unwritten, and rows
+of other numbers stand in a file that was put aside. A run's rows have none.
 """
 # came under the same number, so they are written only where there is one
 _LATER = (
@@ -140,9 +142,10 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
 
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
     (``JsonlSink``). The rows are held against the run: those that are there twice count
-    once, and a note says so. If rows are missing, or lines are broken, ``stopped`` of
-    the run says why, so that no gate is decided on a part. Example: a header, 3 rows and
-    half a row give 3 rows, a note, and a run that was stopped.
+    once, and a note says so. A broken line is a row that could not be read, as in any
+    table. If rows are missing, or lines are broken, ``stopped`` of the run says why, so
+    that no gate is decided on a part. Example: a header, 3 rows and half a row give 3
+    rows, one whose ``problem`` names the line, and a run that was stopped.
 
     Raises:
         InputError: If the file cannot be read, is no report, or goes on behind its
@@ -173,10 +176,9 @@ class _ReportContent:
         self._tells_missing = True
         self._has_appended = False
         self._rows: list[SampleResult] = []
-        self._rows_by_index: defaultdict[int, list[SampleResult]] = defaultdict(list)
+        self._rows_by_place: defaultdict[object, list[SampleResult]] = defaultdict(list)
         self._n_copies = 0
-        self._n_broken = 0  # lines that hold no row
-        self._first_problem = ""
+        self._problems: list[str] = []  # of each line that holds no row: why
         self._number_of_closing_line = ""  # as text; "" as long as none was read
 
     def take(self, place: str, value: object) -> None:
@@ -202,50 +204,46 @@ class _ReportContent:
             isinstance(value, Mapping) and "run" in value and "index" not in value
         )
         self.first_place = self.first_place or place
-        try:
-            if is_first_line and isinstance(value, Mapping) and _MAGIC in value:
-                if value[_MAGIC] not in range(1, FORMAT + 1):
-                    raise InputError(
-                        f"{place}: this version reads formats 1 to {FORMAT}; read the"
-                        " report with a newer ragmetrics"
-                    )
-                # the facts as far as they were known when the run began
-                known_facts = _run_facts(value.get("run", {}), place)
-                self._run = known_facts.model_copy(update=_UNFINISHED)
-                self._tells_missing = value[_MAGIC] >= _KNOWS_MISSING
-            elif isinstance(value, Mapping) and is_closing_line and self._run:
-                self._run = _run_facts(value["run"], place)
-                self._number_of_closing_line = line_number
-            else:
+        if is_first_line and isinstance(value, Mapping) and _MAGIC in value:
+            if value[_MAGIC] not in range(1, FORMAT + 1):
+                raise InputError(
+                    f"{place}: this version reads formats 1 to {FORMAT}; read the"
+                    " report with a newer ragmetrics"
+                )
+            # the facts as far as they were known when the run began
+            known_facts = _run_facts(value.get("run", {}), place)
+            self._run = known_facts.model_copy(update=_UNFINISHED)
+            self._tells_missing = value[_MAGIC] >= _KNOWS_MISSING
+        elif isinstance(value, Mapping) and is_closing_line and self._run:
+            self._run = _run_facts(value["run"], place)
+            self._number_of_closing_line = line_number
+        else:
+            try:
                 self._take_row(place, value)
-        except _BrokenLine as problem:
-            self._n_broken += 1
-            self._first_problem = self._first_problem or str(problem)
+            except InputError as problem:
+                self._problems.append(str(problem))
 
     def _take_row(self, place: str, value: object) -> None:
-        """Take a row; ``_BrokenLine`` if the line holds none."""
+        """Take a row; ``InputError`` if the line holds none."""
         if isinstance(value, RowError):
-            raise _BrokenLine(f"{place}: {value}")
+            raise InputError(f"{place}: {value}")
         if not isinstance(value, Mapping):
             kind = type(value).__name__
-            raise _BrokenLine(f"{place}: a JSON object is needed, got {kind}")
-        try:
-            row = validate_data(SampleResult, value, place)
-            sample = row.sample
-            if sample is not None and not self._tells_missing:
-                # an old file says "no contexts" also where they were not known
-                found_nothing = sample.retrieved == ()
-                if sample.contexts == () and not found_nothing:
-                    sample = sample.model_copy(update={"contexts": None})
-                    row = row.model_copy(update={"sample": sample})
-        except InputError as error:
-            raise _BrokenLine(str(error)) from None
+            raise InputError(f"{place}: a JSON object is needed, got {kind}")
+        row = validate_data(SampleResult, value, place)
+        sample = row.sample
+        if sample is not None and not self._tells_missing:
+            # an old file says "no contexts" also where they were not known
+            found_nothing = sample.retrieved == ()
+            if sample.contexts == () and not found_nothing:
+                sample = sample.model_copy(update={"contexts": None})
+                row = row.model_copy(update={"sample": sample})
         self._has_appended = self._has_appended or APPENDED in value
-        rows_of_index = self._rows_by_index[row.index]
-        if row in rows_of_index:
+        rows_of_place = self._rows_by_place[row.index, str(value.get(APPENDED))]
+        if row in rows_of_place:
             self._n_copies += 1
         else:
-            rows_of_index.append(row)
+            rows_of_place.append(row)
             self._rows.append(row)
 
     def report(self) -> tuple[RunFacts, tuple[SampleResult, ...]]:
@@ -255,63 +253,61 @@ class _ReportContent:
             InputError: If no line is the header of a report or one of its rows, or all
                 rows are broken.
         """
-        if self._first_problem and not self._rows:
+        if self._problems and not self._rows:
             if self._run is not None:
-                raise InputError(self._first_problem)
+                raise InputError(self._problems[0])
             raise InputError(
                 f"{self.first_place}: no results of ragmetrics begin here; judge rows"
                 " or traces first: ragmetrics evaluate FILE --out results.jsonl"
             )
+        rows = tuple(self._rows)
         if self._run is None:
             # A file without a header, as a sink writes it: each process that appends to
             # it numbers its rows from 0, so they are numbered anew.
             rows = tuple(
                 row.model_copy(update={"index": new_index})
-                for new_index, row in enumerate(self._rows)
+                for new_index, row in enumerate(rows)
             )
+        # a broken line takes the place of a row that is missing
+        numbers_of_rows = {row.index for row in rows}
+        free_numbers = (number for number in count() if number not in numbers_of_rows)
+        rows += tuple(
+            SampleResult(index=number, sample=None, problem=problem)
+            for problem, number in zip(self._problems, free_numbers, strict=False)
+        )
+        if self._run is None:
             file_facts = Input.of_samples(row.sample for row in rows)
             file_facts = file_facts.model_copy(update={"name": self._name})
             run = facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)})
             reason = ""
             if not self._has_appended:  # the rows of a run, whose header was left out
                 reason = "its file has no header, and rows may be missing"
-            elif self._n_copies:
-                copies = count_in_words(self._n_copies, "row")
-                reason = (
-                    f"{copies} may have been served anew, or copied: equal to another"
-                )
         else:
-            run, rows = self._run, tuple(self._rows)
-            reason = _why_not_whole(rows, run, self._n_broken)
+            run = self._run
+            reason = _why_not_whole(rows, run)
         notes = [*run.notes]
         if self._n_copies:
             notes.append(
                 f"{count_in_words(self._n_copies, 'row')} of {self._name}"
                 " stood there before, and counted once"
             )
-        if self._n_broken:
-            broken = f"{count_in_words(self._n_broken, 'broken line')} in {self._name}"
-            notes.append(f"{broken}: {self._first_problem}")
-            reason = reason or broken
+        if self._problems:
+            lines = count_in_words(len(self._problems), "line")
+            reason = f"{lines} could not be read: {self._problems[0]}"
         changes: dict[str, object] = {"notes": tuple(notes)}
         if reason:
             changes["stopped"] = run.stopped or reason
         return run.model_copy(update=changes), rows
 
 
-class _BrokenLine(Exception):
-    """A line of a report that holds no row; the message says why."""
-
-
-def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -> str:
+def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts) -> str:
     """Say why rows are not all those of their run; "" if they are.
 
     Rows and their numbers are held against the rows of the run's inputs.
 
     Args:
-        rows: The rows, each once.
+        rows: The rows, each once; a broken line was one.
         run: The facts of the run.
-        n_broken: Lines that are broken: each was a row.
     """
     numbers_of_rows = {row.index for row in rows}
     if len(numbers_of_rows) < len(rows):
@@ -323,7 +319,7 @@ def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -
         n_rows = sum(rows_of_inputs)
     if highest >= n_rows:
         return f"its file has a row {highest + 1:,}, and the run had {n_rows:,} rows"
-    if len(rows) + n_broken < n_rows:
+    if len(rows) < n_rows:
         return f"only {len(rows):,} of its {n_rows:,} rows are in the file"
     return ""
 

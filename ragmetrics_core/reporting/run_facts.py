@@ -105,7 +105,7 @@ class RunFacts(Frozen):
         seconds: How long it took.
         concurrency: Calls to the judge that could run at the same time.
         interrupted: True if the run ended before every sample was judged.
-        stopped: Why the run ended early, in words; "" if it did not.
+        stopped: Why the results are incomplete, in words; "" if they are not.
         notes: What else the reader should know, e.g. that a metric was left out.
     """
 
@@ -154,7 +154,7 @@ class RunFacts(Frozen):
         A part may be one that was chosen by its scores, so no gate is decided on it.
         """
         if self.ended_early:
-            return f"the run that judged these samples before ended early: {self.ended_early}"
+            return f"the run that judged these samples before is incomplete: {self.ended_early}"
         return ""
 
 

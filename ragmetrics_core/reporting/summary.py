@@ -520,7 +520,7 @@ class Tally:
         metric over 10 rows, and a summary of each slice.
 
         Args:
-            run: Facts of the run: who judged, and why it ended early.
+            run: Facts of the run: who judged, and why it is incomplete.
 
         Raises:
             SettingError: If no sample has the key of the slices or the clusters.

@@ -143,7 +143,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
             f" {summary.usage.faults}."
         )
     if run.ended_early:
-        notes.append(f"The run ended early: {run.ended_early}.")
+        notes.append(f"The results are incomplete: {run.ended_early}.")
     if run.judges:
         notes.append(f"Judge: {judges_in_words(run.judges, run.addresses)}.")
     if summary.other_models:

@@ -470,7 +470,9 @@ def test_results_of_an_earlier_run_can_be_judged_again(tmp_path):
     first, second = read(tmp_path / "a.jsonl")
     assert isinstance(first, Sample)
     assert (first.id, first.question, first.metadata["lang"]) == ("7", "q", "en")
-    assert str(second).endswith("row 2: was no sample in the run that wrote this file")
+    assert str(second).endswith(
+        "row 2: was no sample: answer: needs a text, found dict"
+    )
     assert (
         Report.from_jsonl(tmp_path / "a.jsonl").results[0].sample
         == report.results[0].sample
@@ -487,14 +489,15 @@ CLOSING = '{"run": {}}'
     [
         ([HEADER, ROW, CLOSING], ["a"]),
         ([HEADER, ROW], ["a"]),
-        ([HEADER, ROW, '{"index": 19', CLOSING], ["a"]),
+        ([HEADER, ROW, '{"index": 19', CLOSING], ["a", "line 3: not JSON"]),
         ([ROW, ROW.replace('"a"', '"b"')], ["a", "b"]),
         ([HEADER, CLOSING], []),
     ],
 )
 def test_the_samples_of_results_are_rows(written, lines, found):
     path = written("a.jsonl", "\n".join(lines) + "\n")
-    assert answers(path) == found
+    for text, answer in zip(found, answers(path), strict=True):
+        assert text in answer
     is_part = lines != [HEADER, ROW, CLOSING] and bool(found)
     assert bool(reason_of_part(path)) is is_part
 

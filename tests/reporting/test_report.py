@@ -168,9 +168,9 @@ def test_table_by_hand():
 
 def test_table_tells_of_an_interrupted_run():
     run = RunFacts(interrupted=True, stopped="the key was refused")
-    assert "The run ended early: the key was refused." in Report([], run).table()
+    assert "The results are incomplete: the key was refused." in Report([], run).table()
     assert (
-        "The run ended early: it was interrupted."
+        "The results are incomplete: it was interrupted."
         in Report([], RunFacts(interrupted=True)).table()
     )
 
@@ -394,7 +394,7 @@ def test_a_killed_run_says_so(tmp_path):
     assert len(report.results) == 1
 
 
-def test_a_cut_off_last_line_is_left_out_and_named(tmp_path):
+def test_a_cut_off_last_line_is_a_row_that_could_not_be_read(tmp_path):
     path = tmp_path / "r.jsonl.partial"
     with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
@@ -402,11 +402,10 @@ def test_a_cut_off_last_line_is_left_out_and_named(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(b"\xc3") + 1])  # inside a character
     report = Report.from_jsonl(path)
-    assert [row.problem for row in report.results] == [""]
-    assert report.run.notes == (
-        *RUN.notes,
-        f"1 broken line in {path.name}: {path}, line 3: not JSON (not UTF-8)",
-    )
+    assert [row.problem for row in report.results] == [
+        "",
+        f"{path}, line 3: not JSON (not UTF-8)",
+    ]
     path.write_bytes(whole[:-1])  # only the end of the line is missing
     assert len(Report.from_jsonl(path).results) == 2
 

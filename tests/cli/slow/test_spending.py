@@ -148,7 +148,7 @@ def test_a_cap_ends_the_run_and_says_so(command, capsys):
     """Rows are missing: that is not all well, also where no gate is held."""
     assert command("--max-calls", "4", "--concurrency", "1", code=3) == 4
     said = " ".join(capsys.readouterr().out.split())
-    assert "The run ended early: max_calls=4 was reached, after 4 calls" in said
+    assert "The results are incomplete: max_calls=4 was reached, after 4 calls" in said
     assert command() == 2  # what was answered is kept
 
 

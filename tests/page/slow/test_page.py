@@ -259,7 +259,7 @@ def test_what_stands_on_the_page(tmp_path):
     )
     for words in (
         "0.500",  # the mean
-        "The run ended early: the key was refused.",
+        "The results are incomplete: the key was refused.",
         "a &lt;note&gt;",
         "2.5 s, calls at a time: 1",
     ):
