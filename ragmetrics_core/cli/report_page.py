@@ -26,15 +26,9 @@ from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.tables import markdown
 from ragmetrics_core.reporting.use_in_words import agreement_lines
 
-_NAMELESS = ("", "..")  # the name of the working folder, and of the one above
-
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Find runs by their numbers, take the settings' gates, and name the page.
-
-    Raises:
-        InputError: If the results are a folder without a name to take.
-    """
+    """Find runs by their numbers, take the settings' gates, and name the page."""
     options.files = [results_named(path) for path in options.files]
     if not options.fail_under:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
@@ -43,9 +37,10 @@ def fill_in(options: argparse.Namespace) -> None:
     if options.report is not None:
         return
     results = options.files[0]
-    if results.name in _NAMELESS:
-        raise InputError(f"{results} has no name for the page to take; give --report")
-    options.report = page_of_run(results) or results.with_suffix(".html")
+    if results.name in ("", ".."):  # the working folder, and the one above
+        results = results.resolve()
+    page = results.parent / f"{results.stem}.html"
+    options.report = page_of_run(results) or page
 
 
 def run(options: argparse.Namespace) -> int:

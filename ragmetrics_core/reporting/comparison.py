@@ -338,7 +338,8 @@ def compare(
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
     if not hasattr(after, "results"):
         raise SettingError(
-            "two finished runs are compared: judge the rows first, with evaluate(…)"
+            "two finished runs are compared: read results by Report.from_jsonl(…), or"
+            " judge rows by evaluate(…)"
         )
     names = _names_in_both(before, after, metrics)
     # a key of slices or clusters that no sample has is refused

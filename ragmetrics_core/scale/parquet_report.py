@@ -15,6 +15,7 @@ from typing import Any
 
 from ragmetrics_core.data import InputError, RowError, import_extra, json_value
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.results import SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.resolve import NOBODY
@@ -79,6 +80,8 @@ class ParquetRows(Sequence[SampleResult]):
 
     Attributes:
         metrics: Names of the metrics.
+        copies: Files of the folder that look like a copy of an earlier one: their
+            paths, with that of the earlier one.
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
@@ -102,7 +105,15 @@ class ParquetRows(Sequence[SampleResult]):
             data = dataset.dataset(path, format="parquet")
             # the common schema of all files, each of which holds results
             arrow = import_extra("pyarrow", "parquet", "a report from Parquet")
-            schemas = {part.path: part.physical_schema for part in data.get_fragments()}
+            schemas = {}
+            first_file_by_footer: dict[object, str] = {}
+            self.copies: dict[str, str] = {}
+            for part in data.get_fragments():
+                schemas[part.path] = part.physical_schema
+                # footers tell of each column its size, lowest and highest value
+                first_file = first_file_by_footer.setdefault(part.metadata, part.path)
+                if part.metadata.num_rows and first_file != part.path:
+                    self.copies[part.path] = first_file
             schema = arrow.unify_schemas(schemas.values(), promote_options="permissive")
             # columns that hold results of a metric are known by their fields
             metrics = []
@@ -235,7 +246,25 @@ class ParquetReport(Report):
         details_by_judge = {
             signature.judge: signature.details for signature in signatures
         }
+        # Such a folder is not read; _temporary is that of a job that did not end.
+        stopped = ""
+        for folder in Path(path).glob("_*"):
+            if folder.is_dir():
+                stopped = (
+                    f"the folder {folder} is not read, and rows may be missing: a job"
+                    " keeps them there until it ends well"
+                )
+        notes: tuple[str, ...] = ()
+        if self.results.copies:
+            files = count_in_words(len(self.results.copies), "file")
+            file, first_file = next(iter(self.results.copies.items()))
+            notes = (
+                f"{files} too many may be there, as {file} looks like {first_file}; the"
+                " rows count twice.",
+            )
         self.run = RunFacts(
+            stopped=stopped,
+            notes=notes,
             metrics={
                 metric: signature.without_judge()
                 for metric, signature in signature_by_metric.items()

@@ -195,6 +195,12 @@ def accuracy(fact: str, mode: Mode) -> Report:
     return run_of(1.0, evidence=evidence)
 
 
+def test_a_path_is_no_run_and_how_to_read_it_is_said():
+    path: Any = "results.jsonl"
+    with pytest.raises(InputError, match=r"read results by Report\.from_jsonl"):
+        run_of(0.1).compare(path)
+
+
 def test_facts_and_score_modes():
     with pytest.raises(InputError, match="m: other facts in 1 of 1 samples"):
         accuracy("one", "polls").compare(accuracy("another", "polls"))

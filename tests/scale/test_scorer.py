@@ -336,6 +336,39 @@ def test_what_holds_no_results_is_refused(written, tmp_path):
         Report.from_parquet(path)
 
 
+GIVEN = pa.table(
+    {"question": ["Who?"] * 4, "contexts": [["Ada did."]] * 4, "answer": ["Ada."] * 4}
+)
+
+
+def test_a_folder_that_a_job_left_unfinished_decides_no_gate(stored, tmp_path):
+    for ending in ("_SUCCESS", ".part-0.parquet.crc"):  # of a job that ended well
+        (tmp_path / ending).touch()
+    (tmp_path / ".git").mkdir()
+    whole = stored(Scorer("adherence"), GIVEN)
+    assert decide("adherence=0.5", whole).outcome == "passed"
+    (tmp_path / "_temporary/0").mkdir(parents=True)
+    part = Report.from_parquet(tmp_path)
+    decision = decide("adherence=0.5", part)
+    assert decision.outcome == "undecided"
+    assert f"the folder {tmp_path / '_temporary'} is not read" in decision.sentence
+
+
+def test_a_part_that_stands_twice_is_said(stored, tmp_path):
+    table = GIVEN.set_column(2, "answer", [["Ada."] * 3 + ["Bob."]])
+    report = stored(Scorer("adherence"), pa.concat_tables([table, table.slice(0, 2)]))
+    nothing = parquet.read_table(tmp_path / "part-0.parquet").slice(0, 0)
+    for name in "ab":  # parts without a row, as Spark writes them
+        parquet.write_table(nothing, tmp_path / f"{name}.parquet")
+    assert not Report.from_parquet(tmp_path).run.notes
+    (tmp_path / "copy.parquet").write_bytes((tmp_path / "part-0.parquet").read_bytes())
+    report = Report.from_parquet(tmp_path)
+    (note,) = report.glance().notes
+    assert "1 file too many may be there" in note
+    assert "part-0.parquet looks like" in note
+    assert "1 file too many" in str(report)
+
+
 def test_files_may_hold_other_metrics_and_columns_without_a_value(tmp_path):
     rows = [{"question": "Who?", "contexts": ["Ada did."], "answer": "Ada did."}] * 2
     first = pa.Table.from_pylist([{**row, "reference": None} for row in rows])

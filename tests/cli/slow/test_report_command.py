@@ -200,7 +200,7 @@ def test_results_of_every_number_become_a_page(number):
     assert "</html>" in Path("page.html").read_text()
 
 
-def test_what_a_scorer_wrote_becomes_a_page(capsys):
+def test_what_a_scorer_wrote_becomes_a_page(capsys, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -220,8 +220,14 @@ def test_what_a_scorer_wrote_becomes_a_page(capsys):
     assert "Who built it?" in Path("scored.html").read_text()
     assert "2 rows" in capsys.readouterr().out
 
+    # beside the folder, from inside of it
+    Path("scored.html").unlink()
+    monkeypatch.chdir("scored")
+    assert main(["report", "."]) == 0
+    assert Path("../scored.html").exists()
 
-def test_a_folder_that_no_scorer_wrote_is_refused(capsys):
+
+def test_a_folder_that_no_scorer_wrote_is_refused(capsys, monkeypatch):
     Path("empty").mkdir()
     Path("notes").mkdir()
     Path("notes/a.txt").write_text("a")
@@ -237,8 +243,12 @@ def test_a_folder_that_no_scorer_wrote_is_refused(capsys):
             "ragmetrics: mine is a folder; name the results in it, such as"
             f" {Path('mine/monday/one.jsonl')}\n"
         )
-    assert main(["report", "."]) == 2
-    assert "has no name for the page to take; give --report" in capsys.readouterr().err
+    monkeypatch.chdir("mine")
+    for folder, path in ((".", "monday/one.jsonl"), ("..", "../mine/monday/one.jsonl")):
+        assert main(["report", folder, "--fail-under", "adherence=0.5"]) == 2
+        assert (
+            f"name the results in it, such as {Path(path)}" in capsys.readouterr().err
+        )
 
 
 def test_several_files_are_one_report():
