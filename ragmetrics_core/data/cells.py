@@ -7,6 +7,7 @@ facts and earlier turns.
 import ast
 import math
 import re
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -91,8 +92,11 @@ _OBJECTS_WRITTEN = (
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
     re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
 )
+# three words, or a script of East Asia, which sets no blanks between words
+_PROSE = re.compile(r"\S\s+\S+\s+\S|[\u3040-\u9fff]{6}")
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
+_MOST_PATHS = 3  # in a message
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
 _FIELDS_OF_SEVERAL_TEXTS = (
@@ -185,7 +189,9 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     """Follow a path of keys and indices through dicts, JSON strings and lists.
 
     A key may itself have dots, as flattened tables write them. So several steps of the
-    path may be one key; the key of the most steps is tried first.
+    path may be one key; the key of the most steps is tried first. A key leads through a
+    list of objects to what they have there, as one list; None stands for an element
+    without it. One must have it, unless the list is empty.
 
     Returns whether the path leads to something, and to what.
 
@@ -196,6 +202,8 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
         (True, 'b')
         >>> follow_path({"trace": {"user.id": 7}}, ["trace", "user", "id"])
         (True, 7)
+        >>> follow_path({"hits": [{"doc": {"text": "a"}}, {"doc": {"text": "b"}}]}, ["hits", "doc", "text"])
+        (True, ['a', 'b'])
     """
     if not path:
         return True, value
@@ -208,12 +216,38 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
                 if is_there:
                     return True, leaf
         return False, None
-    is_index = path[0].removeprefix("-").isdecimal()
-    if isinstance(value, (list, tuple)) and is_index:
+    if not isinstance(value, (list, tuple)):
+        return False, None
+    if path[0].removeprefix("-").isdecimal():
         index = int(path[0])
-        if -len(value) <= index < len(value):
-            return follow_path(value[index], path[1:])
-    return False, None
+        is_inside = -len(value) <= index < len(value)
+        return follow_path(value[index], path[1:]) if is_inside else (False, None)
+    leaves: list[Any] = []
+    is_there = not value
+    for element in map(data_in, value):
+        element_has_it, leaf = False, None
+        if isinstance(element, Mapping):
+            element_has_it, leaf = follow_path(element, path)
+        is_there = is_there or element_has_it
+        leaves += leaf if isinstance(leaf, (list, tuple)) else [leaf]
+    return is_there, leaves if is_there else None
+
+
+def without_path(data: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """Return an object without what a path leads to; a list that it enters goes whole.
+
+    Examples:
+        >>> without_path({"reply": {"text": "a", "docs": ["b"]}}, ["reply", "docs", "0"])
+        {'reply': {'text': 'a'}}
+    """
+    for length in range(len(path), 0, -1):
+        key, rest = ".".join(path[:length]), path[length:]
+        if key in data and follow_path(data[key], rest)[0]:
+            inner = data_in(data[key])
+            if rest and isinstance(inner, Mapping):
+                return {**data, key: without_path(inner, rest)}
+            return {name: value for name, value in data.items() if name != key}
+    return dict(data)
 
 
 def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
@@ -261,6 +295,22 @@ def _texts_of_document(cell: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
     return texts
 
 
+def holds_prose(value: Any) -> bool:
+    """Tell whether a cell is a text of three words or more, or a list that holds one.
+
+    The elements of a list may be documents.
+
+    Examples:
+        >>> holds_prose([{"text": "Anna lit it."}]), holds_prose("Anna Brandt")
+        (True, False)
+    """
+    texts: list[Any] = []
+    for element in as_list(value):
+        is_object = isinstance(element, Mapping)
+        texts += _texts_of_document(element).values() if is_object else [element]
+    return any(isinstance(text, str) and _PROSE.search(text) for text in texts)
+
+
 def as_list(value: Any) -> list[Any]:
     """Return several things as a list; a single one as a list of one.
 
@@ -293,13 +343,13 @@ def _objects_of_lists(data: Mapping[Any, Any]) -> list[dict[str, Any]] | None:
     return objects
 
 
-def read_contexts(value: Any, field: str) -> list[Any]:
+def read_contexts(value: Any, field: str, column: str = "") -> list[Any]:
     """Return the contexts of a row.
 
     Raises ``RowError`` if a context has no text, or if a list cannot be read.
     """
     return [
-        read_context(element, field, rank)
+        read_context(element, field, rank, column)
         for rank, element in enumerate(read_list(value, field), start=1)
     ]
 
@@ -418,7 +468,28 @@ def read_list(value: Any, field: str) -> list[Any]:
     return [text]
 
 
-def read_context(cell: Any, field: str, rank: int) -> Any:
+def option_of_column(field: str, column: str) -> str:
+    """Say how a user names the column of a field, on the command line and in Python."""
+    option = f"--{field.replace('_', '-')}-column"
+    return f"{option} {shlex.quote(column)}, in Python {field}_column="
+
+
+def _prose_by_path(data: Mapping[Any, Any], depth: int) -> dict[str, str]:
+    """Return the prose in an object by its paths, of which no key may be a text."""
+    texts: dict[str, str] = {}
+    for key, value in data.items():
+        inner = data_in(value)
+        if _NAME.fullmatch(str(key)) is None:
+            continue
+        if isinstance(inner, Mapping) and depth:
+            for path, text in _prose_by_path(inner, depth - 1).items():
+                texts[f"{key}.{path}"] = text
+        elif isinstance(inner, str) and _PROSE.search(inner):
+            texts[str(key)] = inner
+    return texts
+
+
+def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
     """Return a context from a text or from an object with a text.
 
     "Blue." and ``{"page_content": "Blue.", "id": "a"}`` both have the text "Blue.": the
@@ -431,6 +502,7 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
         cell: The text, the object or a context.
         field: The field that it was read for, such as "contexts", for messages.
         rank: Its number in the field, from 1, for messages.
+        column: The column or path that holds it; "" if a user cannot name one.
 
     Raises:
         AmbiguousColumns: For an object with several texts that differ.
@@ -462,10 +534,16 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
         # a key that does not look like a name may be a text of the sample
         keys = [str(key) for key, value in cell.items() if value is not None]
         names = [key for key in keys if _NAME.fullmatch(key)]
+        hint = ""
+        prose = _prose_by_path(cell, _DEEPEST)
+        if column and isinstance(document, Mapping) and prose:
+            paths = sorted(prose, key=lambda path: -len(prose[path]))[:_MOST_PATHS]
+            option = option_of_column(field, f"{column}.{paths[0]}")
+            hint = f"; write its .{' or .'.join(paths)}, e.g. by {option}"
         raise RowError(
             f"{field}: number {rank} is an object without a text (such as"
             f" {', '.join(_TEXT_KEYS)}), of {len(keys)} keys:"
-            f" {', '.join(names) or 'none is a name'}"
+            f" {', '.join(names) or 'none is a name'}{hint}"
         )
     first_path, text = next(iter((filled or texts).items()))
     for path, other_text in filled.items():

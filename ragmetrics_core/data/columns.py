@@ -9,7 +9,10 @@ What columns are called decides, never what their cells hold:
   say which is meant. Those that differ by a number behind the name are two of one field.
 - A name that as often means something else, as ``references`` does an answer's sources,
   is no usual one.
-- A column that is named for a field holds that field and no other.
+- A column that is named for a field holds that field and no other, and what a path is
+  named for stands in no other.
+- A column whose name begins with two underscores is a program's own, as promptfoo's
+  ``__expected`` is, and none of a field.
 """
 
 import json
@@ -28,6 +31,7 @@ from ragmetrics_core.data.cells import (
     is_filled,
     looks_like_list,
     read_list,
+    without_path,
 )
 from ragmetrics_core.data.citations import is_citations, numbering_in
 from ragmetrics_core.data.errors import (
@@ -245,31 +249,47 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         if column is not None:
             found_by_field[field] = _value_named_by_caller(row, field, column)
     named_by_caller = set(found_by_field)
-    # a column whose whole value is one field serves no second field
-    columns_in_use = {
-        found.column
-        for found in found_by_field.values()
-        if found.value is row.get(found.column)
-    }
-    names_of_columns = tuple(name for name in row if isinstance(name, str))
-    cell_as_data = cache(lambda column: data_in(row[column]))
+    # What was named for one field serves no second one, be it a column or a part of one.
+    columns_in_use: set[str] = set()
+    rest = row
+    for column in columns.values():
+        if isinstance(column, str) and column in row:
+            columns_in_use.add(column)
+        elif isinstance(column, str) and not column.startswith("metadata."):
+            rest = without_path(rest, column.split("."))
+    columns_in_part = {name for name in rest if rest[name] is not row[name]}
+    names_of_columns = tuple(name for name in rest if isinstance(name, str))
+    cell_as_data = cache(lambda column: data_in(rest[column]))
     for field, places in _places_by_field(names_of_columns).items():
         if field in named_by_caller:
             continue
+        # a text, such as a question, may stand beside the part that was named
+        is_text = field in _INNER_NAMES
+        taken = columns_in_use if is_text else columns_in_use | columns_in_part
         free_places = [
-            place
-            for place in places
-            if place.path or place.column not in columns_in_use
+            place for place in places if place.path or place.column not in taken
         ]
-        found = _find_field(row, field, free_places, cell_as_data)
+        found = _find_field(rest, field, free_places, cell_as_data)
+        if found is None and is_text:  # an object without a text is an error
+            for name, path in free_places:
+                if not path and name not in columns_in_part:
+                    found = FoundValue(row[name], name)
+                    break
         if found is not None:
             found_by_field[field] = found
-            if found.value is row.get(found.column):
+            if found.value is rest.get(found.column):
                 columns_in_use.add(found.column)
     _add_from_messages(found_by_field, named_by_caller)
     if "answer" not in named_by_caller and "answer" in found_by_field:
         _refuse_accepted_answers(row, found_by_field["answer"].column)
     return found_by_field
+
+
+@lru_cache(maxsize=64)
+def columns_with_usual_names(columns: tuple[str, ...]) -> Collection[str]:
+    """Return those columns of a table whose names are usual for a field of a sample."""
+    places = chain.from_iterable(_places_by_field(columns).values())
+    return {place.column for place in places if not place.path}
 
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
@@ -287,6 +307,8 @@ def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]
     columns_by_plain_name: dict[str, list[str]] = {}
     numbered_by_name: dict[str, list[str]] = {}
     for column in columns:
+        if column.startswith("__"):
+            continue
         name = plain_name(column)
         columns_by_plain_name.setdefault(name, []).append(column)
         if _name_alone(column) != name:
@@ -356,9 +378,6 @@ def _find_field(
 ) -> FoundValue | None:
     """Return the value that a row holds for a field; None if it has none.
 
-    Where no place holds one, an object in the column of a text field is the value,
-    which is an error of the row.
-
     Args:
         row: The row.
         field: The field.
@@ -371,15 +390,14 @@ def _find_field(
     candidates: list[FoundValue] = []
     for column, path in places:
         is_there, value = True, row[column]
-        if path:
-            is_there, value = follow_path(cell_as_data(column), path)
+        if path:  # into an object: a list under such a name is one of messages
+            data = cell_as_data(column)
+            is_there, value = isinstance(data, Mapping), None
+            if is_there:
+                is_there, value = follow_path(data, path)
         candidate = _value_in_column(value, field, ".".join((column, *path)))
         if is_there and candidate is not None:
             candidates.append(candidate)
-    if not candidates and field in _INNER_NAMES:
-        for column, path in places:
-            if not path:
-                return FoundValue(row[column], column)
     return _choose_value(field, candidates)
 
 

@@ -6,8 +6,8 @@ rows the field's usual column names are found, so none needs to be configured.
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack, cast
 
 from pydantic import (
@@ -403,6 +403,8 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             if is_named and isinstance(cell, str) and cells.is_record(data):
                 cell = [cell]
             read_cell = _READERS.get(field)
+            if field in UNDIVIDED_CODES:
+                read_cell = partial(cells.read_contexts, column=found_value.column)
             try:
                 values[field] = read_cell(cell, field) if read_cell else cell
             except AmbiguousColumns as error:
@@ -436,7 +438,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         if columns.get(field) is not None:
             doubts.pop(code, None)
         elif is_one_text or are_lists or code in doubts:
-            option = _option_of_column(field, found_value.column)
+            option = cells.option_of_column(field, found_value.column)
             doubts[code] = f"{field} in one text: write a list (if it is one: {option})"
     taken = [
         f"{field} from {found.column!r}, as {found.instead_of!r} is empty"
@@ -451,7 +453,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             continue
         texts = [getattr(each, "text", each) for each in getattr(sample, field) or ()]
         if texts and all(map(_names_a_source, texts)):
-            option = _option_of_column(field, found_by_field[field].column)
+            option = cells.option_of_column(field, found_by_field[field].column)
             doubts["names"] = (
                 f"{field} like names of files or ids are judged as texts (if they are:"
                 f" {option})"
@@ -462,12 +464,6 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)
-
-
-def _option_of_column(field: str, column: str) -> str:
-    """Say how a user names the column of a field, on the command line and in Python."""
-    option = f"--{field.replace('_', '-')}-column"
-    return f"{option} {shlex.quote(column)}, in Python {field}_column="
 
 
 def _names_a_source(text: str) -> bool:
@@ -609,7 +605,7 @@ def _refuse_what_is_no_text(
             if has_ids and field == "expected_contexts":
                 what = "ids in place of texts, which --expected-ids-column names"
             column = found_by_field[field].column
-            option = _option_of_column(field, column)
+            option = cells.option_of_column(field, column)
             is_sure = are_addresses or are_known_ids
             raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}; if these are the texts: {option}"
@@ -764,7 +760,6 @@ def _citations_or_numbering(value: Any, field: str) -> Any:
 _BETWEEN_IDS = re.compile(r"[^\w.:#@-]+")
 # How fields are read from what a column holds; the others are taken as they are.
 _READERS: dict[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(UNDIVIDED_CODES, cells.read_contexts),
     **dict.fromkeys(KEY_IN_OWN_RESULTS, lambda value, _: data_in(value)),
     "facts": cells.read_facts,
     "expected_ids": _texts,
@@ -817,6 +812,6 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
     elif "role" in fields:  # a message of another speaker
         hint = ""
     elif texts and isinstance(cell, Mapping):
-        path = shlex.quote(f"{column}{texts[0]}")
-        hint += f", e.g. by --{field}-column {path} (in Python {field}_column=)"
+        option = cells.option_of_column(field, f"{column}{texts[0]}")
+        hint += f", e.g. by {option}"
     return f"{place}: needs {needed}, found {type(found).__name__}{hint}"

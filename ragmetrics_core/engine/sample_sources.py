@@ -5,6 +5,7 @@ It says which field no row has.
 
 import logging
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -21,7 +22,8 @@ from ragmetrics_core.data import (
     plain_name,
     sample_from_row,
 )
-from ragmetrics_core.data.cells import data_in
+from ragmetrics_core.data.cells import data_in, holds_prose
+from ragmetrics_core.data.columns import columns_with_usual_names
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
@@ -39,8 +41,9 @@ _SUBSTITUTE_BY_NEEDED_FIELD = {
 }
 # Any two of these three fields are enough for one of the shipped metrics.
 _FIELDS_PER_METRIC = 2
-# Most columns that a sentence names.
+# Most columns that a sentence names, and that are noted.
 _MOST_NAMES = 12
+_MOST_COLUMNS = 1000
 _SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
     " or none at all"
@@ -350,17 +353,19 @@ class ColumnsRead:
 
     Attributes:
         columns: The names of the table's columns, in order, as the keys.
-        unread: Those of them that no field was made of, as the keys.
+        unread: Those of them that no field was made of, and in how many rows each holds
+            prose; 0 for a usual name, whose column yielded to another.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
         self._columns = columns or {}
         self.columns: dict[str, None] = {}
-        self.unread: dict[str, None] = {}
+        self.unread: Counter[str] = Counter()
         # needed fields that at least one sample has, such as {"contexts", "answer"}
         self._fields_of_any_sample: set[str] = set()
         # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
+        self._n_samples = 0
         # By the code of a doubt how many rows have it, and the first one's words. That
         # contexts are one text is said of a named column, too: it may have been named
         # for its name alone.
@@ -390,12 +395,15 @@ class ColumnsRead:
             return error
 
         # which columns the row has, and which needed fields its sample has
-        for column in map(str, fields):
+        self._n_samples += 1
+        usual = columns_with_usual_names(tuple(map(str, fields)))
+        for column, cell in zip(map(str, fields), fields.values(), strict=True):
             if len(self.columns) <= _MOST_NAMES:
                 self.columns[column] = None
             # What no field was read from has become metadata of the sample.
-            if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
-                self.unread[column] = None
+            is_noted = column in self.unread or len(self.unread) < _MOST_COLUMNS
+            if column in sample.metadata and is_noted:
+                self.unread[column] += column not in usual and holds_prose(cell)
         doubts = {} if sample.capture is None else sample.capture.doubts
         words_by_code = {
             code: doubts[code] for code in _DOUBTS_OF_TABLE & doubts.keys()
@@ -442,6 +450,16 @@ class ColumnsRead:
             if field not in self._fields_of_any_sample
         ]
         reference_alone = self._a_metric_may_apply and absent_fields == ["reference"]
+        # The texts of an application may stand in a column that no field takes, beside
+        # those that are expected. Who names both columns has chosen, and which columns
+        # a function reads nobody knows.
+        is_chosen = {"answer", "contexts"} <= self._columns.keys()
+        is_chosen = is_chosen or any(map(callable, self._columns.values()))
+        prose = [
+            column
+            for column, n_rows in self.unread.items()
+            if 2 * n_rows > self._n_samples
+        ]
         if absent_fields and self.unread and not reference_alone:
             columns = names_in_words(self.unread, most=_MOST_NAMES)
             options = ", ".join(f"--{field}-column" for field in absent_fields)
@@ -449,6 +467,12 @@ class ColumnsRead:
             sentences.append(
                 f"no row has {' or '.join(absent_fields)}; name the column by"
                 f" {options} (in Python {arguments}); not recognised: {columns}"
+            )
+        elif prose and not is_chosen:
+            sentences.append(
+                f"no field takes the texts in {names_in_words(prose, most=_MOST_NAMES)}"
+                " (if one should: --answer-column or --contexts-column, in Python"
+                " answer_column=)"
             )
         if self._n_chunk_rows:
             sentences.append(

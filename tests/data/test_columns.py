@@ -939,3 +939,177 @@ def test_a_quotation_with_backslashes_stays_as_it_is(text):
     (sample,) = iterate_samples([row], {})
     assert (sample.answer, sample.id) == (text, text)
     assert [context.text for context in sample.contexts] == [text]
+
+
+APPLICATION_SAID = "Bob lit it in 1950."
+SAID = "no field takes the texts in {} (if one should: --answer-column or"
+
+
+@pytest.mark.parametrize(
+    ("column", "cells"),
+    [
+        ("rag_answer", [APPLICATION_SAID] * 3),
+        ("rag_answer", [APPLICATION_SAID, APPLICATION_SAID, None]),
+        ("rag_answer", ["ボブが灯台に灯りをともした。"] * 3),
+        ("search_results", [["Rain fell all day."]] * 3),
+        ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),
+    ],
+)
+def test_texts_that_no_field_takes_are_told(column, cells, caplog):
+    """What is expected may stand where the application's own is looked for."""
+    rows = [{**KEEPER, column: cell} for cell in cells]
+    evaluate(rows, ["adherence"], judge="lexical")
+    assert SAID.format(column) in caplog.text
+    caplog.clear()
+    named = {"answer_column": "answer", "contexts_column": "contexts"}
+    evaluate(rows, ["adherence"], judge="lexical", **named)
+    read = {"answer_column": lambda row: row.get("rag_answer") or "Anna did."}
+    evaluate(rows, ["adherence"], judge="lexical", **read)
+    assert "no field takes" not in caplog.text, "the user has chosen"
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"topic": "opening hours", "doc": "a_1.pdf", "n": 3},
+        {"usage": {"model": "gpt 4 o mini"}, "tags": ["a", "b", "c"]},
+        {"prompt": "Answer by the texts. Who lit it?"},  # yields to the question
+    ],
+)
+def test_other_columns_that_no_field_takes_are_not_told(beside, caplog):
+    rows = [{**KEEPER, **beside}] * 3 + [{**KEEPER, "comment": "It is right, I think."}]
+    evaluate(rows, ["adherence"], judge="lexical")
+    assert "no field takes" not in caplog.text
+
+
+def test_texts_that_no_field_takes_stand_on_the_first_screen(tmp_path, capsys):
+    columns = {f"n_{number}": number for number in range(30)}
+    row = {**KEEPER, **columns, "rag_answer": APPLICATION_SAID}
+    path = tmp_path / "gold.jsonl"
+    path.write_text(f"{json.dumps(row)}\n")
+    assert main(["evaluate", str(path), "--metrics", "adherence", "--no-files"]) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    assert SAID.format("rag_answer") in screen
+
+
+@pytest.mark.parametrize("name", ["__expected", "__answer", "__Contexts"])
+def test_a_name_that_begins_with_two_underscores_is_no_usual_one(name):
+    """Promptfoo's ``__expected`` holds an assertion, such as "contains: Anna"."""
+    row = {"question": "Who?", "output": "Anna.", "docs": ["Anna lit it."]}
+    sample = Sample.from_row({**row, name: "not-contains: Anna"})
+    assert sample == Sample.from_row(row).model_copy(
+        update={"metadata": {name: "not-contains: Anna"}}
+    )
+    field = name.removeprefix("__").lower()
+    field = "reference" if field == "expected" else field
+    named = Sample.from_row({**row, name: "Anna did."}, **{field: name})
+    assert not named.missing(field)
+    assert named.metadata.keys() <= {"output", "docs"}
+
+
+CHUNKS = [{"content": "Anna lit it.", "id": "c"}]
+
+
+@pytest.mark.parametrize("write", [dict, json.dumps])
+@pytest.mark.parametrize(
+    ("row", "columns", "expected"),
+    [
+        pytest.param(
+            {"answer": "Anna.", "reference": {"total": 1, "chunks": CHUNKS}},
+            {"contexts": "reference.chunks"},
+            {"answer": "Anna.", "reference": ()},
+            id="RAGFlow's contexts",
+        ),
+        pytest.param(
+            {"answer": "Anna.", "retrieved": {"n": 1, "chunks": CHUNKS}},
+            {"contexts": "retrieved.chunks"},
+            {"answer": "Anna.", "retrieved": None},
+            id="a field that is no text",
+        ),
+        pytest.param(
+            {"outputs": {"answer": "Anna did."}, "prediction": "Bob did."},
+            {"reference": "outputs.answer"},
+            {"answer": "Bob did.", "reference": ("Anna did.",)},
+            id="the expected answer of an example",
+        ),
+        pytest.param(
+            {"outputs": {"answer": "Anna did."}},
+            {"reference": "outputs"},
+            {"answer": None, "reference": ("Anna did.",)},
+            id="a column whose object holds it",
+        ),
+        pytest.param(
+            {"answers": {"texts": ["Anna did.", "She."]}},
+            {"answer": "answers.texts.0"},
+            {"answer": "Anna did.", "reference": ()},
+            id="an element of a list",
+        ),
+        pytest.param(
+            {"inputs": {"question": "Who?", "docs": CHUNKS}, "answer": "Anna."},
+            {"contexts": "inputs.docs"},
+            {"question": "Who?", "answer": "Anna."},
+            id="a question beside the contexts",
+        ),
+        pytest.param(
+            {"answer": "Anna.", "metadata": {"id": "k", "lang": "en"}},
+            {"id": "metadata.id"},
+            {"id": "k", "metadata": {"id": "k", "lang": "en"}},
+            id="the user's own data",
+        ),
+    ],
+)
+def test_what_was_named_for_one_field_is_read_for_no_other(
+    write, row, columns, expected
+):
+    cells = {
+        name: write(cell) if isinstance(cell, dict) else cell
+        for name, cell in row.items()
+    }
+    sample = Sample.from_row(cells, **columns)
+    assert {field: getattr(sample, field) for field in expected} == expected
+    if "contexts" in columns:
+        assert sample.context_texts == ("Anna lit it.",)
+
+
+FOUND_TEXT = "Anna Brandt lit the lamp."
+ITEMS_BY_PATH = {
+    "properties.content": {"uuid": "u", "properties": {"content": FOUND_TEXT}},
+    "entity.text": {"id": 4, "distance": 0.3, "entity": {"text": FOUND_TEXT}},
+    "retrievedContext.text": {"retrievedContext": {"title": "a", "text": FOUND_TEXT}},
+    "description": {"entity_name": "Anna", "description": FOUND_TEXT},
+    "found.parts": {"found": {"parts": [FOUND_TEXT]}},
+}
+
+
+@pytest.mark.parametrize("write", [list, json.dumps])
+@pytest.mark.parametrize(("path", "item"), ITEMS_BY_PATH.items())
+def test_a_path_goes_through_a_list(path, item, write):
+    column = f"hits.{path}"
+    (sample,) = iterate_samples([{"hits": write([item, item])}], {"contexts": column})
+    assert [each.text for each in sample.contexts] == [FOUND_TEXT] * 2
+    (sample,) = iterate_samples([{"hits": write([])}], {"contexts": column})
+    assert sample.contexts == ()
+    (error,) = iterate_samples([{"hits": [item, {"n": 1}]}], {"contexts": column})
+    assert "contexts: number 2 must be a text or an object with a text" in str(error)
+    with pytest.raises(SettingError, match=r"no column 'hits\.elsewhere'"):
+        list(iterate_samples([{"hits": [item]}], {"contexts": "hits.elsewhere"}))
+
+
+@pytest.mark.parametrize(("path", "item"), list(ITEMS_BY_PATH.items())[:-1])
+def test_a_document_without_a_text_is_refused_with_the_path_to_it(path, item):
+    (error,) = iterate_samples([{"docs": [item]}], {})
+    option = f"--contexts-column docs.{path}, in Python contexts_column="
+    assert str(error).endswith(f"; write its .{path}, e.g. by {option}")
+    (sample,) = iterate_samples([{"docs": [item]}], {"contexts": f"docs.{path}"})
+    assert sample.context_texts == (FOUND_TEXT,)
+    secret = {"n": 1, "Who is it?": FOUND_TEXT}
+    (error,) = iterate_samples([{"docs": [secret]}], {})
+    assert str(error).endswith("of 2 keys: n")
+    by_id = {"a": FOUND_TEXT, "b": f"{FOUND_TEXT} It shone."}
+    (error,) = iterate_samples([{"docs": [by_id]}], {})
+    assert "; write its .b or .a, e.g. by --contexts-column docs.b" in str(error)
+
+
+def test_a_flat_column_of_outputs_is_an_answer():
+    sample = Sample.from_row({"inputs.question": "Who?", "outputs.response": "Anna."})
+    assert sample.answer == "Anna."

@@ -1494,7 +1494,7 @@ def test_a_cell_that_is_one_json_string_is_its_text(cell, text):
     ],
 )
 def test_an_object_for_a_text_is_refused_with_the_path_to_its_text(row, path):
-    with pytest.raises(RowError, match=rf"found dict: write its .*{path} \(in Python"):
+    with pytest.raises(RowError, match=rf"found dict: write its .*{path}, in Python"):
         Sample.from_row(row)
     option, _, column = path.removeprefix("--").partition(" ")
     field = option.removesuffix("-column")
