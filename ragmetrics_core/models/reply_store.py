@@ -171,7 +171,8 @@ class SqliteStore(ReplyStore):
 
     Raises:
         ForeignFile: If there is a file that is not ours, or that git tracks: whoever
-            commits could choose the replies, and so the scores.
+            commits could choose the replies, and so the scores. With the usual file,
+            in the user's cache folder, the run goes on with a warning.
 
     Examples:
         >>> SqliteStore("replies.sqlite")
@@ -183,16 +184,18 @@ class SqliteStore(ReplyStore):
 
     def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False) -> None:
         self.path = Path(path).expanduser()
-        # A file that cannot be read is reported when it is used.
-        with contextlib.suppress(OSError):
-            check(self.path)
         named_path = Path(path)
-        if named_path != _own_path() and is_tracked_by_git(named_path):
-            raise ForeignFile(
-                f"{named_path} is tracked by git, so whoever commits it chooses the"
-                " replies; name a store that git does not track, or run: git rm --cached"
-                f" {named_path}"
-            )
+        # The usual file need not be one that anybody named: a run goes on without it.
+        if named_path != _own_path():
+            # A file that cannot be read is reported when it is used.
+            with contextlib.suppress(OSError):
+                check(self.path)
+            if is_tracked_by_git(named_path):
+                raise ForeignFile(
+                    f"{named_path} is tracked by git, so whoever commits it chooses the"
+                    " replies; name a store that git does not track, or run: git rm"
+                    f" --cached {named_path}"
+                )
         self.fresh = fresh
         # Replies of this time and later are read, in seconds since 1970.
         self._read_from = time.time() if fresh else 0.0
@@ -363,15 +366,17 @@ class SqliteStore(ReplyStore):
                 is_damaged = isinstance(
                     error, sqlite3.DatabaseError
                 ) and not isinstance(error, sqlite3.OperationalError)
+                advice = "make room or name another file"
+                if is_damaged:
+                    advice = "it is damaged: move it away, and a new one is begun"
                 _logger.warning(
-                    "%s: %s; %s",
+                    "%s: %s",
                     "new replies are kept in memory only"
                     if self.trouble is None
                     else "stored replies are not read any more",
-                    reason_without_texts(error, self.path),
-                    "it is damaged: move it away, and a new one is begun"
-                    if is_damaged
-                    else "make room or name another file",
+                    str(error)  # which says what to do
+                    if isinstance(error, ForeignFile)
+                    else f"{reason_without_texts(error, self.path)}; {advice}",
                 )
                 self.trouble = error
                 return None
@@ -437,7 +442,11 @@ def _own_path() -> Path:
     """Return the path of the store in the user's cache folder."""
     from platformdirs import user_cache_path  # only runs that keep replies need it
 
-    return user_cache_path("ragmetrics", appauthor=False) / "replies.sqlite"
+    try:
+        folder = user_cache_path("ragmetrics", appauthor=False).expanduser()
+    except RuntimeError:  # the user has no home: a path that nothing can be kept at
+        folder = Path(os.devnull)
+    return folder / "replies.sqlite"
 
 
 def resolve_store(store: StoreLike) -> ReplyStore:
@@ -520,7 +529,9 @@ def _check_header(path: Path) -> None:
     """Raise ``ForeignFile`` unless a file is ours, and of this version."""
     # asked, not opened: to close the file would give up the locks of this process on it
     if not os.access(path, os.R_OK):
-        raise InputError(f"the store {path} cannot be read: Permission denied")
+        raise ForeignFile(
+            f"the store {path} cannot be read: Permission denied; name another file"
+        )
     application_id, version = _header(path)
     # Another process may be making the file at this moment: its header comes last.
     deadline = time.monotonic() + _MAKING_SECONDS
@@ -641,8 +652,6 @@ def reason_without_texts(error: Exception, path: Path) -> str:
     Of an error that is not ours only its name is told: SQLite's name of it, the
     system's words, or its class.
     """
-    if isinstance(error, ForeignFile):
-        return str(error)
     name_of_error = (
         getattr(error, "sqlite_errorname", None)
         or getattr(error, "strerror", None)

@@ -18,6 +18,7 @@ from ragmetrics_core.models.reply_store import (
     TABLE,
     VERSION,
     SqliteStore,
+    default_path,
     resolve_store,
 )
 
@@ -197,6 +198,45 @@ def test_the_environment_names_no_foreign_file(samples, monkeypatch):
     monkeypatch.setenv("RAGMETRICS_STORE", str(samples))
     with pytest.raises(ForeignFile):
         evaluate([{"question": "q", "contexts": ["c"], "answer": "c"}], judge="lexical")
+
+
+def no_folder(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """The cache folder is a file."""
+    path.write_bytes(ROW)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(path))
+
+
+def foreign_file(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """The usual file is somebody else's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(path.parent))
+    default_path().parent.mkdir()
+    default_path().write_bytes(ROW)
+
+
+def no_home(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """The user has no home."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+
+
+@pytest.mark.parametrize("fault", [no_folder, foreign_file, no_home])
+def test_a_run_goes_on_without_the_usual_file(
+    fault, path, samples, monkeypatch, caplog
+):
+    fault(monkeypatch, path)
+    usual = str(default_path())
+    assert main(["evaluate", str(samples), "--judge", "lexical", "--no-files"]) == 0
+    store = SqliteStore(usual)
+    store.put({KEY: Choice("kept")})
+    assert store.get(KEY) == Choice("kept")
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.startswith(f"new replies are kept in memory only: {usual} ")
+    assert warning.count("name a") == 1  # what to do, once
 
 
 def test_a_foreign_file_that_comes_later_is_left_alone(path, caplog):
