@@ -191,7 +191,7 @@ class EndpointState:
             self.n_answers += 1
             self._n_failed_calls = 0
             self.has_failed = False
-            self._outage = None
+            self.end_outage()
             self._is_reached = True
         elif isinstance(outcome, errors.JudgeUnavailable):
             # What has answered before may mean this request alone. It is marked as
@@ -223,6 +223,10 @@ class EndpointState:
         self._is_reached = False
         self._outage = error
         self._outage_began_at = time.monotonic()
+
+    def end_outage(self) -> None:
+        """Let the next call leave."""
+        self._outage = None
 
     def _is_in_outage(self) -> bool:
         """Whether the endpoint refuses everything, and was not left alone long enough."""

@@ -255,6 +255,9 @@ class Session:
             self.timeout,
             self._failed_rows,
         )
+        # Each run asks for itself: since an earlier one was refused, the model may have
+        # been installed, or the account paid.
+        shared.endpoint.end_outage()
         self._shared = shared
 
     def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:

@@ -9,7 +9,7 @@ from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import AuthenticationFailed
+from ragmetrics_core.data.errors import AuthenticationFailed, JudgeUnavailable
 
 ROWS = [
     {"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"}
@@ -33,7 +33,7 @@ def serve(loopback_server: Serve, monkeypatch: pytest.MonkeyPatch) -> Serve:
     return made
 
 
-def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve):
+def test_two_hundred_scores_with_a_wrong_key_at_once_cost_few_requests(serve):
     server = serve(faults=lambda _: Fault(401, code="invalid_api_key"))
 
     async def run() -> list[object]:
@@ -45,9 +45,19 @@ def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve):
         return await asyncio.gather(*asked, return_exceptions=True)
 
     assert {type(outcome) for outcome in asyncio.run(run())} == {AuthenticationFailed}
-    with pytest.raises(AuthenticationFailed):
-        evaluate(ROWS, [ContextUtilization()], judge="openai/wrong-key")
-    assert len(server.requests) == 1
+    assert len(server.requests) < 20  # those that begin after a refusal ask again
+
+
+def test_each_run_asks_again_what_an_earlier_one_was_refused(serve):
+    refusing = [Fault(404, code="model_not_found")]
+    server = serve(faults=lambda _: refusing[0] if refusing else None)
+    for n_requests in (1, 2):
+        with pytest.raises(JudgeUnavailable):
+            evaluate(ROWS, [ContextUtilization()], judge="openai/not-yet-there")
+        assert len(server.requests) == n_requests
+    refusing.clear()  # the model was installed
+    report = evaluate(ROWS, [ContextUtilization()], judge="openai/not-yet-there")
+    assert None not in report.scores("context_utilization")
 
 
 def test_three_equal_scores_with_a_store_cost_the_requests_of_one(
