@@ -5,6 +5,8 @@ from typing import Literal, Unpack
 
 from ragmetrics_core.data import (
     Columns,
+    JudgeUnavailable,
+    LimitReached,
     SampleResult,
     SettingError,
     columns_by_field,
@@ -41,20 +43,40 @@ def iter_results(
     """Evaluate samples and yield their results in input order, in bounded memory.
 
     Arguments and errors are those of ``evaluate``. Samples are read while the caller
-    consumes results, a bounded number ahead. What an iterator of
-    samples raises comes at the end, behind the results of the rows before it. Example:
+    consumes results, a bounded number ahead. A run that ends early raises why, behind
+    the results of the rows that were judged whole; no other rows are given. Example:
     a million rows of a generator: once the first row is judged, its result comes before
     one more row is read, and the rows are never all in memory.
+
+    Raises:
+        LimitReached: At the end, if a cap ended the run.
+        JudgeUnavailable: At the end, if anything else left samples out.
+        KeyboardInterrupt: After an interrupt (Ctrl-C).
+        Exception: What an iterator of samples raised.
     """
-    run = Run(metrics, judge, concurrency, store, limits)
+    budget = Budget(limits)
+    run = Run(metrics, judge, concurrency, store, budget)
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=iter_results.__annotations__)
     results = stream(run, samples, progress=progress, columns=column_by_field)
 
     def results_then_error() -> Iterator[SampleResult]:
-        yield from results
+        n_whole = 0
+        for result in results:
+            if result.unfinished is None:  # nothing of it was cut off
+                n_whole += 1
+                yield result
+        if run.interrupted:
+            raise KeyboardInterrupt
         if run.source_error is not None:
             raise run.source_error
+        if run.stopped:
+            kind = JudgeUnavailable if budget.reached is None else LimitReached
+            raise kind(
+                f"the run ended early, with {n_whole:,} rows judged: {run.stopped}. Run"
+                " again; if a limit ended it, raise it before. With store= no reply is"
+                " paid twice"
+            )
 
     return results_then_error()
 

@@ -137,9 +137,6 @@ def score_set(
         (outcome,) = row.results.values()
         outcomes.append(outcome)
         usage += outcome.usage
-    is_interrupted = len(outcomes) < len(samples)
-    if is_interrupted:
-        raise KeyboardInterrupt
     # Retrieval accuracy on a continuous set has one outcome for each document, other
     # metrics have one for each point; see ``samples_of``.
     scores: Sequence[float | None] = [outcome.value for outcome in outcomes]

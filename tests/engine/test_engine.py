@@ -19,6 +19,7 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextUtilization,
     LexicalJudge,
+    Limits,
     Metric,
     Question,
     Sample,
@@ -32,9 +33,11 @@ from ragmetrics_core import (
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeUnavailable,
+    LimitReached,
     SettingError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.run import AHEAD, Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -542,13 +545,14 @@ def test_a_forked_child_makes_its_own_loop():
     )
 
 
-def test_an_interrupt_ends_with_what_is_done():
-    class Interrupting(SlowJudge):
-        async def answer(self, question: Question):
-            if self.count == 40:
-                os.kill(os.getpid(), signal.SIGINT)
-            return await super().answer(question)
+class Interrupting(SlowJudge):
+    async def answer(self, question: Question):
+        if self.count == 40:
+            os.kill(os.getpid(), signal.SIGINT)
+        return await super().answer(question)
 
+
+def test_an_interrupt_ends_with_what_is_done():
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         report = evaluate(ROWS, "adherence", judge=Interrupting(), concurrency=2)
@@ -567,6 +571,41 @@ def test_an_interrupt_ends_with_what_is_done():
     assert {outcome.status for outcome in outcomes} == {"scored"}
     # what was given up is told if it was paid
     assert all(row.results or row.usage.calls for row in report.results)
+
+
+@pytest.mark.parametrize(
+    ("judge", "limits", "error", "words"),
+    [
+        (
+            SlowJudge,
+            Limits(max_calls=20),
+            LimitReached,
+            ("max_calls=20 was reached", "Run again"),
+        ),
+        (
+            SlowJudge,
+            Limits(deadline=0.001),
+            LimitReached,
+            ("the deadline of 0.001 s", "Run again"),
+        ),
+        (Interrupting, None, KeyboardInterrupt, ()),
+    ],
+)
+def test_a_stream_that_ends_early_says_so_after_whole_rows(judge, limits, error, words):
+    metrics = ["adherence", "utilization"]
+    results = iter_results(ROWS, metrics, judge=judge(), limits=limits)
+    rows: list[SampleResult] = []
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(error) as raised:
+            rows.extend(results)  # keeps those before the error
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert len(rows) < len(ROWS)
+    assert all(len(row.results) == 2 for row in rows)
+    assert all(word in str(raised.value) for word in words)
+    if error is LimitReached:
+        assert f"with {len(rows)} rows judged" in str(raised.value)
 
 
 def test_the_embedded_judge_opens_no_socket(monkeypatch):
