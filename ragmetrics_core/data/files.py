@@ -152,14 +152,24 @@ def json_lines(
             value = error if has_end else CutOffLine(str(error))
             jq_filter = _JQ_FILTERS.get(line.strip())
             if number == 1 and has_end and jq_filter is not None:
-                raise InputError(
-                    f"{path}: an object over several lines, and .jsonl has one on each"
-                    f" line; convert it: jq -c {jq_filter} {shlex.quote(str(path))} >"
-                    " lines.jsonl (or name it .json, if it holds rows)"
-                ) from None
+                raise no_json_lines(path, jq_filter) from None
         except RowError as error:
             value = error
         yield f"{path}, line {number}", value
+
+
+def no_json_lines(path: str | Path, jq_filter: str = "'.[]'") -> InputError:
+    """Say of a file of JSON that it has no row on each line, and how to make it so.
+
+    Args:
+        path: The file.
+        jq_filter: What of it ``jq`` is to write; each element of its one list.
+    """
+    return InputError(
+        f"{path}: a list, or an object over several lines, and .jsonl has an object on"
+        f" each line; convert it: jq -c {jq_filter} {shlex.quote(str(path))} >"
+        " lines.jsonl (or name it .json, if it holds rows)"
+    )
 
 
 def json_value(text: str | bytes) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from importlib import import_module
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
@@ -21,7 +21,13 @@ from ragmetrics_core.data import (
     read_text,
 )
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows, why_nameless
-from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.data.errors import (
+    InputError,
+    MissingDependency,
+    NotJson,
+    RowError,
+)
+from ragmetrics_core.data.files import no_json_lines
 from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.scalars import is_number
 from ragmetrics_core.engine.sample_sources import (
@@ -162,7 +168,16 @@ def _jsonl(path: Path) -> Iterator[Located]:
             yield f"{path}, row {result.number}", row
         return
     with open_text(path) as file:
-        yield from json_lines(path, file)
+        lines = json_lines(path, file)
+        first_lines = list(islice(lines, 2))
+        values = [value for _, value in first_lines]
+        if len(values) == 1 and isinstance(values[0], list):
+            raise no_json_lines(path)
+        if len(values) == 2 and all(isinstance(value, NotJson) for value in values):
+            raise InputError(
+                f"{path}: its first lines are no JSON; name it .csv if it is a table"
+            )
+        yield from chain(first_lines, lines)
 
 
 def _json(path: Path) -> Iterator[Located]:

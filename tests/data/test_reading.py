@@ -421,6 +421,18 @@ def test_json_in_other_shapes_gets_a_hint(written, name, data, said):
 
 
 @pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('[{"question": "a"}, {"question": "b"}]', r"jq -c '\.\[\]' .*name it \.json"),
+        ("question,answer\nWho?,Anna.\nWhen?,In May.\n", r"name it \.csv"),
+    ],
+)
+def test_lines_without_rows_are_told_once_as_what_they_may_be(written, content, said):
+    with pytest.raises(InputError, match=said):
+        read(written("a.jsonl", content))
+
+
+@pytest.mark.parametrize(
     "data",
     [{"answers": ["a"], "contexts": ["b"]}, {"question": "q", "contexts": ["b"]}],
 )
