@@ -27,6 +27,7 @@ CALL_PARTS = ("tool_call", "tool_use")
 """Types of parts of messages that are calls of tools."""
 
 _CALL_KEYS = ("tool_calls", "tool_call", "function_call", "functionCall", "toolUse")
+_SAID_PARTS = ("text", "output_text", "refusal")
 _SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
@@ -320,15 +321,21 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 def is_of_parts(value: object) -> bool:
     """Tell whether a value is a list of parts of one message, by their types.
 
-    Example: ``[{"type": "text", "text": "Blue"}, …]``.
+    Example: ``[{"type": "text", "text": "Blue"}, …]``. Beside a text there may be parts
+    of any type that have none, such as a provider's search.
     """
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(value, (list, tuple)) or not value:
         return False
-    kinds = ("text", "output_text", "refusal", *_SILENT_PARTS)
-    return bool(value) and all(
-        isinstance(part, Mapping) and (part.get("type") in kinds or holds_media(part))
-        for part in value
-    )
+    if not all(isinstance(part, Mapping) for part in value):
+        return False
+    has_said_part = any(part.get("type") in _SAID_PARTS for part in value)
+    for part in value:
+        is_known = part.get("type") in (*_SAID_PARTS, *_SILENT_PARTS)
+        has_type = isinstance(part.get("type"), str)
+        is_silent = has_said_part and has_type and not text_of_content(part)
+        if not (is_known or is_silent or holds_media(part)):
+            return False
+    return True
 
 
 def _calls_tool(message: Mapping[str, Any], content: object) -> bool:

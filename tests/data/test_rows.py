@@ -427,6 +427,33 @@ def test_an_answer_in_parts_is_one_without_its_thinking():
             assert Sample.from_row({"reference": answer}).reference == ("Anna lit it.",)
 
 
+@pytest.mark.parametrize("write", [json.dumps, lambda data: data])
+@pytest.mark.parametrize(
+    "before",
+    [
+        [{"type": "web_search_call", "id": "w", "status": "completed"}],
+        [{"type": "file_search_call", "id": "f", "queries": ["x"], "results": None}],
+        [
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        ],
+    ],
+    ids=lambda parts: parts[0]["type"],
+)
+def test_beside_a_text_parts_without_any_say_nothing(before, write):
+    parts = [{"type": "text", "text": "It was "}, *before]
+    parts.append({"type": "text", "text": "Anna."})
+    for answer in (parts, {"content": parts}, {"role": "assistant", "content": parts}):
+        sample = Sample.from_row({"question": Q, "answer": write(answer)})
+        assert sample.answer == "It was Anna."
+
+
+def test_what_stands_beside_a_text_in_another_part_is_no_part_of_it():
+    said = [{"type": "text", "text": "Anna."}, {"type": "long", "text": "Anna Brandt."}]
+    with pytest.raises(RowError, match="2 answers in one row"):
+        Sample.from_row({"question": Q, "answer": said})
+
+
 @pytest.mark.parametrize("field", ["question", "answer", "reference"])
 @pytest.mark.parametrize("kind", ["tool_use", "refusal", "thinking"])
 def test_parts_that_say_nothing_are_missing(field, kind):
