@@ -678,7 +678,7 @@ class Turns(Generic[Run]):
         # a memory that was read after the run holds this turn as well
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""
-        history = before_this_turn(history, [question], answer or "")
+        history = before_this_turn(history, [question], answer or "", is_captured=True)
         if is_same_talk(history, self.conversations.last_talk):
             history, is_of_prompt = self.conversations.last_talk, False
         # the tree of the adapter stays as it is

@@ -91,13 +91,13 @@ class Sample(Frozen):
         expected_ids: Ids of the passages that the retriever should find.
         expected_contexts: The passages that the retriever should find, by their texts.
         standalone_question: The application's rewrite for retrieval.
-        history: Earlier turns of the conversation, oldest first. Where it ends in this
-            question and this answer, or in this question, these are left out.
         generator: The model that wrote the answer.
         error: What went wrong in the run: reported, never scored.
         id: The caller's id of the sample.
         metadata: The caller's own data, untouched.
         capture: What capturing noted; None if it was not captured.
+        history: Earlier turns of the conversation, oldest first. Of a whole one, which
+            this question and this answer are part of, the turns before these.
         ledger: Calls that brought evidence, also earlier; None if unrecorded.
         citations: What the answer cites; None: not known, or nobody looked; ():
             nothing.
@@ -121,12 +121,12 @@ class Sample(Frozen):
     expected_ids: tuple[Text, ...] | None = None
     expected_contexts: OptionalContexts = None
     standalone_question: OptionalText = Field(default=None, repr=False)
-    history: tuple[Turn, ...] = ()
     generator: Text | None = None
     error: Text | None = Field(default=None, repr=False)
     id: Text | None = None
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
     capture: CaptureNotes | None = None
+    history: tuple[Turn, ...] = ()
     ledger: Ledger | None = None
     citations: tuple[Citation, ...] | None = None
     use: MeasuredUse | None = None
@@ -156,13 +156,15 @@ class Sample(Frozen):
     def _history_ends_before_this_turn(
         cls, history: tuple[Turn, ...], fields: ValidationInfo
     ) -> tuple[Turn, ...]:
-        """Leave out this turn, which a memory holds that was read after it."""
+        """Leave out this turn, and what follows it in a whole conversation."""
+        capture = fields.data.get("capture")
+        is_captured = capture is not None and capture.grade is not None
         questions = [
             fields.data.get("question") or "",
             fields.data.get("standalone_question") or "",
         ]
         answer = fields.data.get("answer") or ""
-        return before_this_turn(history, questions, answer)
+        return before_this_turn(history, questions, answer, is_captured=is_captured)
 
     @field_validator("citations")
     @classmethod

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
+from ragmetrics_core.data.messages import known_role
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.scalars import composed_text, is_blank
 
@@ -346,26 +347,38 @@ _SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
 
 
 def before_this_turn(
-    history: Sequence[Turn], questions: Sequence[str], answer: str
+    history: Sequence[Turn],
+    questions: Sequence[str],
+    answer: str,
+    *,
+    is_captured: bool,
 ) -> tuple[Turn, ...]:
     """Return the turns of a history that come before this question and its answer.
 
-    If the history ends with the question and the answer, or with the question alone, word
-    for word, these turns are dropped.
+    They end where the question is followed by the answer, word for word and before the
+    user goes on: a whole conversation may stand beside each of its rows. They also end
+    before the question as the last turn. Of several such places the first counts, as
+    nobody knows which is meant.
 
     Args:
         history: The turns, oldest first.
         questions: The question of this turn in all its wordings.
         answer: The answer; "" for none.
+        is_captured: Whether it is known that only the last two turns may be this one,
+            which a memory holds that was read after the run.
     """
-    questions_and_replies = list(history)
-    if questions_and_replies and _same_words(history[-1].content, answer):
-        questions_and_replies.pop()
-    if not questions_and_replies:
-        return tuple(history)
-    last_question = questions_and_replies.pop().content
-    if any(_same_words(last_question, question) for question in questions):
-        return tuple(questions_and_replies)
+    first_place = max(0, len(history) - 2) if is_captured else 0
+    for place, turn in enumerate(history):
+        is_question = any(_same_words(turn.content, words) for words in questions)
+        if place < first_place or not is_question:
+            continue
+        if place == len(history) - 1:
+            return tuple(history[:place])
+        for later_turn in history[place + 1 :]:  # a tool may say something in between
+            if _same_words(later_turn.content, answer):
+                return tuple(history[:place])
+            if known_role(later_turn.role) == "user":
+                break
     return tuple(history)
 
 

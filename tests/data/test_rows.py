@@ -925,6 +925,59 @@ def test_a_history_that_ends_in_this_turn_composed_otherwise_ends_before_it():
     assert [turn.content for turn in sample.history] == ["Hi", "Hello"]
 
 
+SESSION = [
+    *EARLIER[1:],
+    {"role": "user", "content": Q},
+    {"role": "assistant", "content": "Bo."},
+    *ANSWERED[3:],
+    {"role": "user", "content": "Are you sure?"},
+    {"role": "assistant", "content": "The register says so."},
+    *ANSWERED[3:],
+]
+"""A whole conversation: the question of the row was answered otherwise before."""
+TEXTS = [turn["content"] for turn in SESSION if turn.get("role") != "tool"]
+
+
+@pytest.mark.parametrize("write", [json.dumps, lambda data: data])
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"chat_history": SESSION},
+        {"conversation": {"messages": SESSION}},
+        {"history": TEXTS},
+        {"history": [*zip(TEXTS[::2], TEXTS[1::2], strict=True)]},
+        {
+            "history": [
+                {"question": asked, "answer": said}
+                for asked, said in zip(TEXTS[::2], TEXTS[1::2], strict=True)
+            ]
+        },
+    ],
+)
+def test_of_a_whole_conversation_the_turns_before_this_one_are_earlier(history, write):
+    ((name, turns),) = history.items()
+    row = {"question": Q, "answer": "Anna. ", name: write(turns)}
+    sample = Sample.from_row(row)
+    earlier = [turn["content"] for turn in SESSION[:4]]
+    assert [turn.content for turn in sample.history] == earlier
+    again = Sample.model_validate_json(sample.model_dump_json())
+    assert again == sample
+    other = Sample.from_row({**row, "answer": "Ida."})
+    assert other.history[-1].content == "Anna."
+
+
+def test_a_captured_history_holds_this_turn_at_its_end_alone():
+    talk = [("user", Q), ("assistant", "Anna."), ("user", "Sure?"), ("ai", "Yes.")]
+    turns = [Turn(role=role, content=text) for role, text in talk]
+    sample = Sample(
+        question=Q,
+        answer="Anna.",
+        history=[*turns, *turns[:2]],
+        capture=CaptureNotes(grade="exact"),
+    )
+    assert sample.history == tuple(turns)
+
+
 def test_other_turns_beside_a_question_of_messages_make_a_bad_row():
     row = {"question": NOW, "answer": "Anna.", "history": ["Hello", "Hi"]}
     samples = list(iterate_samples([row, {**row, "history": []}], {}))
