@@ -6,6 +6,7 @@ It also puts scores onto the traces that they judge.
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -14,11 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.run_folders import page_of_run, report_at, results_named
-from ragmetrics_core.data import InputError, SampleResult
-from ragmetrics_core.engine.project_file import project_settings
+from ragmetrics_core.data import InputError, SampleResult, SettingError
+from ragmetrics_core.engine.project_file import PROJECT_FILE, project_settings
 from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.gates import parse_gate
+from ragmetrics_core.reporting.gates import Gate, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -28,12 +29,8 @@ from ragmetrics_core.reporting.use_in_words import agreement_lines
 
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Find runs by their numbers, take the settings' gates, and name the page."""
+    """Find runs by their numbers, and name the page."""
     options.files = [results_named(path) for path in options.files]
-    if not options.fail_under:
-        unused_settings = ("metrics", "judge", "api_base", "store", "columns")
-        of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
-        options.fail_under = list(of_file.gates)
     if options.report is not None:
         return
     results = options.files[0]
@@ -58,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
     reports = [report_at(path) for path in options.files]
     report, warnings = _joined_report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
-    gates = [parse_gate(text, report.metrics) for text in options.fail_under]
+    gates = [parse_gate(text, report.metrics) for text in options.fail_under or ()]
+    if not gates:
+        gates = _gates_of_file(report.metrics)
     keys_of_slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     decisions = shared.decide_gates(gates, summary, options)
@@ -92,6 +91,22 @@ def run(options: argparse.Namespace) -> int:
     show_screen([*lines, *pushed])
     outputs.end()
     return exit_code
+
+
+def _gates_of_file(metrics: Sequence[str]) -> list[Gate]:
+    """Return the gates of the settings file; one on no metric of these is not held."""
+    unused_settings = ("metrics", "judge", "api_base", "store", "columns")
+    of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
+    log = logging.getLogger("ragmetrics_core")
+    if of_file.gates:
+        log.info("gates are taken from %s", PROJECT_FILE)
+    gates: list[Gate] = []
+    for text in of_file.gates:
+        try:
+            gates.append(parse_gate(text, metrics))
+        except SettingError as error:
+            log.warning("the gate %s of %s is not held: %s", text, PROJECT_FILE, error)
+    return gates
 
 
 def _joined_report(

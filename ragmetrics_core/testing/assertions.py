@@ -18,7 +18,7 @@ def assert_score(
     *,
     at_least: float,
     metric: Metric | str | None = None,
-    undecided: Literal["warn", "fail", "pass"] = "warn",
+    undecided: Literal["fail", "warn", "pass"] = "fail",
     min_scored: float = MIN_SCORED,
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
@@ -33,8 +33,8 @@ def assert_score(
         measured: One result, or a report.
         at_least: The lowest score that is good enough, in [0, 1].
         metric: Of a report, which metric; None for all that it has.
-        undecided: What an undecided score means: a warning (``UndecidedWarning``), a
-            failure or nothing.
+        undecided: What an undecided score means: a failure, a warning
+            (``UndecidedWarning``) or nothing.
         min_scored: Share of the rows that must be scored; a report with fewer is
             undecided.
 

@@ -24,7 +24,7 @@ from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
+from ragmetrics_core.testing.assertions import assert_score
 
 Outcome = float | str
 NAMES = list(METRICS)
@@ -177,7 +177,7 @@ def test_no_gate_holds_over_rows_that_two_models_judged_under_one_name(report, s
         assert decision.outcome == "undecided", gate
         assert said in decision.sentence
         assert "judge all by one (--fresh, or another --store)" in decision.sentence
-    with pytest.warns(UndecidedWarning, match="its rows were measured in"):
+    with pytest.raises(AssertionError, match="its rows were measured in"):
         assert_score(report, at_least=0.1)
 
 

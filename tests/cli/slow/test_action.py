@@ -244,6 +244,19 @@ def test_without_an_earlier_run_there_is_no_comparison(tmp_path, earlier):
 
 
 @pytest.mark.nightly
+def test_results_of_an_earlier_job_are_not_compared(tmp_path):
+    answers = write_answers(tmp_path)
+    first = Runner(tmp_path, {"answers": answers})
+    assert first.run_all() == 0, first.log
+    (tmp_path / "before.jsonl").write_bytes((tmp_path / "results.jsonl").read_bytes())
+    inputs = {"answers": "nowhere.jsonl", "earlier-results": "before.jsonl"}
+    runner = Runner(tmp_path, inputs)
+    assert runner.run_all() == 2
+    assert "exit code 2 and no verdict" in runner.comment
+    assert "worse" not in runner.comment
+
+
+@pytest.mark.nightly
 def test_a_broken_earlier_file_is_a_warning(tmp_path):
     (tmp_path / "before.jsonl").write_text("no results\n")
     inputs = {"answers": write_answers(tmp_path), "earlier-results": "before.jsonl"}
