@@ -323,9 +323,9 @@ def compare(
         metrics: Names of metrics, or the metrics; None for all that both runs have.
         cluster: Which samples belong together, as in ``Report.summary``: by
             the first run, else by the second.
-        slices: What splits the samples into slices, which are tested, too. P-values are
-            adjusted for all tests (Holm). A sample belongs to the slice that the first
-            run names, else to the slice in the second run.
+        slices: What splits the samples into slices, which are tested, too. P-values of
+            metrics are adjusted together (Holm), and those of slices together. A sample
+            belongs to the slice that the first run names, else to that of the second.
         margin: A loss up to this does not matter.
         anyway: Compare runs although they were not measured in the same way.
 

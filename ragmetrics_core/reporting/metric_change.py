@@ -171,7 +171,12 @@ def changes_of(
             if change.verdict != "identical":
                 change = _measured(change, part, cluster_numbers)
             changes.append(change)
-    return _with_verdicts(changes, max(margin, 0.0))
+    # a look into slices takes no verdict of all rows back: they are corrected apart
+    of_all = [change for change in changes if change.slice is None]
+    return [
+        *_with_verdicts(of_all, max(margin, 0.0)),
+        *_with_verdicts(changes[len(of_all) :], max(margin, 0.0)),
+    ]
 
 
 def _counted(metric: str, part: Part) -> MetricChange:
@@ -308,7 +313,7 @@ def _differences(
 def _with_verdicts(
     changes: Sequence[MetricChange], margin: float
 ) -> list[MetricChange]:
-    """Correct the p-values for all that was tested (Holm), and give verdicts."""
+    """Correct the p-values for what was tested together (Holm), and give verdicts."""
     p_values: list[float] = []
     for change in changes:
         p_values += [change.p_scores, 1.0 if change.p is None else change.p]

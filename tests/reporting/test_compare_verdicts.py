@@ -227,6 +227,15 @@ def test_ids_that_are_places_of_rows_are_told():
     assert first.compare(second, anyway=True).matched.by == "id"
 
 
+@pytest.mark.parametrize("n_fallen", range(1, 11))
+def test_a_look_into_slices_changes_no_verdict_of_all_rows(n_fallen):
+    before = run(m=[1.0] * 20)
+    after = run(m=[0.0] * n_fallen + [1.0] * (20 - n_fallen))
+    alone = before.compare(after)
+    assert before.compare(after, slices="topic")["m"] == alone["m"]
+    assert alone["m"].verdict == ("worse" if n_fallen > 5 else "cannot tell")
+
+
 def test_a_slice_of_its_own_is_worse():
     after = [
         score if place % 2 else max(0.0, score - 0.4)
