@@ -281,7 +281,7 @@ def check_variable(name: str | None) -> None:
             "--api-key-env (api_key_env=) takes the name of an environment variable,"
             " never the key"
         )
-    if not os.environ.get(name):
+    if not os.environ.get(name, "").strip():
         raise SettingError(
             "the environment variable that --api-key-env (api_key_env=) names is"
             " not set"

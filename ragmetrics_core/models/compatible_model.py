@@ -42,8 +42,8 @@ from ragmetrics_core.models.endpoint_errors import (
     error_of_large_reply,
     error_of_redirect,
     judge_error,
-    seconds_of_retry_after,
     status_of_body,
+    wait_in_headers,
 )
 from ragmetrics_core.models.endpoint_sentences import leave_secret_out, without_secret
 from ragmetrics_core.models.limits import Patience
@@ -328,6 +328,8 @@ class OpenAICompatibleModel(ChatModel):
             problem = "that is no JSON: check the address, up to and with /v1"
             is_of_other = True
             is_page = content.lstrip().startswith(b"<")
+            if is_page:
+                problem += ", and whether a sign-in has run out"
             if not content.strip():
                 is_of_other = False
                 problem = (
@@ -362,7 +364,7 @@ class OpenAICompatibleModel(ChatModel):
         self, status: int, headers: Mapping[str, str], content: bytes
     ) -> errors.JudgeError:
         """Return the error for the status and the content of a reply."""
-        seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
+        seconds_to_wait = wait_in_headers(headers)
         text = content.decode(errors="replace")
         return self.error_of(Fault.from_reply(status, text, seconds_to_wait))
 

@@ -15,6 +15,7 @@ import math
 import os
 import re
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,7 +65,8 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
-    r"content_?(?:filter|policy)|content management policy|ResponsibleAI|flagged_input",
+    r"content_?(?:filter|policy)|content management policy|ResponsibleAI|flagged_input"
+    r"|data_inspection_failed",
     re.IGNORECASE,
 )
 # Errors in place of a reply that was written, and how that ended.
@@ -72,18 +74,26 @@ _ENDS_OF_REPLIES: tuple[tuple[Literal["length", "other"], re.Pattern[str]], ...]
     ("length", re.compile(r"max_tokens or model output limit was reached")),
     ("other", re.compile(r"json_validate_failed")),
 )
-_QUOTA = re.compile(
-    r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
-    r" is too low|Budget has been exceeded|budget_exceeded|ExceededBudget"
+# Codes of what no wait of a run brings back, and sentences that stand for one.
+_SPENT = re.compile(
+    r"insufficient_quota|exceeded_current_quota|billing_(?:hard_limit|not_active)"
+    r"|credit balance is too low|Budget has been exceeded|budget_exceeded|ExceededBudget"
+    r'|"Arrearage"'  # Model Studio's
 )
+# Words that with these statuses, which repeat no text of a sample, say the same.
+_SPENT_IN_WORDS = re.compile(
+    r"insufficient (?:account )?balance|balance (?:is )?(?:insufficient|not enough)"
+    r"|余额不足|exceeded budget|per-?day",
+    re.IGNORECASE,
+)
+_STATUSES_OF_SPENT = frozenset({403, 429})
+_QUOTA = "exceeded your current quota"  # Gemini's, of a minute like that of a day
 _MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
-_LONG_QUOTA = re.compile(
-    r"insufficient_quota|PerDay|billing_hard_limit|credit|[Bb]udget"
-)
-# "Please retry in 3.07s.", "try again in 14m24s", and Google's "retryDelay": "3s"
+# "Please retry in 3.07s.", "try again in 14m24s", "wait 3 seconds", and Google's
+# "retryDelay": "3s"
 _WAIT_IN_WORDS = re.compile(
-    r"\b(?:re)?try(?: again)?(?: in| after|Delay\W{1,6})\s?(?:(\d{1,4})h)?"
+    r"\b(?:wait|(?:re)?try(?: again)?(?: in| after|Delay\W{1,6}))\s?(?:(\d{1,4})h)?"
     r"(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?) ?s(?:ec|\b))?",
     re.IGNORECASE,
 )
@@ -93,6 +103,7 @@ _TOO_LONG = re.compile(
     r"|longer than the (?:model's )?maximum|must have less than|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,
 )
+_MOMENT = re.compile(r"[0-9]{10}(?:[0-9]{3})?")  # of this century
 # Classes of exceptions of clients that sent nothing, as nothing listens.
 _NOT_SENT = frozenset(
     {
@@ -183,7 +194,7 @@ class Fault:
             for name in ("headers", "litellm_response_headers"):
                 headers = getattr(holder, name, None)
                 if retry_after is None and isinstance(headers, (Mapping, Message)):
-                    retry_after = seconds_of_retry_after(headers.get("retry-after"))
+                    retry_after = wait_in_headers(headers)
 
         tls_errors = [each for each in exceptions if isinstance(each, ssl.SSLError)]
         tls_words = [
@@ -197,7 +208,7 @@ class Fault:
         return cls(
             status=status,
             codes=_codes(body),
-            retry_after=_wait_in(text) if retry_after is None else retry_after,
+            retry_after=_wait_in(body, text) if retry_after is None else retry_after,
             text=text,
             class_names=frozenset(class_names),
             sentence=message_in(body),
@@ -226,7 +237,7 @@ class Fault:
         sentence = message_in(body)
         words = f"{_parameter_in(body)}\n{sentence}\n{text}"[:_MOST_SEARCHED]
         if retry_after is None:
-            retry_after = _wait_in(words)
+            retry_after = _wait_in(body, words)
         return cls(
             known_status,
             _codes(body),
@@ -418,11 +429,10 @@ def _error_of_rejection(
     The first of the cases that fits decides.
     """
     status = fault.status
-    # Gemini words the quota of a minute like that of a day, and names a wait.
-    is_of_a_minute = fault.retry_after is not None and not _LONG_QUOTA.search(
-        fault.text
-    )
-    if status == 402 or (_QUOTA.search(fault.text) and not is_of_a_minute):
+    is_spent = status == 402 or _SPENT.search(fault.text)
+    if status in _STATUSES_OF_SPENT:
+        is_spent = is_spent or _SPENT_IN_WORDS.search(fault.text)
+    if is_spent or (_QUOTA in fault.text and fault.retry_after is None):
         return errors.JudgeUnavailable(
             f"the quota or budget for {where} is used up{fault.details}: raise it or use"
             " another model"
@@ -435,9 +445,13 @@ def _error_of_rejection(
             " contexts"
         )
     if status == 429 or (status == 403 and _RATE.match(fault.sentence)):
+        # a wait of minutes is no matter of a few calls at once
+        advice = (
+            "lower the concurrency" if fault.later == "later" else "raise the limit"
+        )
         return errors.RateLimited(
-            f"{where} asked to slow down{fault.details}: lower the concurrency or run"
-            f" again {fault.later}",
+            f"{where} asked to slow down{fault.details}: {advice} or run again"
+            f" {fault.later}",
             retry_after=fault.retry_after,
         )
     if _FILTERED.search(fault.text):
@@ -550,6 +564,23 @@ def error_of_large_reply(where: str, most: int = MOST_BYTES) -> errors.UnusableR
     )
 
 
+def wait_in_headers(headers: Mapping[str, Any] | Message) -> float | None:
+    """Return the seconds after which an endpoint wants the next call; None if not said.
+
+    ``Retry-After`` decides, else the moment at which a rate begins anew of which nothing
+    is left, in seconds or milliseconds since 1970, as GitHub and OpenRouter write it.
+    """
+    value_by_name = {str(name).lower(): value for name, value in headers.items()}
+    wait = seconds_of_retry_after(value_by_name.get("retry-after"))
+    if wait is not None or str(value_by_name.get("x-ratelimit-remaining")) != "0":
+        return wait
+    moment = str(value_by_name.get("x-ratelimit-reset"))
+    if not _MOMENT.fullmatch(moment):
+        return None
+    seconds = int(moment) / (1000 if len(moment) > 10 else 1)
+    return max(seconds - time.time(), 0.0)
+
+
 def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:
     """Return the seconds that a ``Retry-After`` header asks to wait.
 
@@ -611,13 +642,18 @@ def status_of_body(body: object) -> int | None:
     return None
 
 
-def _wait_in(words: str) -> float | None:
-    """Return the seconds after which an error's words ask for the next call, or None."""
-    wait = _WAIT_IN_WORDS.search(words)
-    if wait is None or not any(wait.groups()):
-        return None
-    hours, minutes, seconds = (float(number or 0) for number in wait.groups())
-    return 3600 * hours + 60 * minutes + seconds
+def _wait_in(body: object, words: str) -> float | None:
+    """Return the seconds after which an error asks for the next call, or None.
+
+    Headers of the provider behind a gateway tell, which stand in the body, else words.
+    """
+    headers = _metadata_in(body).get("headers")
+    wait = wait_in_headers(headers) if isinstance(headers, Mapping) else None
+    for told in _WAIT_IN_WORDS.finditer(words):
+        if wait is None and any(told.groups()):
+            hours, minutes, seconds = (float(number or 0) for number in told.groups())
+            wait = 3600 * hours + 60 * minutes + seconds
+    return wait
 
 
 def _words_of(value: object) -> str:
@@ -632,13 +668,15 @@ def _detail_in(body: object) -> Mapping[str, Any]:
     """Return the part of an error's body that holds its code and message.
 
     Examples: of ``[{"error": {"message": "Busy"}}]`` and ``{"detail": "Busy"}`` it is
-    ``{"message": "Busy"}``, perhaps with what stands beside it.
+    ``{"message": "Busy"}``, perhaps with what stands beside it. Of a gateway's error it
+    is that of the provider behind it, where it is repeated.
     """
     detail: Mapping[str, Any] = {}
     for _ in range(_DEEPEST_DETAIL):
         if isinstance(body, Mapping):
             detail = body
-            holders = (detail.get(name) for name in ("error", "errors", "detail"))
+            holders = [detail.get(name) for name in ("error", "errors", "detail")]
+            holders.append(_raw_in(detail))
             body = next((each for each in holders if each), None)
         elif isinstance(body, list):
             body = body[0] if body else None
@@ -647,6 +685,23 @@ def _detail_in(body: object) -> Mapping[str, Any]:
         else:
             break
     return detail
+
+
+def _raw_in(detail: Mapping[str, Any]) -> object:
+    """Return the error of a provider that a gateway repeats beside its own, or None."""
+    metadata = detail.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    try:
+        return json.loads(raw) if isinstance(raw, str) else None
+    except (ValueError, RecursionError):
+        return raw
+
+
+def _metadata_in(body: object) -> Mapping[str, Any]:
+    """Return what a gateway tells beside its error."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    metadata = error.get("metadata") if isinstance(error, Mapping) else None
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _codes(body: object) -> tuple[str, ...]:

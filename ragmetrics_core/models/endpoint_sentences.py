@@ -40,7 +40,7 @@ _LIKE_A_KEY = re.compile(
     r"\b(?:sk|pk|rk|key|gsk|xai|hf|r8)[-_][\w-]{6,}|\b(?=\w*\d)(?=\w*[A-Za-z])\w{20,}"
     r"|[\w+=]{28,}|(?<!\w)(?:\w[ .*-]+){6,}\w(?!\w)"
     r"|[\w-]*\*{3,}[\w-]*|\bsk\.{3}\w+",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 # They tell nothing of a sample that has them, too.
 _WORDS_OF_ERRORS = frozenset(

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
@@ -34,6 +35,8 @@ from ragmetrics_core.data.errors import (
     JudgeError,
     JudgeUnavailable,
     MissingDependency,
+    RateLimited,
+    RequestRejected,
     SettingError,
     TransientJudgeError,
 )
@@ -363,6 +366,38 @@ def test_texts_that_are_too_long_without_a_limit_are_told_so(loopback_server):
     assert limits == [1024, None, 1024]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "parameter.enable_thinking必须设置为false才能进行非流式调用",
+        "指定されたモデルは現在このリージョンではご利用いただけませんので確認してください",
+        "요청하신모델은현재사용할수없습니다관리자에게문의하여주시기바랍니다",
+    ],
+)
+def test_a_sentence_of_a_script_without_spaces_is_no_key(loopback_server, said):
+    key = "sk-7Hd82kLmQz41aVw0Tr"
+    refusal = Fault(
+        400, body=json.dumps({"error": {"message": f"{said}：密钥{key}无效"}})
+    )
+    server = loopback_server(faults=lambda number: refusal)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+    outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
+    assert said in outcome.reason
+    assert key[3:] not in outcome.reason
+
+
+def test_the_sentence_of_a_provider_behind_a_gateway_is_told_without_keys(
+    loopback_server,
+):
+    raw = json.dumps({"error": {"message": "No images with sk-7Hd82kLmQz41aVw0Tr."}})
+    error = {"message": "Provider returned error", "metadata": {"raw": raw}}
+    refusal = Fault(400, body=json.dumps({"error": error}))
+    server = loopback_server(faults=lambda number: refusal)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+    outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
+    assert 'it says: "No images with …."' in outcome.reason
+
+
 def test_stated_prices_give_the_cost(loopback_server):
     server = loopback_server()
     model = OpenAICompatibleModel(server.base_url, "test", prices=(1.0, 100.0))
@@ -397,6 +432,16 @@ def named_openai(api_base: str | None = None) -> OpenAICompatibleModel:
     assert isinstance(judge, LLMJudge)
     assert isinstance(judge.model, OpenAICompatibleModel)
     return judge.model
+
+
+def test_a_variable_of_blanks_holds_no_key(monkeypatch):
+    monkeypatch.setenv("MY_KEY", " \t")
+    with pytest.raises(SettingError, match="is not set"):
+        resolve_judge(
+            "openai-compatible/m",
+            api_base="http://127.0.0.1:9/v1",
+            api_key_env="MY_KEY",
+        )
 
 
 def test_it_is_chosen_by_its_name(monkeypatch):
@@ -565,6 +610,82 @@ def test_what_proxies_say_of_a_budget_that_is_used_up(status, said):
     error = judge_error(EndpointFault(status, text=said, retry_after=5.0), "m")
     assert isinstance(error, JudgeUnavailable)
     assert "quota or budget" in str(error)
+
+
+def error_told(status: int, **error: object) -> JudgeError:
+    """The judge error of a reply with such an error."""
+    reply = json.dumps({"error": error}, ensure_ascii=False)
+    return judge_error(EndpointFault.from_reply(status, reply), "m")
+
+
+SPENT: list[tuple[int, dict[str, object]]] = [
+    (429, {"message": "Please recharge.", "type": "exceeded_current_quota_error"}),
+    (403, {"message": "Not active.", "type": "exceeded_current_quota_error"}),
+    (429, {"code": "1113", "message": "Insufficient balance or no package."}),
+    (429, {"code": "1113", "message": "您的账户余额不足,请充值。"}),
+    (403, {"message": "Sorry, your account balance is insufficient"}),
+    (429, {"message": "Rate limit exceeded: free-models-per-day. Add credits."}),
+    (429, {"message": "No deployments available - crossed budget: Exceeded budget"}),
+    (400, {"code": "Arrearage", "message": "Make sure your account is in order."}),
+    (
+        429,
+        {
+            "message": "Provider returned error",
+            "metadata": {"raw": '{"error": {"type": "exceeded_current_quota_error"}}'},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "error"), SPENT)
+def test_money_or_a_days_quota_that_is_spent_is_no_rate(status, error):
+    told = error_told(status, **error)
+    assert isinstance(told, JudgeUnavailable)
+    assert "quota or budget" in str(told)
+
+
+def test_a_rate_and_a_row_about_money_are_no_spent_quota():
+    billing = "Rate limit reached. Try again in 2s. Upgrade in settings/billing."
+    assert isinstance(error_told(429, message=billing), RateLimited)
+    saved = error_told(429, message="You exceeded your current quota. Retry in 3s.")
+    assert isinstance(saved, RateLimited)
+    echo = "Value 'the card has an insufficient balance' is not valid."
+    assert isinstance(error_told(400, message=echo), RequestRejected)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Busy. Please wait 43000 seconds before retrying."},
+        {"message": "Wait, and do not hurry: please wait 43000 seconds."},
+        {
+            "metadata": {
+                "headers": {
+                    "X-RateLimit-Remaining": "0",
+                    "X-RateLimit-Reset": str(int(1000 * (time.time() + 43_000))),
+                }
+            }
+        },
+    ],
+)
+def test_a_wait_of_hours_is_read_and_told_without_advice_on_calls_at_once(error):
+    told = error_told(429, **error)
+    assert isinstance(told, RateLimited)
+    assert told.retry_after == pytest.approx(43_000, abs=600)
+    assert "raise the limit or run again in 7" in str(told)
+    assert "concurrency" not in str(told)
+
+
+@pytest.mark.parametrize("status", [400, 429])
+@pytest.mark.parametrize("in_json", [True, False])
+def test_what_the_provider_behind_a_gateway_says_is_told(status, in_json):
+    cause = "This model takes at most 1 image."
+    inner = {"error": {"message": cause, "code": "too_many_images"}}
+    raw = json.dumps(inner) if in_json else cause
+    metadata = {"raw": raw, "provider_name": "P"}
+    told = error_told(status, message="Provider returned error", metadata=metadata)
+    assert told.raw == cause
+    assert ("too_many_images" in str(told)) is in_json
 
 
 @settings(max_examples=examples(200))
