@@ -358,8 +358,8 @@ def _validate(
 
     A list that names words of a part, and none of whose texts does, is read as empty, and
     odd: it may hold "N/A", a claim of the contexts, or a reproach in other words. One
-    that is no evidence of a verdict is refused. Beside a verdict, a list that is null or
-    left out is empty, and a text in place of it is its only item.
+    that is no evidence of a verdict is refused for a single such text. Beside a verdict,
+    a list that is null or left out is empty, and a text in place of it is its only item.
 
     Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
     out a verdict that only a judge's own code may.
@@ -390,11 +390,15 @@ def _validate(
                 for item in listed
                 if not isinstance(item, str) or takes_words(item, source)
             ]
-            others = [str(item) for item in listed if has_word(item)]
+            others = [each for each in listed if has_word(each) and each not in telling]
+            if others and not mark.each:
+                raise UnusableReply(
+                    f"its list {name!r} has an item that names nothing of the"
+                    f" {mark.parts[0]}",
+                    raw=choice.text,
+                )
             if others and not telling:
                 what = f"its list {name!r} names nothing of the {mark.parts[0]}"
-                if not mark.each:
-                    raise UnusableReply(what, raw=choice.text)
                 odd = _Oddness(f"{what}, and is not []", "; ".join(others))
             if mark.each:
                 named[name] = telling
