@@ -370,7 +370,8 @@ def before_this_turn(
     first_place = max(0, len(history) - 2) if is_captured else 0
     for place, turn in enumerate(history):
         is_question = any(_same_words(turn.content, words) for words in questions)
-        if place < first_place or not is_question:
+        is_asked = is_question and known_role(turn.role) != "assistant"
+        if place < first_place or not is_asked:
             continue
         if place == len(history) - 1:
             return tuple(history[:place])
