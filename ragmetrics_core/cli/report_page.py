@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.paths import check_paths
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
-from ragmetrics_core.cli.run_folders import page_of_run, report_at, results_named
+from ragmetrics_core.cli.run_folders import (
+    page_of_run,
+    report_at,
+    results_named,
+    unless_unasked,
+)
 from ragmetrics_core.data import InputError, SampleResult, SettingError
 from ragmetrics_core.engine.project_file import PROJECT_FILE, project_settings
 from ragmetrics_core.page.render import write_page
@@ -29,8 +35,12 @@ from ragmetrics_core.reporting.use_in_words import agreement_lines
 
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Find runs by their numbers, and name the page."""
+    """Find runs by their numbers, and name the page.
+
+    Where gates were typed, a page that was not is left out if it cannot be written.
+    """
     options.files = [results_named(path) for path in options.files]
+    options.unasked = ["report"] if options.fail_under and not options.report else []
     if options.report is not None:
         return
     results = options.files[0]
@@ -38,6 +48,8 @@ def fill_in(options: argparse.Namespace) -> None:
         results = results.resolve()
     page = results.parent / f"{results.stem}.html"
     options.report = page_of_run(results) or page
+    with unless_unasked(options, "report"):
+        check_paths(argparse.Namespace(files=options.files, report=options.report))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,8 +77,9 @@ def run(options: argparse.Namespace) -> int:
     glance = glance_of(report, summary, report.run, decisions, warnings)
     # A large report shows only some of its rows one by one; its numbers are of all rows.
     shown = report.shown()
-    with outputs.written():
-        write_page(options.report, shown.results, summary, shown.run, glance)
+    with outputs.written(), unless_unasked(options, "report"):
+        if options.report:
+            write_page(options.report, shown.results, summary, shown.run, glance)
     exit_code = outputs.exit_code(shared.exit_code_of_run(summary, decisions))
     with outputs.written():
         text = markdown(summary, report.run, glance, exit_code)
@@ -74,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     exit_code = outputs.exit_code(exit_code)
     lines = screen_lines(
         glance,
-        page=str(options.report),
+        page=str(options.report or ""),
         # a later run is compared with one file, not with several that were joined
         next_command=next_command(
             options.files[0] if len(options.files) == 1 else None,

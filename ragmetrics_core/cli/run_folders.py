@@ -50,7 +50,7 @@ def unless_unasked(options: argparse.Namespace, name: str) -> Iterator[None]:
     that was written is removed.
 
     Args:
-        options: The options, as ``folder_of_run`` left them.
+        options: The options, with their ``unasked``.
         name: The option that names what is written inside: out or report.
     """
     try:
@@ -63,10 +63,8 @@ def unless_unasked(options: argparse.Namespace, name: str) -> Iterator[None]:
             path.with_name(f"{path.name}{PARTIAL}").unlink()
         for unasked in options.unasked[options.unasked.index(name) :]:
             setattr(options, unasked, None)
-        print(
-            f"ragmetrics: {error}; the run goes on without it (--no-files)",
-            file=sys.stderr,
-        )
+        hint = " (--no-files)" if "no_files" in options else ""
+        print(f"ragmetrics: {error}; the run goes on without it{hint}", file=sys.stderr)
 
 
 def _new_run_folder() -> Path | None:

@@ -138,6 +138,8 @@ class Comparison(Frozen):
             sentence = f"The second run is {'worse' if n_worse else 'better'}."
         else:
             sentence = "No metric is shown to be better or worse."
+        if not n_worse and any(change.verdict == "worse" for change in self.changes):
+            sentence = f"{sentence[:-1]}, but a slice is worse."
         if set(self.judges) == {EMBEDDED}:
             sentence = f"By words alone, {sentence[0].lower()}{sentence[1:]}"
 

@@ -310,6 +310,22 @@ def test_what_nobody_asked_for_ends_no_run(capsys, options, code):
     assert run(f"{EVALUATE} --no-store --out c.jsonl") == 2
 
 
+def test_a_gate_is_held_where_the_page_nobody_asked_for_cannot_be_written(
+    files, capsys
+):
+    assert run(f"{EVALUATE} --no-store --out c.jsonl") == 0
+    Path("c.html").mkdir()
+    assert run("report c.jsonl") == 2  # the page is all that was asked for
+    for at_least, code in (("0", 0), ("1", 1)):
+        capsys.readouterr()
+        assert run(f"report c.jsonl --fail-under adherence={at_least}") == code
+        printed = capsys.readouterr()
+        assert printed.err.endswith("; the run goes on without it\n")
+        assert "context_adherence" in printed.out
+        assert "c.html" not in printed.out
+    assert run("report c.jsonl --report c.html --fail-under adherence=0") == 2
+
+
 def test_a_pipe_is_no_input(files, capsys):
     os.mkfifo("in.jsonl")
     assert run("evaluate in.jsonl") == 2

@@ -246,6 +246,17 @@ def test_a_slice_of_its_own_is_worse():
     assert verdicts == {"m": "worse", "m [a]": "worse", "m [b]": "identical"}
 
 
+def test_a_slice_that_is_worse_is_told_where_the_whole_is_not():
+    after = [0.9 if place % 2 else 0.3 for place in range(60)]
+    comparison = run(m=[0.6] * 60).compare(run(m=after), slices="topic")
+    assert comparison.regression() == {
+        "m": "passed",
+        "m [a]": "failed",
+        "m [b]": "passed",
+    }
+    assert "better or worse, but a slice is worse." in comparison.headline
+
+
 def test_a_run_that_ended_early_and_a_metric_that_is_gone_are_undecided():
     first = run(m=BEFORE, n=BEFORE)
     stopped = Report(first.results, first.run.model_copy(update={"interrupted": True}))
