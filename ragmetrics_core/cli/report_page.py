@@ -28,7 +28,7 @@ from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.tables import markdown
 from ragmetrics_core.reporting.use_in_words import agreement_lines
@@ -68,11 +68,12 @@ def run(options: argparse.Namespace) -> int:
     report, warnings = _joined_report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
     gates = [parse_gate(text, report.metrics) for text in options.fail_under or ()]
+    undecided: list[Decision] = []
     if not gates:
-        gates = _gates_of_file(report.metrics)
+        gates, undecided = _gates_of_file(report.metrics)
     keys_of_slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
-    decisions = shared.decide_gates(gates, summary, options)
+    decisions = [*shared.decide_gates(gates, summary, options), *undecided]
     outputs = shared.Outputs()
     glance = glance_of(report, summary, report.run, decisions, warnings)
     # A large report shows only some of its rows one by one; its numbers are of all rows.
@@ -106,20 +107,26 @@ def run(options: argparse.Namespace) -> int:
     return exit_code
 
 
-def _gates_of_file(metrics: Sequence[str]) -> list[Gate]:
-    """Return the gates of the settings file; one on no metric of these is not held."""
+def _gates_of_file(metrics: Sequence[str]) -> tuple[list[Gate], list[Decision]]:
+    """Return the gates of the settings file; one that these results lack is undecided.
+
+    So it hinders no page, and never seems to be held.
+    """
     unused_settings = ("metrics", "judge", "api_base", "store", "columns")
     of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
     log = logging.getLogger("ragmetrics_core")
     if of_file.gates:
         log.info("gates are taken from %s", PROJECT_FILE)
-    gates: list[Gate] = []
+    gates, undecided = list[Gate](), list[Decision]()
     for text in of_file.gates:
         try:
             gates.append(parse_gate(text, metrics))
         except SettingError as error:
-            log.warning("the gate %s of %s is not held: %s", text, PROJECT_FILE, error)
-    return gates
+            sentence = f"{text} of {PROJECT_FILE} cannot be decided: {error}"
+            undecided.append(
+                Decision(metric=text, outcome="undecided", sentence=sentence)
+            )
+    return gates, undecided
 
 
 def _joined_report(

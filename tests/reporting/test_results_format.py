@@ -183,7 +183,7 @@ SCORES: dict[str, dict[str, list[float | None]]] = {
         R: [0.43, 0.25, None, None, None],
     },
     "results_1_lexical.jsonl": {U: [1.0, 1.0, 0.0, None, None]},
-    "results_1_cut.jsonl": {U: [1.0, 1.0]},
+    "results_1_cut.jsonl": {U: [1.0, 1.0, None]},
     "results_2.jsonl": {
         U: [0.5, 0.0, None, None, None],
         R: [0.28, 0.31, None, None, None],
