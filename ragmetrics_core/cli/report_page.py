@@ -35,12 +35,21 @@ from ragmetrics_core.reporting.use_in_words import agreement_lines
 
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Find runs by their numbers, and name the page.
+    """Find runs by their numbers, take the settings' gates, and name the page.
 
     Where gates were typed, a page that was not is left out if it cannot be written.
     """
     options.files = [results_named(path) for path in options.files]
     options.unasked = ["report"] if options.fail_under and not options.report else []
+    options.are_gates_of_file = not options.fail_under
+    if options.are_gates_of_file:
+        unused_settings = ("metrics", "judge", "api_base", "store", "columns")
+        of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
+        options.fail_under = list(of_file.gates)
+    if options.are_gates_of_file and options.fail_under:
+        logging.getLogger("ragmetrics_core").info(
+            "gates are taken from %s", PROJECT_FILE
+        )
     if options.report is not None:
         return
     results = options.files[0]
@@ -67,10 +76,7 @@ def run(options: argparse.Namespace) -> int:
     reports = [report_at(path) for path in options.files]
     report, warnings = _joined_report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
-    gates = [parse_gate(text, report.metrics) for text in options.fail_under or ()]
-    undecided: list[Decision] = []
-    if not gates:
-        gates, undecided = _gates_of_file(report.metrics)
+    gates, undecided = _gates(options, report.metrics)
     keys_of_slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     decisions = [*shared.decide_gates(gates, summary, options), *undecided]
@@ -107,21 +113,20 @@ def run(options: argparse.Namespace) -> int:
     return exit_code
 
 
-def _gates_of_file(metrics: Sequence[str]) -> tuple[list[Gate], list[Decision]]:
-    """Return the gates of the settings file; one that these results lack is undecided.
+def _gates(
+    options: argparse.Namespace, metrics: Sequence[str]
+) -> tuple[list[Gate], list[Decision]]:
+    """Return the gates; one of the settings file that results lack is undecided.
 
     So it hinders no page, and never seems to be held.
     """
-    unused_settings = ("metrics", "judge", "api_base", "store", "columns")
-    of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
-    log = logging.getLogger("ragmetrics_core")
-    if of_file.gates:
-        log.info("gates are taken from %s", PROJECT_FILE)
     gates, undecided = list[Gate](), list[Decision]()
-    for text in of_file.gates:
+    for text in options.fail_under or ():
         try:
             gates.append(parse_gate(text, metrics))
         except SettingError as error:
+            if not options.are_gates_of_file:
+                raise
             sentence = f"{text} of {PROJECT_FILE} cannot be decided: {error}"
             undecided.append(
                 Decision(metric=text, outcome="undecided", sentence=sentence)

@@ -234,11 +234,15 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 
 
 def without_path(data: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Return an object without what a path leads to; a list that it enters goes whole.
+    """Return an object without what a path leads to.
+
+    A list of texts that it enters goes whole. One of objects stays: they hold more.
 
     Examples:
-        >>> without_path({"reply": {"text": "a", "docs": ["b"]}}, ["reply", "docs", "0"])
+        >>> without_path({"reply": {"text": "a", "docs": ["b"]}}, ["reply", "docs"])
         {'reply': {'text': 'a'}}
+        >>> without_path({"docs": [{"id": 7, "text": "b"}]}, ["docs", "id"])
+        {'docs': [{'id': 7, 'text': 'b'}]}
     """
     for length in range(len(path), 0, -1):
         key, rest = ".".join(path[:length]), path[length:]
@@ -246,6 +250,8 @@ def without_path(data: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]
             inner = data_in(data[key])
             if rest and isinstance(inner, Mapping):
                 return {**data, key: without_path(inner, rest)}
+            if rest and not all(isinstance(element, str) for element in inner):
+                return dict(data)
             return {name: value for name, value in data.items() if name != key}
     return dict(data)
 

@@ -28,6 +28,8 @@ CALL_PARTS = ("tool_call", "tool_use")
 
 _CALL_KEYS = ("tool_calls", "tool_call", "function_call", "functionCall", "toolUse")
 _SAID_PARTS = ("text", "output_text", "refusal")
+# "web_search_call" of OpenAI, "server_tool_use" and "web_search_tool_result" of Anthropic
+_ENDS_OF_TOOL_PARTS = ("_call", "_tool_use", "_tool_result")
 _SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
@@ -321,19 +323,20 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 def is_of_parts(value: object) -> bool:
     """Tell whether a value is a list of parts of one message, by their types.
 
-    Example: ``[{"type": "text", "text": "Blue"}, …]``. Beside a text there may be parts
-    of any type that have none, such as a provider's search.
+    Example: ``[{"type": "text", "text": "Blue"}, …]``. Beside a text there may be calls
+    and results of a provider's tools. Of other parts, such as a table, nobody knows
+    whether they belong to what is said.
     """
     if not isinstance(value, (list, tuple)) or not value:
         return False
     if not all(isinstance(part, Mapping) for part in value):
         return False
-    has_said_part = any(part.get("type") in _SAID_PARTS for part in value)
-    for part in value:
-        is_known = part.get("type") in (*_SAID_PARTS, *_SILENT_PARTS)
-        has_type = isinstance(part.get("type"), str)
-        is_silent = has_said_part and has_type and not text_of_content(part)
-        if not (is_known or is_silent or holds_media(part)):
+    kinds = [str(part.get("type")) for part in value]
+    has_said_part = not set(kinds).isdisjoint(_SAID_PARTS)
+    for part, kind in zip(value, kinds, strict=True):
+        is_known = kind in (*_SAID_PARTS, *_SILENT_PARTS) or holds_media(part)
+        is_of_tool = has_said_part and kind.endswith(_ENDS_OF_TOOL_PARTS)
+        if not (is_known or is_of_tool):
             return False
     return True
 

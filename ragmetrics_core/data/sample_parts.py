@@ -17,6 +17,7 @@ from pydantic import (
     Field,
 )
 
+from ragmetrics_core.data.citations import without_reasoning
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
 from ragmetrics_core.data.messages import known_role
 from ragmetrics_core.data.replies import Usage
@@ -368,6 +369,7 @@ def before_this_turn(
             which a memory holds that was read after the run.
     """
     first_place = max(0, len(history) - 2) if is_captured else 0
+    answer = without_reasoning(answer)
     for place, turn in enumerate(history):
         is_question = any(_same_words(turn.content, words) for words in questions)
         is_asked = is_question and known_role(turn.role) != "assistant"
@@ -376,7 +378,7 @@ def before_this_turn(
         if place == len(history) - 1:
             return tuple(history[:place])
         for later_turn in history[place + 1 :]:  # a tool may say something in between
-            if _same_words(later_turn.content, answer):
+            if _same_words(without_reasoning(later_turn.content), answer):
                 return tuple(history[:place])
             if known_role(later_turn.role) == "user":
                 break

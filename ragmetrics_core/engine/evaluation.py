@@ -73,7 +73,7 @@ def iter_results(
         if run.stopped:
             kind = JudgeUnavailable if budget.reached is None else LimitReached
             raise kind(
-                f"the run ended early, with {n_whole:,} rows judged: {run.stopped}. Run"
+                f"the run ended early, after {n_whole:,} rows: {run.stopped}. Run"
                 " again; if a limit ended it, raise it before. With store= no reply is"
                 " paid twice"
             )

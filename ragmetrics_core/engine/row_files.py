@@ -21,12 +21,7 @@ from ragmetrics_core.data import (
     read_text,
 )
 from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows, why_nameless
-from ragmetrics_core.data.errors import (
-    InputError,
-    MissingDependency,
-    NotJson,
-    RowError,
-)
+from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.data.files import no_json_lines
 from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.scalars import is_number
@@ -170,13 +165,8 @@ def _jsonl(path: Path) -> Iterator[Located]:
     with open_text(path) as file:
         lines = json_lines(path, file)
         first_lines = list(islice(lines, 2))
-        values = [value for _, value in first_lines]
-        if len(values) == 1 and isinstance(values[0], list):
+        if len(first_lines) == 1 and isinstance(first_lines[0][1], list):
             raise no_json_lines(path)
-        if len(values) == 2 and all(isinstance(value, NotJson) for value in values):
-            raise InputError(
-                f"{path}: its first lines are no JSON; name it .csv if it is a table"
-            )
         yield from chain(first_lines, lines)
 
 

@@ -189,8 +189,6 @@ class EndpointState:
         """
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
-            self._n_failed_calls = 0
-            self.has_failed = False
             self.end_outage()
             self._is_reached = True
         elif isinstance(outcome, errors.JudgeUnavailable):
@@ -225,8 +223,10 @@ class EndpointState:
         self._outage_began_at = time.monotonic()
 
     def end_outage(self) -> None:
-        """Let the next call leave."""
+        """Let the next calls leave, each with all its attempts."""
         self._outage = None
+        self._n_failed_calls = 0
+        self.has_failed = False
 
     def _is_in_outage(self) -> bool:
         """Whether the endpoint refuses everything, and was not left alone long enough."""

@@ -246,14 +246,13 @@ class ParquetReport(Report):
         details_by_judge = {
             signature.judge: signature.details for signature in signatures
         }
-        # Such a folder is not read; _temporary is that of a job that did not end.
         stopped = ""
-        for folder in Path(path).glob("_*"):
-            if folder.is_dir():
-                stopped = (
-                    f"the folder {folder} is not read, and rows may be missing: a job"
-                    " keeps them there until it ends well"
-                )
+        folder = Path(path) / "_temporary"  # it is not read
+        if folder.is_dir():
+            stopped = (
+                f"the folder {folder} is not read, and rows may be missing: a job keeps"
+                " them there until it ends well"
+            )
         notes: tuple[str, ...] = ()
         if self.results.copies:
             files = count_in_words(len(self.results.copies), "file")

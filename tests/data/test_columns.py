@@ -20,7 +20,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import CaptureNotes
+from ragmetrics_core.data import CaptureNotes, Turn
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.sample import UNDIVIDED_CODES
@@ -1008,6 +1008,7 @@ def test_a_name_that_begins_with_two_underscores_is_no_usual_one(name):
 
 
 CHUNKS = [{"content": "Anna lit it.", "id": "c"}]
+TALK = [Turn(role="user", content="Hi"), Turn(role="assistant", content="Ask.")]
 
 
 @pytest.mark.parametrize("write", [dict, json.dumps])
@@ -1043,6 +1044,24 @@ CHUNKS = [{"content": "Anna lit it.", "id": "c"}]
             {"answer": "answers.texts.0"},
             {"answer": "Anna did.", "reference": ()},
             id="an element of a list",
+        ),
+        pytest.param(
+            {"answer": "Anna.", "contexts": [{"id": "k", "text": "Anna lit it."}]},
+            {"retrieved": "contexts.text"},
+            {"answer": "Anna.", "context_texts": ("Anna lit it.",)},
+            id="objects of a list",
+        ),
+        pytest.param(
+            {
+                "answer": "Anna.",
+                "chat_history": [
+                    *(turn.model_dump() for turn in TALK),
+                    {"role": "user", "content": "Who?"},
+                ],
+            },
+            {"question": "chat_history.-1.content"},
+            {"question": "Who?", "history": tuple(TALK)},
+            id="the last message",
         ),
         pytest.param(
             {"inputs": {"question": "Who?", "docs": CHUNKS}, "answer": "Anna."},

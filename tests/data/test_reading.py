@@ -21,6 +21,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import (
     InputError,
     MissingDependency,
+    NotJson,
     RowError,
     SettingError,
 )
@@ -420,16 +421,15 @@ def test_json_in_other_shapes_gets_a_hint(written, name, data, said):
         read(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ('[{"question": "a"}, {"question": "b"}]', r"jq -c '\.\[\]' .*name it \.json"),
-        ("question,answer\nWho?,Anna.\nWhen?,In May.\n", r"name it \.csv"),
-    ],
-)
-def test_lines_without_rows_are_told_once_as_what_they_may_be(written, content, said):
-    with pytest.raises(InputError, match=said):
-        read(written("a.jsonl", content))
+def test_a_list_on_one_line_is_told_as_what_it_is(written):
+    with pytest.raises(InputError, match=r"jq -c '\.\[\]' .*name it \.json"):
+        read(written("a.jsonl", '[{"question": "a"}, {"question": "b"}]'))
+
+
+def test_lines_of_a_log_are_bad_rows_before_good_ones(written):
+    *broken, row = read(written("a.jsonl", 'Building\nDone\n{"question": "a"}\n'))
+    assert [type(line) for line in broken] == [NotJson, NotJson]
+    assert row == Sample(question="a")
 
 
 @pytest.mark.parametrize(

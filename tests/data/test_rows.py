@@ -448,8 +448,17 @@ def test_beside_a_text_parts_without_any_say_nothing(before, write):
         assert sample.answer == "It was Anna."
 
 
-def test_what_stands_beside_a_text_in_another_part_is_no_part_of_it():
-    said = [{"type": "text", "text": "Anna."}, {"type": "long", "text": "Anna Brandt."}]
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"type": "long", "text": "Anna Brandt."},
+        {"type": "table", "rows": [["Anna", "1882"]]},
+        {"type": "sql", "statement": "SELECT name FROM keepers"},
+    ],
+    ids=lambda part: part["type"],
+)
+def test_of_a_part_of_another_type_nobody_knows_whether_it_is_said(beside):
+    said = [{"type": "text", "text": "Anna."}, beside]
     with pytest.raises(RowError, match="2 answers in one row"):
         Sample.from_row({"question": Q, "answer": said})
 
@@ -964,6 +973,8 @@ def test_of_a_whole_conversation_the_turns_before_this_one_are_earlier(history, 
     assert again == sample
     other = Sample.from_row({**row, "answer": "Ida."})
     assert other.history[-1].content == "Anna."
+    thinking = Sample.from_row({**row, "answer": "<think>Bo?</think>\n\nAnna."})
+    assert thinking.history == sample.history
 
 
 def test_a_captured_history_holds_this_turn_at_its_end_alone():

@@ -605,7 +605,7 @@ def test_a_stream_that_ends_early_says_so_after_whole_rows(judge, limits, error,
     assert all(len(row.results) == 2 for row in rows)
     assert all(word in str(raised.value) for word in words)
     if error is LimitReached:
-        assert f"with {len(rows)} rows judged" in str(raised.value)
+        assert f"after {len(rows)} rows" in str(raised.value)
 
 
 def test_the_embedded_judge_opens_no_socket(monkeypatch):

@@ -192,6 +192,7 @@ def test_gates_of_the_settings_file_are_held_and_said(caplog, capsys):
     Path("ragmetrics.toml").write_text("gates = ['adherence=0.99', 'recall=0.5']\n")
     assert main(["report", "scores.jsonl"]) == 1
     assert "gates are taken from ragmetrics.toml" in caplog.text
+    assert main(["report", "scores.jsonl", "--strict"]) == 1
     Path("ragmetrics.toml").write_text("gates = ['recall=0.5']\n")
     assert main(["report", "scores.jsonl"]) == 3
     told = capsys.readouterr().out
