@@ -391,15 +391,15 @@ def _validate(
                 if not isinstance(item, str) or takes_words(item, source)
             ]
             others = [each for each in listed if has_word(each) and each not in telling]
+            fault = f"names nothing of the {mark.parts[0]}"
+            if others and not (telling or mark.each):
+                raise UnusableReply(f"its list {name!r} {fault}", raw=choice.text)
             if others and not mark.each:
-                raise UnusableReply(
-                    f"its list {name!r} has an item that names nothing of the"
-                    f" {mark.parts[0]}",
-                    raw=choice.text,
-                )
-            if others and not telling:
-                what = f"its list {name!r} names nothing of the {mark.parts[0]}"
-                odd = _Oddness(f"{what}, and is not []", "; ".join(others))
+                what = f"its list {name!r} has an item that {fault}"
+                odd = _Oddness(what, "; ".join(others))
+            elif others and not telling:
+                what = f"its list {name!r} {fault}, and is not []"
+                odd = _Oddness(what, "; ".join(others))
             if mark.each:
                 named[name] = telling
     try:

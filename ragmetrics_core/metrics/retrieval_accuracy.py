@@ -27,7 +27,7 @@ from ragmetrics_core.data.asking import (
     question_part,
 )
 from ragmetrics_core.data.metric_evidence import NO_FACTS
-from ragmetrics_core.data.replies import failed_with
+from ragmetrics_core.data.replies import failed_with, takes_words
 from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import (
@@ -85,7 +85,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "18"
+    version: ClassVar[str] = "19"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),
@@ -182,7 +182,15 @@ class RetrievalAccuracy(Metric):
         unread = why_contexts_are_not_whole(sample)
         if unread and not all(map(_is_covered, evidence.cells)):
             return self.undefined(unread, evidence=evidence)
-        return self.scored(value, self._reason(evidence), evidence)
+        reason = self._reason(evidence)
+        # a fact that the judge insisted on may be none, or told in other words
+        source = "\n".join((*sample.reference, sample.question or ""))
+        foreign = [
+            fact.text for fact in evidence.facts if not takes_words(fact.text, source)
+        ]
+        if foreign and not sample.facts:
+            reason += f" Not in words of the reference: {'; '.join(foreign)}"
+        return self.scored(value, reason, evidence)
 
     def _facts_of_sample(
         self, sample: Sample

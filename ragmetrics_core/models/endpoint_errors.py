@@ -83,10 +83,11 @@ _SPENT = re.compile(
 # Words that with these statuses, which repeat no text of a sample, say the same.
 _SPENT_IN_WORDS = re.compile(
     r"insufficient (?:account )?balance|balance (?:is )?(?:insufficient|not enough)"
-    r"|余额不足|exceeded budget|per-?day",
+    r"|not[ _]enough[ _]balance|余额不足|exceeded budget|spending limit|any credits"
+    r"|(?:weekly|session|hourly) usage limit|per-?day",
     re.IGNORECASE,
 )
-_STATUSES_OF_SPENT = frozenset({403, 429})
+_STATUSES_OF_SPENT = frozenset({401, 403, 429})
 _QUOTA = "exceeded your current quota"  # Gemini's, of a minute like that of a day
 _MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
@@ -429,6 +430,12 @@ def _error_of_rejection(
     The first of the cases that fits decides.
     """
     status = fault.status
+    # before all that is sought in words: such an error may repeat what was refused
+    if _FILTERED.search(fault.text):
+        return errors.ContentRefused(
+            f"{where} or a content filter refused the request{fault.details}:"
+            f" {ADVICE_ON_REFUSED_CONTENT}"
+        )
     is_spent = status == 402 or _SPENT.search(fault.text)
     if status in _STATUSES_OF_SPENT:
         is_spent = is_spent or _SPENT_IN_WORDS.search(fault.text)
@@ -453,11 +460,6 @@ def _error_of_rejection(
             f"{where} asked to slow down{fault.details}: {advice} or run again"
             f" {fault.later}",
             retry_after=fault.retry_after,
-        )
-    if _FILTERED.search(fault.text):
-        return errors.ContentRefused(
-            f"{where} or a content filter refused the request{fault.details}:"
-            f" {ADVICE_ON_REFUSED_CONTENT}"
         )
     if status == 401:
         return _error_of_key(fault, where, advice_on_key)

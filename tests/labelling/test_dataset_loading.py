@@ -102,7 +102,7 @@ BROKEN_PAIRS = [
     ("p.jsonl", '{"reference": "a"}', "line 1: the question is empty"),
     ("p.jsonl", TWICE, "line 2: the same question as"),
     ("p.jsonl", "no JSON", "line 1: not JSON"),
-    ("p.jsonl", "[1]", "line 1: needs an object, found list"),
+    ("p.jsonl", "[1]\n[2]", "line 1: needs an object, found list"),
     ("p.jsonl", "", "there is no question with a golden answer"),
     ("p.json", "1", "needs a list of objects, found int"),
     ("p.txt", "text", "rows come from JSONL or JSON"),

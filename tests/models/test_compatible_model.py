@@ -31,6 +31,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
+    ContentRefused,
     ContextWindowExceeded,
     JudgeError,
     JudgeUnavailable,
@@ -627,6 +628,10 @@ SPENT: list[tuple[int, dict[str, object]]] = [
     (429, {"message": "Rate limit exceeded: free-models-per-day. Add credits."}),
     (429, {"message": "No deployments available - crossed budget: Exceeded budget"}),
     (400, {"code": "Arrearage", "message": "Make sure your account is in order."}),
+    (429, {"message": "Your team reached its monthly spending limit."}),
+    (429, {"message": "you have reached your weekly usage limit"}),
+    (403, {"message": "Your team doesn't have any credits or licenses yet."}),
+    (401, {"message": "Insufficient balance. Manage your billing."}),
     (
         429,
         {
@@ -642,6 +647,14 @@ def test_money_or_a_days_quota_that_is_spent_is_no_rate(status, error):
     told = error_told(status, **error)
     assert isinstance(told, JudgeUnavailable)
     assert "quota or budget" in str(told)
+
+
+def test_a_refused_text_about_money_is_no_spent_quota():
+    metadata = {"reasons": ["fraud"], "flagged_input": "an insufficient balance"}
+    told = error_told(403, message="Your input was flagged", metadata=metadata)
+    assert isinstance(told, ContentRefused)
+    told = error_told(400, code="content_filter", message="credit balance is too low")
+    assert isinstance(told, ContentRefused)
 
 
 def test_a_rate_and_a_row_about_money_are_no_spent_quota():
