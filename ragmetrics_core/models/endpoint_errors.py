@@ -431,7 +431,7 @@ def _error_of_rejection(
     """
     status = fault.status
     # before all that is sought in words: such an error may repeat what was refused
-    if _FILTERED.search(fault.text):
+    if status != 413 and _FILTERED.search(fault.text):
         return errors.ContentRefused(
             f"{where} or a content filter refused the request{fault.details}:"
             f" {ADVICE_ON_REFUSED_CONTENT}"

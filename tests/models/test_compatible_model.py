@@ -718,6 +718,7 @@ def test_what_the_provider_behind_a_gateway_says_is_told(status, in_json):
 @example(status=400, said="content_filter")
 @example(status=405, said="")
 @example(status=413, said="")
+@example(status=413, said="content_filter")
 def test_each_error_of_an_endpoint_says_what_to_do(status, said):
     error = judge_error(EndpointFault(status, text=said), "m")
     assert re.search(r": (?:[a-z]+ )+\w", str(error)), error
