@@ -189,6 +189,8 @@ class EndpointState:
         """
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
+            self._n_failed_calls = 0
+            self.has_failed = False
             self.end_outage()
             self._is_reached = True
         elif isinstance(outcome, errors.JudgeUnavailable):
@@ -223,10 +225,8 @@ class EndpointState:
         self._outage_began_at = time.monotonic()
 
     def end_outage(self) -> None:
-        """Let the next calls leave, each with all its attempts."""
+        """Let the next call leave."""
         self._outage = None
-        self._n_failed_calls = 0
-        self.has_failed = False
 
     def _is_in_outage(self) -> bool:
         """Whether the endpoint refuses everything, and was not left alone long enough."""

@@ -60,16 +60,6 @@ def test_each_run_asks_again_what_an_earlier_one_was_refused(serve):
     assert None not in report.scores("context_utilization")
 
 
-def test_a_run_begins_with_all_its_attempts_after_one_that_found_the_server_down(serve):
-    down = 10**9
-    server = serve(faults=lambda number: Fault(503) if number < down else None)
-    with pytest.raises(JudgeUnavailable):
-        evaluate(ROWS, [ContextUtilization()], judge="openai/loading")
-    down = len(server.requests) + 1  # it is up behind one more refusal
-    report = evaluate(ROWS, [ContextUtilization()], judge="openai/loading")
-    assert None not in report.scores("context_utilization")
-
-
 def test_three_equal_scores_with_a_store_cost_the_requests_of_one(
     serve, tmp_path, monkeypatch
 ):
