@@ -276,12 +276,12 @@ class Findings:
 class WordsOf:
     """Marks a list of texts in words of a part of the question.
 
-    A model is asked again if none of them is, or one is not, by ``each``.
+    A model is asked again if none of them is; without ``each``, also if one is not.
 
     Args:
         parts: The part, and others whose words count as well.
         each: Each text counts by itself: the others are left out, which may leave the
-            list empty. Else a list with another is refused.
+            list empty. Else all count, if they are said again.
     """
 
     parts: tuple[str, ...]

@@ -358,8 +358,9 @@ def _validate(
 
     A list that names words of a part, and none of whose texts does, is read as empty, and
     odd: it may hold "N/A", a claim of the contexts, or a reproach in other words. One
-    that is no evidence of a verdict is refused for a single such text. Beside a verdict,
-    a list that is null or left out is empty, and a text in place of it is its only item.
+    that is no evidence of a verdict, as of facts, is refused then, and odd where one text
+    does not. Beside a verdict, a list that is null or left out is empty, and a text in
+    place of it is its only item.
 
     Raises ``UnusableReply``, which names the field that is wrong: also if a model leaves
     out a verdict that only a judge's own code may.
