@@ -45,11 +45,10 @@ def fill_in(options: argparse.Namespace) -> None:
     if options.are_gates_of_file:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
         of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
-        options.fail_under = list(of_file.gates)
-    if options.are_gates_of_file and options.fail_under:
-        logging.getLogger("ragmetrics_core").info(
-            "gates are taken from %s", PROJECT_FILE
-        )
+        options.fail_under = of_file.gates
+        if of_file.gates:
+            log = logging.getLogger("ragmetrics_core")
+            log.info("gates are taken from %s", PROJECT_FILE)
     if options.report is not None:
         return
     results = options.files[0]
@@ -121,7 +120,7 @@ def _gates(
     So it hinders no page, and never seems to be held.
     """
     gates, undecided = list[Gate](), list[Decision]()
-    for text in options.fail_under or ():
+    for text in options.fail_under:
         try:
             gates.append(parse_gate(text, metrics))
         except SettingError as error:

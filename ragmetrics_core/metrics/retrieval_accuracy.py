@@ -182,15 +182,7 @@ class RetrievalAccuracy(Metric):
         unread = why_contexts_are_not_whole(sample)
         if unread and not all(map(_is_covered, evidence.cells)):
             return self.undefined(unread, evidence=evidence)
-        reason = self._reason(evidence)
-        # a fact that the judge insisted on may be none, or told in other words
-        source = "\n".join((*sample.reference, sample.question or ""))
-        foreign = [
-            fact.text for fact in evidence.facts if not takes_words(fact.text, source)
-        ]
-        if foreign and not sample.facts:
-            reason += f" Not in words of the reference: {'; '.join(foreign)}"
-        return self.scored(value, reason, evidence)
+        return self.scored(value, self._reason(evidence, sample), evidence)
 
     def _facts_of_sample(
         self, sample: Sample
@@ -289,8 +281,8 @@ class RetrievalAccuracy(Metric):
             further_values["contexts_value"] = evidence.combine(kept_columns)
         return evidence.model_copy(update=further_values)
 
-    def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say how many facts are covered, and how they were scored."""
+    def _reason(self, evidence: matrix.AccuracyEvidence, sample: Sample) -> str:
+        """Say how many facts are covered, how they were scored, and which are in doubt."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
         reason = (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
@@ -305,6 +297,12 @@ class RetrievalAccuracy(Metric):
             reason += (
                 " Asked once for each context, as the model gives no log-probabilities."
             )
+        # a fact that the judge insisted on may be none, or told in other words
+        source = "\n".join((*sample.reference, sample.question or ""))
+        texts = [] if sample.facts else [fact.text for fact in evidence.facts]
+        foreign = [text for text in texts if not takes_words(text, source)]
+        if foreign:
+            reason += f" Not in words of the reference: {'; '.join(foreign)}"
         return reason
 
 
