@@ -52,13 +52,14 @@ settings.load_profile("any machine")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """The fast lane has two workers a core: many of its tests wait for a server or a clock.
+    """One worker more than there are cores: many tests wait for a server, a process or a clock.
 
-    A worker of it is light, because it loads no framework.
+    The fast lane has two a core. A worker of it is light, because it loads no framework.
     """
-    if config.option.markexpr != "fast":
-        return None
-    return 2 * (os.cpu_count() or 1)
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist reads it
+    cores = os.cpu_count() or 1
+    return 2 * cores if config.option.markexpr == "fast" else cores + 1
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
