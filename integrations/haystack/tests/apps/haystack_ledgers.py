@@ -15,7 +15,7 @@ from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
-from haystack.components.joiners import DocumentJoiner
+from haystack.components.joiners import BranchJoiner, DocumentJoiner, ListJoiner
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.errors import BreakpointException
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -269,6 +269,29 @@ def a_search_by_a_text_with_a_name_of_its_own() -> None:
 )
 def a_search_by_filters_alone() -> None:
     shelves(filters={"field": "meta.year"})
+
+
+def nothing_through(joiner: Any, inputs: str, joined: str) -> None:
+    """A search that finds nothing, and a component that hands its empty list on."""
+    connected(
+        ("retriever.documents", f"joiner.{inputs}"),
+        (f"joiner.{joined}", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=InMemoryBM25Retriever(InMemoryDocumentStore()),
+        joiner=joiner,
+        prompt=PromptBuilder(EACH),
+        llm=says(A),
+    ).run({"retriever": {"query": Q}, "prompt": {"question": Q}})
+
+
+@row(retrieval(0, query=Q), contexts=())
+def nothing_through_a_branch() -> None:
+    nothing_through(BranchJoiner(list[Document]), "value", "value")
+
+
+@row(retrieval(0, query=Q), contexts=())
+def nothing_through_a_joiner_of_any_lists() -> None:
+    nothing_through(ListJoiner(list[Document]), "values", "values")
 
 
 # Agents and their tools

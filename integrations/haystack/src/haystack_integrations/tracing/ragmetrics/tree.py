@@ -633,16 +633,23 @@ class Calls:
 
 
 def _searches(node: Node) -> bool:
-    """Whether a component finds documents and takes none, by values or types of its sockets.
+    """Whether a component finds documents and was given none, be it an empty list of them.
 
     One that takes a model's replies may make its documents of them.
     """
-    is_given = any("document" in name or name == "replies" for name in node.input)
+    is_given = any(
+        name == "replies" or _is_empty(value) for name, value in node.input.items()
+    )
     if node.operation != COMPONENT or is_given or any(documents_in(node.input)):
         return False
     # a retriever that found nothing has an output for documents with none in it
     has_returned = any(documents_in(node.output))
     return bool(_documents_found(node)) or (node.gives_documents and not has_returned)
+
+
+def _is_empty(value: object) -> bool:
+    """Whether a list holds nothing; joiners are given a list of lists."""
+    return isinstance(value, tuple) and all(map(_is_empty, value))
 
 
 def _arguments(node: Node) -> Mapping[str, Any]:
