@@ -641,7 +641,8 @@ class ChosenTests:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Sets alarms, which end the process: of processor time, and of time on the clock for what only waits."""
         recorded = self._seconds.get(nodeid, 1.0)
-        signal.setitimer(signal.ITIMER_PROF, 2 + 10 * recorded)
+        # the first test that needs a client also pays for its import
+        signal.setitimer(signal.ITIMER_PROF, 10 + 10 * recorded)
         signal.setitimer(signal.ITIMER_REAL, 30 + 20 * recorded)
 
 
