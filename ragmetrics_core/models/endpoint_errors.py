@@ -78,23 +78,30 @@ _ENDS_OF_REPLIES: tuple[tuple[Literal["length", "other"], re.Pattern[str]], ...]
 _SPENT = re.compile(
     r"insufficient_quota|exceeded_current_quota|billing_(?:hard_limit|not_active)"
     r"|credit balance is too low|Budget has been exceeded|budget_exceeded|ExceededBudget"
-    r'|"Arrearage"'  # Model Studio's
+    r'|"Arrearage"|your specified API usage limits'  # Model Studio's, Anthropic's
 )
 # Words that with these statuses, which repeat no text of a sample, say the same.
 _SPENT_IN_WORDS = re.compile(
     r"insufficient (?:account )?balance|balance (?:is )?(?:insufficient|not enough)"
     r"|not[ _]enough[ _]balance|余额不足|exceeded budget|spending limit|any credits"
-    r"|(?:weekly|session|hourly) usage limit|per-?day",
+    r"|usage[ _]limit|per-?day",
     re.IGNORECASE,
 )
-_STATUSES_OF_SPENT = frozenset({401, 403, 429})
-_QUOTA = "exceeded your current quota"  # Gemini's, of a minute like that of a day
+_STATUSES_OF_SPENT = frozenset({401, 403, 412, 429})
+# Gemini's, of a minute like that of a day, and limits that may let a call pass soon.
+_QUOTA = re.compile(
+    r"exceeded your current quota|(?:per|/) ?(?:day|month)\b|daily", re.IGNORECASE
+)
+# Statuses of size and form, with which servers repeat what was sent.
+_REPEATING = frozenset({413, 422})
+# Statuses with which no filter refuses; a router may quote what it refused before.
+_UNFILTERED = _REPEATING | {402, 429}
 _MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
 # "Please retry in 3.07s.", "try again in 14m24s", "wait 3 seconds", and Google's
 # "retryDelay": "3s"
 _WAIT_IN_WORDS = re.compile(
-    r"\b(?:wait|(?:re)?try(?: again)?(?: in| after|Delay\W{1,6}))\s?(?:(\d{1,4})h)?"
+    r"\b(?:wait|(?:(?:re)?try(?: again)?|resets?)(?: in| after|Delay\W{1,6}))\s?(?:(\d{1,4})h)?"
     r"(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?) ?s(?:ec|\b))?",
     re.IGNORECASE,
 )
@@ -279,6 +286,8 @@ class Fault:
         A client may report a status of its own making then, e.g. 500.
         """
         is_broken = not self.class_names.isdisjoint(_BROKEN)
+        # Envoy's; some gateways send it as a 403
+        is_broken = is_broken or "upstream connect error" in self.text
         return self.is_unsent or self.is_timeout or is_broken
 
     @property
@@ -431,15 +440,17 @@ def _error_of_rejection(
     """
     status = fault.status
     # before all that is sought in words: such an error may repeat what was refused
-    if status != 413 and _FILTERED.search(fault.text):
+    if status not in _UNFILTERED and _FILTERED.search(fault.text):
         return errors.ContentRefused(
             f"{where} or a content filter refused the request{fault.details}:"
             f" {ADVICE_ON_REFUSED_CONTENT}"
         )
-    is_spent = status == 402 or _SPENT.search(fault.text)
+    is_spent = status == 402 or (status not in _REPEATING and _SPENT.search(fault.text))
     if status in _STATUSES_OF_SPENT:
         is_spent = is_spent or _SPENT_IN_WORDS.search(fault.text)
-    if is_spent or (_QUOTA in fault.text and fault.retry_after is None):
+        if fault.retry_after is None:
+            is_spent = is_spent or _QUOTA.search(fault.text)
+    if is_spent:
         return errors.JudgeUnavailable(
             f"the quota or budget for {where} is used up{fault.details}: raise it or use"
             " another model"

@@ -632,6 +632,13 @@ SPENT: list[tuple[int, dict[str, object]]] = [
     (429, {"message": "you have reached your weekly usage limit"}),
     (403, {"message": "Your team doesn't have any credits or licenses yet."}),
     (401, {"message": "Insufficient balance. Manage your billing."}),
+    (400, {"message": "You have reached your specified API usage limits."}),
+    (412, {"message": "The account reached its monthly spending limit."}),
+    (429, {"message": "Too many tokens per day, wait before you try again."}),
+    (429, {"message": "A trial key is limited to 1000 API calls / month."}),
+    (429, {"message": "This would exceed your daily rate limit."}),
+    (429, {"type": "usage_limit_reached", "message": "The limit is reached."}),
+    (402, {"message": "Over budget.", "fallbacks": "content_policy_fallbacks"}),
     (
         429,
         {
@@ -664,12 +671,34 @@ def test_a_rate_and_a_row_about_money_are_no_spent_quota():
     assert isinstance(saved, RateLimited)
     echo = "Value 'the card has an insufficient balance' is not valid."
     assert isinstance(error_told(400, message=echo), RequestRejected)
+    soon = "Limit of requests per day. Please try again in 8.64s."
+    assert isinstance(error_told(429, message=soon), RateLimited)
+    detail = [
+        {"type": "string_too_long", "input": "insufficient_quota, content_filter"}
+    ]
+    assert isinstance(error_told(422, detail=detail), RequestRejected)
+
+
+def test_a_router_that_quotes_a_refusal_of_another_row_asks_to_slow_down():
+    quoted = "{'Exception Received': 'content management policy'}"
+    told = error_told(429, message=f"Try again in 3 seconds. cooldown_list=[{quoted}]")
+    assert isinstance(told, RateLimited)
+    assert told.retry_after == 3
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_connection_that_broke_behind_a_gateway_is_asked_for_again(status):
+    said = "upstream connect error or disconnect/reset before headers"
+    told = judge_error(EndpointFault.from_reply(status, said), "m")
+    assert isinstance(told, TransientJudgeError)
+    assert "the connection broke" in str(told)
 
 
 @pytest.mark.parametrize(
     "error",
     [
         {"message": "Busy. Please wait 43000 seconds before retrying."},
+        {"message": "The quota will reset after 11h56m40s."},
         {"message": "Wait, and do not hurry: please wait 43000 seconds."},
         {
             "metadata": {
