@@ -92,10 +92,9 @@ _STATUSES_OF_SPENT = frozenset({401, 403, 412, 429})
 _QUOTA = re.compile(
     r"exceeded your current quota|(?:per|/) ?(?:day|month)\b|daily", re.IGNORECASE
 )
-# Statuses of size and form, with which servers repeat what was sent.
-_REPEATING = frozenset({413, 422})
-# Statuses with which no filter refuses; a router may quote what it refused before.
-_UNFILTERED = _REPEATING | {402, 429}
+# Statuses with which no filter refuses. Servers repeat what was sent with those of size
+# and form, and routers what was refused before with those of budgets and rates.
+_UNFILTERED = frozenset({402, 413, 422, 429})
 _MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
 # "Please retry in 3.07s.", "try again in 14m24s", "wait 3 seconds", and Google's
@@ -445,7 +444,7 @@ def _error_of_rejection(
             f"{where} or a content filter refused the request{fault.details}:"
             f" {ADVICE_ON_REFUSED_CONTENT}"
         )
-    is_spent = status == 402 or (status not in _REPEATING and _SPENT.search(fault.text))
+    is_spent = status == 402 or _SPENT.search(fault.text)
     if status in _STATUSES_OF_SPENT:
         is_spent = is_spent or _SPENT_IN_WORDS.search(fault.text)
         if fault.retry_after is None:

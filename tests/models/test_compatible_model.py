@@ -673,9 +673,7 @@ def test_a_rate_and_a_row_about_money_are_no_spent_quota():
     assert isinstance(error_told(400, message=echo), RequestRejected)
     soon = "Limit of requests per day. Please try again in 8.64s."
     assert isinstance(error_told(429, message=soon), RateLimited)
-    detail = [
-        {"type": "string_too_long", "input": "insufficient_quota, content_filter"}
-    ]
+    detail = [{"type": "string_too_long", "input": "What is a content_filter?"}]
     assert isinstance(error_told(422, detail=detail), RequestRejected)
 
 

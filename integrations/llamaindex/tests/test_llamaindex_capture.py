@@ -14,6 +14,7 @@ import pytest
 from llama_index.core import (
     Document,
     DocumentSummaryIndex,
+    SummaryIndex,
     get_response_synthesizer,
 )
 from llama_index.core.base.response.schema import (
@@ -491,6 +492,23 @@ def test_an_index_that_is_built_asks_nobodys_question(kit: ModuleType) -> None:
             response_synthesizer=get_response_synthesizer(llm=llm),
         )
     assert captured.samples == ()
+
+
+def test_a_node_may_hold_its_text_as_metadata(kit: ModuleType) -> None:
+    nodes = [
+        TextNode(id_="page", text="", metadata={"parsed_text": "The bridge is old."}),
+        TextNode(id_="other", text="It opened in 1874."),
+    ]
+    engine = SummaryIndex(nodes).as_query_engine(llm=kit.ScriptedLLM())
+    with capture() as captured:
+        engine.query("When did the bridge open?")
+    (sample,) = captured.samples
+    assert sample.context_texts == (
+        "parsed_text: The bridge is old.",
+        "It opened in 1874.",
+    )
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
 
 
 def test_samples_from_responses(kit: ModuleType) -> None:
