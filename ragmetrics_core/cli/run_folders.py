@@ -1,6 +1,7 @@
 """Each run has a folder, ``.ragmetrics/runs/N``, for what no other path is given.
 
-Only the owner can read them, git does not see them, and the last twenty are kept.
+Only the owner can read them, git does not see them, and the last twenty are kept, with
+earlier ones that hold anything else.
 """
 
 import argparse
@@ -83,7 +84,11 @@ def _new_run_folder() -> Path | None:
                 break
             number += 1
         for number in sorted(_numbers())[:-_KEPT]:
-            shutil.rmtree(FOLDER / str(number), ignore_errors=True)
+            old = FOLDER / str(number)
+            with suppress(OSError):
+                names = {path.name.partition(PARTIAL)[0] for path in old.iterdir()}
+                if names <= {RESULTS, PAGE}:
+                    shutil.rmtree(old)
     except OSError as error:
         print(
             f"ragmetrics: nothing is kept in {FOLDER}: {error.strerror or error}"

@@ -454,10 +454,14 @@ def test_twenty_runs_are_kept_and_none_on_request():
     runs.mkdir(parents=True)
     for number in range(1, 30):
         (runs / str(number)).mkdir()
+        for name in ("results.jsonl", "page.html", "results.jsonl.partial.1"):
+            (runs / str(number) / name).touch()
     (runs / "mine").mkdir()
+    (runs / "3" / "labels.jsonl").touch()  # somebody's own
     assert main(command) == 0
     kept = {path.name for path in runs.iterdir()}
-    assert kept == {"mine", *map(str, range(11, 31))}
+    assert kept == {"mine", "3", *map(str, range(11, 31))}
+    assert len([*(runs / "3").iterdir()]) == 4
 
 
 @pytest.mark.usefixtures("folder")
