@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.scalars import is_blank, is_present
@@ -141,14 +141,25 @@ def did_you_mean(
     return f" (did you mean {meant!r}?)"
 
 
-def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
+class Named(Protocol):
+    """A metric, as far as it is known here."""
+
+    @property
+    def name(self) -> str:
+        """Key of its results."""
+
+
+def find_metric(
+    name: str | Named | type[Named], metrics: Sequence[str], *, place: str
+) -> str:
     """Find the metric of a run by its full name or its last word; return the full name.
 
     With ``my_tone`` in the run, "tone" is enough. With ``my_tone`` and ``your_tone`` it
     means two metrics, and is an error. "mine:tone", as ``--metrics`` takes it, is "tone".
 
     Args:
-        name: The written name; case, spaces, hyphens and underscores do not matter.
+        name: The written name; case, spaces, hyphens and underscores do not matter. Or
+            the metric, or its class, which stands for it with the usual settings.
         metrics: Full names of the metrics of the run.
         place: Where the metric is looked for, for the message, e.g. ``in this report``.
 
@@ -159,6 +170,10 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
         >>> find_metric("recall", ["context_recall", "my_tone"], place="in this report")
         'context_recall'
     """
+    if isinstance(name, type):
+        name = name()
+    if not isinstance(name, str):
+        name = name.name
     if name in metrics:
         return name
     plain = plain_name(name.rpartition(":")[2])

@@ -47,7 +47,7 @@ from ragmetrics_core.reporting.pairing import (
 from ragmetrics_core.reporting.run_facts import Decision, GateOutcome
 
 if TYPE_CHECKING:
-    from ragmetrics_core.metrics.metric import Metric
+    from ragmetrics_core.metrics.registry import MetricLike
     from ragmetrics_core.reporting.report import Report
 
 MARGIN = 0.0
@@ -308,7 +308,7 @@ def compare(
     before: Report,
     after: Report,
     *,
-    metrics: Sequence[str | Metric] | None = None,
+    metrics: Sequence[MetricLike] | None = None,
     cluster: GroupBy = "auto",
     slices: GroupBy = None,
     margin: float = MARGIN,
@@ -322,7 +322,7 @@ def compare(
     Args:
         before: The run to compare with.
         after: The run in question; differences are after − before.
-        metrics: Names of metrics, or the metrics; None for all that both runs have.
+        metrics: Metrics, their classes or names; None for all that both runs have.
         cluster: Which samples belong together, as in ``Report.summary``: by
             the first run, else by the second.
         slices: What splits the samples into slices, which are tested, too. P-values of
@@ -398,7 +398,7 @@ def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names_in_both(
-    before: Report, after: Report, metrics: Sequence[str | Metric] | None
+    before: Report, after: Report, metrics: Sequence[MetricLike] | None
 ) -> list[str]:
     """Return the full names of the metrics to compare, in the order asked for.
 
@@ -407,7 +407,7 @@ def _names_in_both(
     Args:
         before: The first run.
         after: The second run.
-        metrics: Metrics, or their names; the last word of a name is enough. None for
+        metrics: Metrics, their classes or names; the last word of a name is enough. None for
             all metrics that both runs have.
 
     Raises:
@@ -419,8 +419,7 @@ def _names_in_both(
         raise InputError("the two runs have no metric in common")
     full_names: dict[str, None] = {}  # as an ordered set
     for metric in metrics or in_both:
-        name = metric if isinstance(metric, str) else metric.name
-        full_name = find_metric(name, in_both, place="in both runs")
+        full_name = find_metric(metric, in_both, place="in both runs")
         full_names[full_name] = None
     return list(full_names)
 

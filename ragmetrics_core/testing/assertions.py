@@ -3,8 +3,8 @@
 import warnings
 from typing import Literal
 
-from ragmetrics_core.data import Failed, Scored, SettingError, Undefined
-from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.data import Failed, Scored, SettingError, Undefined, find_metric
+from ragmetrics_core.metrics.registry import MetricLike
 from ragmetrics_core.reporting.gates import MIN_SCORED, Gate, decide
 from ragmetrics_core.reporting.report import Report
 
@@ -17,7 +17,7 @@ def assert_score(
     measured: Scored | Undefined | Failed | Report,
     *,
     at_least: float,
-    metric: Metric | str | None = None,
+    metric: MetricLike | None = None,
     undecided: Literal["fail", "warn", "pass"] = "fail",
     min_scored: float = MIN_SCORED,
 ) -> None:
@@ -67,14 +67,14 @@ def assert_score(
 
 
 def _of_report(
-    report: Report, at_least: float, metric: Metric | str | None, min_scored: float
+    report: Report, at_least: float, metric: MetricLike | None, min_scored: float
 ) -> tuple[list[str], list[str]]:
     """Return what fails, and what is undecided; a metric without any score fails."""
-    names = list(report.metrics)
-    if metric is not None:
-        names = [metric if isinstance(metric, str) else metric.name]
+    names = report.metrics
     if not names:
         raise SettingError("the report has no metric to assert anything of")
+    if metric is not None:
+        names = (find_metric(metric, names, place="in this report"),)
     gates = [Gate(metric=name, at_least=at_least) for name in names]
     summary = report.summary()
     decisions = [decide(gate, summary, min_scored=min_scored) for gate in gates]

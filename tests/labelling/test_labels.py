@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    Report,
+    Sample,
+    Scored,
+    Undefined,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.replies import Usage
@@ -601,6 +608,17 @@ def test_a_metric_without_a_score_fails_also_beside_one_that_passes():
     assert declined.scores("retrieval_accuracy") != [None] * 3
     with pytest.raises(AssertionError, match="context_adherence cannot be decided"):
         assert_score(declined, at_least=0.0)
+
+
+@pytest.mark.parametrize("metric", [ContextAdherence, ContextAdherence(), "adherence"])
+def test_a_metric_of_a_report_is_named_as_for_evaluate(metric):
+    row = {"question": "Who lit it?", "contexts": ["Anna lit it."], "answer": "Bo did."}
+    report = evaluate([row], [metric, "utilization"], judge="lexical")
+    assert_score(report, at_least=0, metric=metric)
+    with pytest.raises(AssertionError, match="context_adherence misses 1"):
+        assert_score(report, at_least=1, metric=metric)
+    compared = report.compare(report, metrics=[metric])
+    assert [change.metric for change in compared.changes] == ["context_adherence"]
 
 
 def test_a_report_with_three_outcomes():
