@@ -27,6 +27,7 @@ from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
+from ragmetrics_core.reporting.groups import check_keys
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
@@ -35,12 +36,8 @@ from ragmetrics_core.reporting.use_in_words import agreement_lines
 
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Find runs by their numbers, take the settings' gates, and name the page.
-
-    Where gates were typed, a page that was not is left out if it cannot be written.
-    """
+    """Find runs by their numbers, and take the settings' gates where none was typed."""
     options.files = [results_named(path) for path in options.files]
-    options.unasked = ["report"] if options.fail_under and not options.report else []
     options.are_gates_of_file = not options.fail_under
     if options.are_gates_of_file:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
@@ -49,22 +46,14 @@ def fill_in(options: argparse.Namespace) -> None:
         if of_file.gates:
             log = logging.getLogger("ragmetrics_core")
             log.info("gates are taken from %s", PROJECT_FILE)
-    if options.report is not None:
-        return
-    results = options.files[0]
-    if results.name in ("", ".."):  # the working folder, and the one above
-        results = results.resolve()
-    page = results.parent / f"{results.stem}.html"
-    options.report = page_of_run(results) or page
-    with unless_unasked(options, "report"):
-        check_paths(argparse.Namespace(files=options.files, report=options.report))
 
 
 def run(options: argparse.Namespace) -> int:
     """Decide gates on a report, print its numbers, and write its page.
 
     The report is read from a file of results, or joined from several. Example:
-    ``a.jsonl b.jsonl --report page.html`` makes one page of both files.
+    ``a.jsonl b.jsonl --report page.html`` makes one page of both files. A page that was
+    not typed is left out if it cannot be written.
 
     Returns:
         The exit code, which says what the gates decide.
@@ -72,10 +61,21 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         InputError: If the page, or the summary of a CI job, cannot be written.
     """
+    options.unasked = []
+    if options.report is None:
+        results = options.files[0]
+        if results.name in ("", ".."):  # the working folder, and the one above
+            results = results.resolve()
+        page = results.parent / f"{results.stem}.html"
+        options.report = page_of_run(results) or page
+        options.unasked = ["report"]
+        with unless_unasked(options, "report"):
+            check_paths(options)
+
     reports = [report_at(path) for path in options.files]
     report, warnings = _joined_report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
-    gates, undecided = _gates(options, report.metrics)
+    gates, undecided = _gates(options, report)
     keys_of_slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     decisions = [*shared.decide_gates(gates, summary, options), *undecided]
@@ -113,16 +113,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _gates(
-    options: argparse.Namespace, metrics: Sequence[str]
+    options: argparse.Namespace, report: Report
 ) -> tuple[list[Gate], list[Decision]]:
-    """Return the gates; one of the settings file that results lack is undecided.
+    """Return the gates; one of the settings file is undecided on what results lack.
 
-    So it hinders no page, and never seems to be held.
+    That is its metric, or its key of slices. So it hinders no page, and never seems to
+    be held.
     """
     gates, undecided = list[Gate](), list[Decision]()
     for text in options.fail_under:
         try:
-            gates.append(parse_gate(text, metrics))
+            gate = parse_gate(text, report.metrics)
+            if options.are_gates_of_file and gate.by:
+                check_keys(report.results, slices=[gate.by])
         except SettingError as error:
             if not options.are_gates_of_file:
                 raise
@@ -130,6 +133,8 @@ def _gates(
             undecided.append(
                 Decision(metric=text, outcome="undecided", sentence=sentence)
             )
+        else:
+            gates.append(gate)
     return gates, undecided
 
 

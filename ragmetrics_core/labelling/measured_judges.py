@@ -50,7 +50,7 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
-from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of
+from ragmetrics_core.reporting.groups import GroupBy, check_keys, group_of
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
@@ -277,11 +277,7 @@ def measure_run(
     """
     rows_of_run = rows_by_id(report)
     refuse_other_texts(rows_of_run, labels)
-    keys = KeysSought(cluster=cluster)
-    for row in rows_of_run.values():
-        if row.sample is not None:
-            keys.look_in(row.sample)
-    keys.check()
+    check_keys(rows_of_run.values(), cluster=cluster)
 
     rows = list(_labelled_rows(rows_of_run, metric, labels))
     left_over = describe_left_over(rows_of_run, metric, labels)

@@ -30,7 +30,7 @@ from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.diagnosis import STAGES, Stage, diagnose
 from ragmetrics_core.reporting.gates import MIN_SCORED
-from ragmetrics_core.reporting.groups import GroupBy, KeysSought
+from ragmetrics_core.reporting.groups import GroupBy, check_keys
 from ragmetrics_core.reporting.metric_change import (
     VERDICTS,
     MetricChange,
@@ -344,12 +344,9 @@ def compare(
             " judge rows by evaluate(…)"
         )
     names = _names_in_both(before, after, metrics)
-    # a key of slices or clusters that no sample has is refused
-    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
-    for row in (*before.results, *after.results):
-        if row.sample is not None:
-            keys.look_in(row.sample)
-    keys.check()
+    keys_of_slices = [slices] if isinstance(slices, str) else ()
+    rows = (*before.results, *after.results)
+    check_keys(rows, slices=keys_of_slices, cluster=cluster)
 
     matched = match(before.results, after.results)
     n_moved = count_moved_questions(matched)

@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 from ragmetrics_core.data import (
     Sample,
+    SampleResult,
     SettingError,
     did_you_mean,
     follow_path,
@@ -209,6 +210,20 @@ class KeysSought:
                 f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
                 f" holds: {listed}"
             )
+
+
+def check_keys(
+    rows: Iterable[SampleResult],
+    *,
+    slices: Iterable[str] = (),
+    cluster: GroupBy = None,
+) -> None:
+    """Refuse keys that no sample of finished rows has; see ``KeysSought``."""
+    keys = KeysSought(slices, cluster)
+    for row in rows:
+        if row.sample is not None:
+            keys.look_in(row.sample)
+    keys.check()
 
 
 class Clusters:

@@ -310,20 +310,34 @@ def test_what_nobody_asked_for_ends_no_run(capsys, options, code):
     assert run(f"{EVALUATE} --no-store --out c.jsonl") == 2
 
 
-def test_a_gate_is_held_where_the_page_nobody_asked_for_cannot_be_written(
-    files, capsys
+@pytest.mark.parametrize(
+    ("settings", "options", "code"),
+    [
+        ("", "", 0),
+        ("", "--fail-under adherence=0", 0),
+        ("", "--fail-under adherence=1", 1),
+        ("gates = ['adherence=0']", "", 0),
+        ("gates = ['adherence=1']", "", 1),
+    ],
+)
+def test_a_report_does_without_the_page_nobody_asked_for(
+    files, capsys, settings, options, code
 ):
     assert run(f"{EVALUATE} --no-store --out c.jsonl") == 0
-    Path("c.html").mkdir()
-    assert run("report c.jsonl") == 2  # the page is all that was asked for
-    for at_least, code in (("0", 0), ("1", 1)):
-        capsys.readouterr()
-        assert run(f"report c.jsonl --fail-under adherence={at_least}") == code
-        printed = capsys.readouterr()
-        assert printed.err.endswith("; the run goes on without it\n")
-        assert "context_adherence" in printed.out
-        assert "c.html" not in printed.out
-    assert run("report c.jsonl --report c.html --fail-under adherence=0") == 2
+    Path("ragmetrics.toml").write_text(settings)
+    Path("c.html").write_text("somebody's own")
+    capsys.readouterr()
+    assert run(f"report c.jsonl {options}") == code
+    printed = capsys.readouterr()
+    assert printed.err.endswith("; the run goes on without it\n")
+    assert "context_adherence" in printed.out
+    assert "c.html" not in printed.out
+    assert Path("c.html").read_text() == "somebody's own"
+    assert run(f"report c.jsonl --report c.html {options}") == 2
+    # what is wrong with the inputs is no matter of the page
+    capsys.readouterr()
+    assert run(f"report c.jsonl c.jsonl {options}") == 2
+    assert "goes on" not in capsys.readouterr().err
 
 
 def test_a_pipe_is_no_input(files, capsys):

@@ -85,7 +85,7 @@ def in_two_ways(n_rows: int = 20, **changes: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "changes",
-    [{"judge": "gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],
+    [{"judge": "openai/gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],
     ids=["another judge", "another version", "another prompt"],
 )
 @pytest.mark.parametrize("files", [["both.jsonl"], ["one.jsonl", "two.jsonl"]])
@@ -104,9 +104,10 @@ def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(files, changes, 
     assert main([*arguments, "--fail-under", "utilization=0.1"]) == 0
     assert main(arguments) == 0
     assert "measured in 2 ways" in " ".join(capsys.readouterr().out.split())
-    one_way = ["--signature", told, "--fail-under", "adherence=0.1"]
-    assert main([*arguments, *one_way]) == 0
-    assert "20 rows" in capsys.readouterr().out
+    for part in (told, told.replace("/", ":").rpartition(":")[2]):
+        one_way = ["--signature", part, "--fail-under", "adherence=0.1"]
+        assert main([*arguments, *one_way]) == 0
+        assert "20 rows" in capsys.readouterr().out
     assert main([*arguments, "--signature", "judge:nobody"]) == 2
     assert "no result has the signature 'judge:nobody'" in capsys.readouterr().err
 
@@ -198,6 +199,15 @@ def test_gates_of_the_settings_file_are_held_and_said(caplog, capsys):
     told = capsys.readouterr().out
     assert "recall=0.5 of ragmetrics.toml cannot be decided: no metric" in told
     assert Path("scores.html").exists()
+    Path("scores.html").unlink()
+    lacking = "adherence=0.1@lang"
+    for gate, code in (("adherence=0.1", 3), ("adherence=0.99", 1)):
+        Path("ragmetrics.toml").write_text(f"gates = ['{gate}', '{lacking}']\n")
+        assert main(["report", "scores.jsonl"]) == code
+        told = " ".join(capsys.readouterr().out.split())
+        assert f"{lacking} of ragmetrics.toml cannot be decided: no sample has" in told
+        assert Path("scores.html").exists()
+    assert main(["report", "scores.jsonl", "--fail-under", lacking]) == 2
     caplog.clear()
     assert main(["report", "scores.jsonl", "--fail-under", "adherence=0.1"]) == 0
     assert "ragmetrics.toml" not in caplog.text
@@ -446,7 +456,7 @@ def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(capsys):
 def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(capsys):
     watched(1)
     Path("scores.html").write_text("<h1>mine</h1>")
-    assert main(["report", "scores.jsonl"]) == 2
+    assert main(["report", "scores.jsonl"]) == 0  # nobody asked for the page
     assert "stands there; name another file with --report" in capsys.readouterr().err
     assert Path("scores.html").read_text() == "<h1>mine</h1>"
     assert main(["report", "scores.jsonl", "--report", "other.html"]) == 0
