@@ -56,6 +56,7 @@ def iter_results(
     """
     budget = Budget(limits)
     run = Run(metrics, judge, concurrency, store, budget)
+    run.ends_with_judge = True
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=iter_results.__annotations__)
     results = stream(run, samples, progress=progress, columns=column_by_field)
@@ -124,7 +125,8 @@ def evaluate(
         A report with one entry per sample that was judged, in input order. It holds all
         samples and results in memory; for more than memory holds use ``iter_results``.
         An interrupt (Ctrl-C) ends the run with what is done, and so does an iterator of
-        samples that raises behind its first row: ``report.run.stopped`` says so.
+        samples that raises behind its first row. Once a judge answers no more, an iterator
+        is read no further. ``report.run.stopped`` says why the run ended.
 
     Raises:
         SettingError: If a setting is invalid or a metric unknown.

@@ -91,6 +91,8 @@ class Run:
     Attributes:
         why_part: Why the samples are only a part of all, e.g. because they come from a
             report whose run ended early; "" if they are complete.
+        ends_with_judge: Whether the run ends, as by a limit, once a judge answers no more.
+            One over an iterator does: each row may run the user's application.
         batch_store: The store of a run in batches. It holds requests back, to send many
             of them at once. None in a run that sends each by itself.
     """
@@ -132,6 +134,7 @@ class Run:
         self._n_given = 0  # rows whose results the run's caller got
         self._n_rows: int | None = None  # all rows, where their number is known
         self.why_part = ""
+        self.ends_with_judge = False
         # Whether the caller chose the judge of each metric, instead of a default.
         self._is_judge_chosen = all(
             is_judge_chosen(judge, metric.model)
@@ -287,17 +290,21 @@ class Run:
         self._started.clear()
         self._results.clear()
         self._n_given, self._n_rows = 0, _number_of_rows(samples)
+        self.ends_with_judge |= self._n_rows is None
+        for judge in self._judging.judges:
+            judge.ends_run = self.ends_with_judge
         rows = self._until_source_fails(
             warn_of_oddities(iterate_samples(samples, columns))
         )
         self._judging.check_signatures(self.metrics)
         for index, row in enumerate(rows):
             # No further row starts once a limit is reached, or a judge that never answered
-            # says that it never will.
-            is_past_deadline = self._budget.remaining == 0.0
-            if is_past_deadline:
+            # says that it never will; where the run ends with a judge, one that did, too.
+            if self._budget.remaining == 0.0:
                 self._budget.expire()
-            if self._budget.reached is not None or self._judging.refused is not None:
+            judging = self._judging
+            end = judging.unavailable if self.ends_with_judge else judging.refused
+            if end is not None or self._budget.reached is not None:
                 break
             self._started.append(submit(self._judge(index, row)))
             # Results are taken before one more row starts. A slow row delays all behind

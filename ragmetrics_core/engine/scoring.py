@@ -194,6 +194,7 @@ class RunJudge:
         answered: How many questions it answered.
         paid: Whether any call of it was paid.
         unavailable: Why it answers no question; None if nothing is known against it.
+        ends_run: Whether the run ends once it answers no question, as by a limit.
 
     Raises:
         SettingError: If the judge's session is no judge.
@@ -220,6 +221,7 @@ class RunJudge:
         self.answered = 0
         self.paid = False
         self.unavailable: JudgeUnavailable | None = None
+        self.ends_run = False
         # By the metric's name: the metric, and its signature by this judge.
         self._signatures: dict[str, tuple[Metric, Signature]] = {}
 
@@ -235,18 +237,21 @@ class RunJudge:
             self._signatures[metric.name] = (metric, signature)
         return signature
 
-    def note(self, error: JudgeError) -> None:
+    def note(self, error: JudgeError) -> JudgeError:
         """Remember an error that says that the judge answers no further question.
 
         A cap of the run, which is no fault of the judge, never takes the place of an
         earlier error.
+
+        Returns:
+            The error of the metric that asked: where the run ends, it is cut off.
         """
-        if not isinstance(error, JudgeUnavailable):
-            return
-        if error.single:  # this question only was refused
-            return
+        # single: this question only was refused
+        if not isinstance(error, JudgeUnavailable) or error.single:
+            return error
         if self.unavailable is None or not isinstance(error, LimitReached):
             self.unavailable = error
+        return LimitReached(str(error)) if self.ends_run else error
 
     def note_answer(self, answer: Answer[Any]) -> None:
         """Note that the judge answered, and whether a call was paid for that."""
@@ -285,8 +290,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
         with note_spending() as spent_inside:
             outcome = await _carry_out_plan(metric, sample, judge, usages)
     except JudgeError as error:
-        judge.note(error)
-        outcome = metric.failed(error)
+        outcome = metric.failed(judge.note(error))
     except asyncio.CancelledError as error:
         if is_being_cancelled():
             raise

@@ -330,19 +330,20 @@ def test_bad_rows_are_reported_and_the_rest_goes_on():
     assert (summary.rows, summary.judged, summary.bad_rows) == (4, 2, 2)
 
 
-class Unavailable(Judge):
-    """Refuses every key, from the question with the given number on."""
+class Unavailable(SlowJudge):
+    """Refuses every key, behind the first questions."""
 
     name = "unavailable"
-
-    def __init__(self, after=0):
-        self.after, self.count = after, 0
+    after = 0
 
     async def answer(self, question: Question):
-        self.count += 1
-        if self.count > self.after:
+        if self.count >= self.after:
             raise AuthenticationFailed("the key was refused; set EXAMPLE_KEY")
-        return Answer(polls((poll("yes", "fine"),)), Usage(calls=1))
+        return await super().answer(question)
+
+
+class Revoked(Unavailable):
+    after = 20
 
 
 def test_a_wrong_key_ends_the_run_with_one_sentence():
@@ -589,6 +590,7 @@ def test_an_interrupt_ends_with_what_is_done():
             ("the deadline of 0.001 s", "Run again"),
         ),
         (Interrupting, None, KeyboardInterrupt, ()),
+        (Revoked, None, JudgeUnavailable, ("set EXAMPLE_KEY", "Run again")),
     ],
 )
 def test_a_stream_that_ends_early_says_so_after_whole_rows(judge, limits, error, words):
@@ -601,11 +603,49 @@ def test_a_stream_that_ends_early_says_so_after_whole_rows(judge, limits, error,
             rows.extend(results)  # keeps those before the error
     finally:
         signal.signal(signal.SIGINT, previous)
+    assert raised.type is error
     assert len(rows) < len(ROWS)
     assert all(len(row.results) == 2 for row in rows)
+    outcomes = [outcome for row in rows for outcome in row.results.values()]
+    assert all(outcome.status == "scored" for outcome in outcomes)
     assert all(word in str(raised.value) for word in words)
-    if error is LimitReached:
+    if words:
         assert f"after {len(rows)} rows" in str(raised.value)
+
+
+@pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results"])
+def test_an_iterator_is_read_no_further_once_its_judge_answers_no_more(how):
+    n_read = 0
+
+    def application() -> Iterator[dict[str, Any]]:
+        nonlocal n_read
+        for row in ROWS:
+            n_read += 1  # as an answer of the user's application
+            yield row
+
+    settings = {"judge": Revoked(), "concurrency": 2}
+    if how == "iter_results":
+        rows: list[SampleResult] = []
+        with pytest.raises(JudgeUnavailable, match="set EXAMPLE_KEY"):
+            rows.extend(iter_results(application(), "adherence", **settings))
+    else:
+        report = (
+            evaluate(application(), "adherence", **settings)
+            if how == "evaluate"
+            else asyncio.run(aevaluate(application(), "adherence", **settings))
+        )
+        assert "set EXAMPLE_KEY" in report.run.stopped
+        # what was cut off is not judged, as behind a limit
+        rows = [row for row in report.results if row.unfinished is None]
+    assert [row.results["context_adherence"].status for row in rows] == ["scored"] * 20
+    assert n_read <= 20 + 2 * 2 + 1
+
+
+def test_a_list_is_reported_whole_though_its_judge_answers_no_more():
+    report = evaluate(ROWS, "adherence", judge=Revoked(), concurrency=2)
+    statuses = [row.results["context_adherence"].status for row in report.results]
+    assert statuses == ["scored"] * 20 + ["failed"] * (len(ROWS) - 20)
+    assert "set EXAMPLE_KEY" in report.run.stopped
 
 
 def test_the_embedded_judge_opens_no_socket(monkeypatch):

@@ -24,6 +24,7 @@ from ragmetrics_core import (
     OpenAICompatibleModel,
     Question,
     evaluate,
+    iter_results,
 )
 from ragmetrics_core.data.errors import JudgeUnavailable
 from ragmetrics_core.data.replies import Answer, Usage
@@ -255,6 +256,34 @@ def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(loopback_serve
     error = report.results[0].results["context_utilization"].error
     assert error.type == "ContextWindowExceeded"
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 402, 404])
+def test_a_stream_reads_on_no_further_than_its_endpoint_answers(
+    status, loopback_server
+):
+    endpoint = loopback_server(
+        reply=plausible_reply,
+        faults=lambda number: Fault(status) if number >= 4 else None,
+    )
+    n_read = 0
+
+    def application() -> Iterator[dict[str, Any]]:
+        nonlocal n_read
+        for n in range(500):
+            n_read += 1  # as an answer of the user's application
+            yield {"question": f"q{n}", "contexts": [f"c{n}"], "answer": "a"}
+
+    model = OpenAICompatibleModel(endpoint.base_url, "test")
+    rows: list[SampleResult] = []
+    with pytest.raises(JudgeUnavailable, match="it answered none of the last"):
+        rows.extend(
+            iter_results(application(), "adherence", judge=model, concurrency=2)
+        )
+    outcomes = [row.results["context_adherence"] for row in rows]
+    assert sum(outcome.status == "scored" for outcome in outcomes) > 0
+    assert all(outcome.usage.calls for outcome in outcomes), "only what was asked"
+    assert n_read < 60
 
 
 # Every request that left is counted.
