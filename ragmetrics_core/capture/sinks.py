@@ -38,14 +38,15 @@ class JsonlSink(Sink):
     Where an earlier process died in the middle of a line, a new line begins.
 
     It grows without an end. It is opened for each row, so that ``logrotate`` and the like
-    may rename it at any time.
+    may rename it at any time. A run that is repeated needs a new file: where its first
+    rows stand again, no gate is decided.
 
     Args:
-        path: The file; it may exist, if its first line is such a row or the beginning of
-            one.
+        path: The file, in a folder that exists; it may exist, if its first line is such
+            a row or the beginning of one.
 
     Raises:
-        SettingError: If another file stands there.
+        SettingError: If another file stands there, or there is no such folder.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -60,6 +61,8 @@ class JsonlSink(Sink):
                 f"JsonlSink({str(path)!r}) would append to a file that no sink"
                 " began; name another file"
             )
+        if not self._path.parent.is_dir():
+            raise SettingError(f"JsonlSink({str(path)!r}): there is no such folder")
 
     def write(self, result: SampleResult) -> None:
         """Append one line; it has been given to the operating system on return."""

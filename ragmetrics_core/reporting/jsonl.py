@@ -9,6 +9,7 @@ what changes or leaves raises it, and every earlier number is read.
 """
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -26,6 +27,7 @@ from ragmetrics_core.data import (
     RowError,
     Sample,
     SampleResult,
+    SettingError,
     plain_data,
     read_own_lines,
     replace_surrogates,
@@ -143,14 +145,21 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
     (``JsonlSink``). The rows are held against the run: those that are there twice count
     once, and a note says so. A broken line is a row that could not be read, as in any
-    table. If rows are missing, or lines are broken, ``stopped`` of the run says why, so
-    that no gate is decided on a part. Example: a header, 3 rows and half a row give 3
-    rows, one whose ``problem`` names the line, and a run that was stopped.
+    table. If rows are missing, lines are broken, or a sink's run was repeated,
+    ``stopped`` of the run says why, so that no gate is decided on them. Example: a
+    header, 3 rows and half a row give 3 rows, one whose ``problem`` names the line, and
+    a run that was stopped.
 
     Raises:
         InputError: If the file cannot be read, is no report, or goes on behind its
             closing line; the message names the line.
+        SettingError: If it is no path.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise SettingError(
+            f"one file of results is read, by its path; got a {type(path).__name__}."
+            " Several are joined by the command: ragmetrics report FILE FILE"
+        )
     content = _ReportContent(Path(path).name)
     for place, value in read_own_lines(path, "the report"):
         content.take(place, value)
@@ -246,6 +255,11 @@ class _ReportContent:
             rows_of_place.append(row)
             self._rows.append(row)
 
+    def _stands_again(self, index: int) -> bool:
+        """Whether one sample stands twice in this place, as if two processes read it."""
+        samples = [json_line(row.sample) for row in self._rows if row.index == index]
+        return len(set(samples)) < len(samples)
+
     def report(self) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         """Return the facts of the run and its rows, held against each other.
 
@@ -282,6 +296,12 @@ class _ReportContent:
             reason = ""
             if not self._has_appended:  # the rows of a run, whose header was left out
                 reason = "its file has no header, and rows may be missing"
+            # Each process may begin with the same health check. Two rows are a run.
+            elif self._stands_again(0) and self._stands_again(1):
+                reason = (
+                    "its first rows stand there again, as of a run that was repeated,"
+                    " and rows may count twice; begin a new file for each run"
+                )
         else:
             run = self._run
             reason = _why_not_whole(rows, run)

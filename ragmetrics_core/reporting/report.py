@@ -373,6 +373,7 @@ class Report:
 
         Raises:
             InputError: If the file cannot be read, or is no report.
+            SettingError: If it is no path.
         """
         run, results = read_report(path)
         return cls(results, run)

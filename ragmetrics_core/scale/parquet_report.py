@@ -247,10 +247,11 @@ class ParquetReport(Report):
             signature.judge: signature.details for signature in signatures
         }
         stopped = ""
-        folder = Path(path) / "_temporary"  # it is not read
-        if folder.is_dir():
+        folder = Path(path)
+        # neither is read; the second is of a job that overwrites partitions
+        for left in (*folder.glob("_temporary/"), *folder.glob(".spark-staging-*/")):
             stopped = (
-                f"the folder {folder} is not read, and rows may be missing: a job keeps"
+                f"the folder {left} is not read, and rows may be missing: a job keeps"
                 " them there until it ends well"
             )
         notes: tuple[str, ...] = ()

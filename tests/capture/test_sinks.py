@@ -251,6 +251,11 @@ def test_the_jsonl_sink_alters_no_file_of_others(tmp_path, text):
     assert path.read_text() == text
 
 
+def test_a_sink_in_a_folder_that_is_missing_is_refused_before_anything_is_judged():
+    with pytest.raises(SettingError, match="there is no such folder"):
+        JsonlSink("missing/scores.jsonl")
+
+
 @pytest.mark.parametrize("text", ["", '{"ind', '{"index": 0, "sample": {"quest'])
 def test_the_jsonl_sink_goes_on_behind_a_line_that_broke_off(tmp_path, text):
     path = tmp_path / "scores.jsonl"

@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.errors import LEFT, InputError
+from ragmetrics_core.data.errors import LEFT, InputError, SettingError
 from ragmetrics_core.data.results import ErrorInfo
 
 GATE = ["--fail-under", "adherence=0.5"]
@@ -234,6 +235,28 @@ def test_equal_rows_of_two_processes_are_two_rows():
     report = Report.from_jsonl("sink.jsonl")
     assert len(report.results) == 5
     assert not report.run.notes
+
+
+def test_a_run_that_was_repeated_on_its_sink_decides_no_gate(capsys):
+    """A write failed, or a limit was reached, and all rows are written once more."""
+    a_run(10, 10)
+    report = Report.from_jsonl("results.jsonl")
+    sink = JsonlSink("sink.jsonl")
+    for row in report.results[:10]:
+        sink.write(row)
+    assert main(["report", "sink.jsonl", *GATE]) == 0
+    report.write_to(JsonlSink("sink.jsonl"))
+    capsys.readouterr()
+    assert main(["report", "sink.jsonl", "--fail-under", "adherence=0.6"]) == 3
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "its first rows stand there again, as of a run that was repeated" in printed
+    assert len(Report.from_jsonl("sink.jsonl").results) == 30  # none is dropped
+
+
+def test_a_list_of_files_is_no_file():
+    paths: Any = ["a.jsonl", "b.jsonl"]
+    with pytest.raises(SettingError, match=r"got a list\. Several are joined by"):
+        Report.from_jsonl(paths)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")

@@ -341,18 +341,19 @@ GIVEN = pa.table(
 )
 
 
-def test_a_folder_that_a_job_left_unfinished_decides_no_gate(stored, tmp_path):
+@pytest.mark.parametrize("left", ["_temporary", ".spark-staging-81f3"])
+def test_a_folder_that_a_job_left_unfinished_decides_no_gate(left, stored, tmp_path):
     for ending in ("_SUCCESS", ".part-0.parquet.crc"):  # of a job that ended well
         (tmp_path / ending).touch()
     for folder in (".git", "_delta_log", "_spark_metadata"):  # they hold no rows
         (tmp_path / folder).mkdir()
     whole = stored(Scorer("adherence"), GIVEN)
     assert decide("adherence=0.5", whole).outcome == "passed"
-    (tmp_path / "_temporary/0").mkdir(parents=True)
+    (tmp_path / left / "0").mkdir(parents=True)
     part = Report.from_parquet(tmp_path)
     decision = decide("adherence=0.5", part)
     assert decision.outcome == "undecided"
-    assert f"the folder {tmp_path / '_temporary'} is not read" in decision.sentence
+    assert f"the folder {tmp_path / left} is not read" in decision.sentence
 
 
 def test_a_part_that_stands_twice_is_said(stored, tmp_path):
