@@ -84,17 +84,15 @@ _SPENT = re.compile(
 _SPENT_IN_WORDS = re.compile(
     r"insufficient (?:account )?balance|balance (?:is )?(?:insufficient|not enough)"
     r"|not[ _]enough[ _]balance|余额不足|exceeded budget|spending limit|any credits"
-    r"|usage[ _]limit|per-?day",
+    r"|(?:weekly|session|hourly) usage limit|per-?day",
     re.IGNORECASE,
 )
 _STATUSES_OF_SPENT = frozenset({401, 403, 412, 429})
-# Gemini's, of a minute like that of a day, and limits that may let a call pass soon.
-_QUOTA = re.compile(
-    r"exceeded your current quota|(?:per|/) ?(?:day|month)\b|daily", re.IGNORECASE
-)
-# Statuses with which no filter refuses. Servers repeat what was sent with those of size
-# and form, and routers what was refused before with those of budgets and rates.
-_UNFILTERED = frozenset({402, 413, 422, 429})
+_QUOTA = "exceeded your current quota"  # Gemini's, of a minute like that of a day
+# Statuses with which no filter refuses: servers repeat what was sent with that of size,
+# and routers what was refused before with those of budgets and rates.
+_UNFILTERED = frozenset({402, 413, 429})
+_UPSTREAM = re.compile(r"\s*upstream connect error")  # Envoy's; some send it as a 403
 _MODEL = re.compile(r"model|deployment", re.IGNORECASE)
 _RATE = re.compile(r"\W*(?:API )?rate limit", re.IGNORECASE)  # GitHub's, with a 403
 # "Please retry in 3.07s.", "try again in 14m24s", "wait 3 seconds", and Google's
@@ -285,8 +283,6 @@ class Fault:
         A client may report a status of its own making then, e.g. 500.
         """
         is_broken = not self.class_names.isdisjoint(_BROKEN)
-        # Envoy's; some gateways send it as a 403
-        is_broken = is_broken or "upstream connect error" in self.text
         return self.is_unsent or self.is_timeout or is_broken
 
     @property
@@ -298,7 +294,11 @@ class Fault:
     def is_rejection(self) -> bool:
         """Whether the request itself was rejected, so that it would be again."""
         status = self.status or 0
-        is_clients_fault = 400 <= status < 500 and status not in _PASSING
+        is_clients_fault = (
+            400 <= status < 500
+            and status not in _PASSING
+            and not _UPSTREAM.match(self.text)
+        )
         # 501: the server will not have learnt it a second later.
         return is_clients_fault or status == 501 or self.refuses_parameter
 
@@ -439,7 +439,9 @@ def _error_of_rejection(
     """
     status = fault.status
     # before all that is sought in words: such an error may repeat what was refused
-    if status not in _UNFILTERED and _FILTERED.search(fault.text):
+    # a server that checks its input repeats it, but not in its message
+    told = "\n".join((*fault.codes, fault.sentence)) if status == 422 else fault.text
+    if status not in _UNFILTERED and _FILTERED.search(told):
         return errors.ContentRefused(
             f"{where} or a content filter refused the request{fault.details}:"
             f" {ADVICE_ON_REFUSED_CONTENT}"
@@ -447,9 +449,7 @@ def _error_of_rejection(
     is_spent = status == 402 or _SPENT.search(fault.text)
     if status in _STATUSES_OF_SPENT:
         is_spent = is_spent or _SPENT_IN_WORDS.search(fault.text)
-        if fault.retry_after is None:
-            is_spent = is_spent or _QUOTA.search(fault.text)
-    if is_spent:
+    if is_spent or (_QUOTA in fault.text and fault.retry_after is None):
         return errors.JudgeUnavailable(
             f"the quota or budget for {where} is used up{fault.details}: raise it or use"
             " another model"
@@ -737,8 +737,12 @@ def _written_in(body: object) -> str:
 
 
 def message_in(body: object) -> str:
-    """Return the first line of an error's message; "" without one."""
+    """Return the first line of an error's message; "" without one.
+
+    Of a message in a box, as templates raise it, the last line counts.
+    """
     detail = _detail_in(body)
     message = detail.get("message") or detail.get("msg")
-    first_line = message.strip().partition("\n")[0] if isinstance(message, str) else ""
-    return first_line[:_MOST_SEARCHED]
+    lines = message.strip().split("\n") if isinstance(message, str) else [""]
+    is_boxed = lines[0].startswith("---")
+    return lines[-1 if is_boxed else 0][:_MOST_SEARCHED]

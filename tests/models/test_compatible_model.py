@@ -634,10 +634,6 @@ SPENT: list[tuple[int, dict[str, object]]] = [
     (401, {"message": "Insufficient balance. Manage your billing."}),
     (400, {"message": "You have reached your specified API usage limits."}),
     (412, {"message": "The account reached its monthly spending limit."}),
-    (429, {"message": "Too many tokens per day, wait before you try again."}),
-    (429, {"message": "A trial key is limited to 1000 API calls / month."}),
-    (429, {"message": "This would exceed your daily rate limit."}),
-    (429, {"type": "usage_limit_reached", "message": "The limit is reached."}),
     (402, {"message": "Over budget.", "fallbacks": "content_policy_fallbacks"}),
     (
         429,
@@ -671,10 +667,12 @@ def test_a_rate_and_a_row_about_money_are_no_spent_quota():
     assert isinstance(saved, RateLimited)
     echo = "Value 'the card has an insufficient balance' is not valid."
     assert isinstance(error_told(400, message=echo), RequestRejected)
-    soon = "Limit of requests per day. Please try again in 8.64s."
-    assert isinstance(error_told(429, message=soon), RateLimited)
+    plan = "Your plan allows 10 requests per minute and 200 requests per day."
+    assert isinstance(error_told(429, message=plan), RateLimited)
     detail = [{"type": "string_too_long", "input": "What is a content_filter?"}]
     assert isinstance(error_told(422, detail=detail), RequestRejected)
+    filtered = error_told(422, code="content_policy_violation", message="Not allowed.")
+    assert isinstance(filtered, ContentRefused)
 
 
 def test_a_router_that_quotes_a_refusal_of_another_row_asks_to_slow_down():
@@ -689,7 +687,16 @@ def test_a_connection_that_broke_behind_a_gateway_is_asked_for_again(status):
     said = "upstream connect error or disconnect/reset before headers"
     told = judge_error(EndpointFault.from_reply(status, said), "m")
     assert isinstance(told, TransientJudgeError)
-    assert "the connection broke" in str(told)
+    assert f"HTTP {status}" in str(told)
+    echo = error_told(422, message="Not valid.", input=f"What is {said}?")
+    assert isinstance(echo, RequestRejected)
+
+
+def test_of_a_message_in_a_box_the_last_line_counts():
+    cause = "Error: Jinja Exception: Conversation roles must alternate"
+    told = error_told(500, message=f"\n------------\nWhile executing\n{cause}")
+    assert told.raw == cause
+    assert "system" in told.topics
 
 
 @pytest.mark.parametrize(
