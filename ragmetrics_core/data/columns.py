@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypedDict
 
 from ragmetrics_core.data.cells import (
@@ -431,10 +431,19 @@ def _add_from_messages(
         place = places_of_user[-1]
         asked = said[place].text
         question = found_by_field.setdefault("question", FoundValue(asked, column))
-        if _content(question.value) != _content(asked):
-            continue  # the answer to another question
-
         answer = found_by_field.get("answer", nothing)
+        if _content(question.value) != _content(asked):
+            # the row of an earlier turn, beside the whole conversation
+            earlier = [
+                (start, end)
+                for start, end in pairwise(places_of_user)
+                if _content(said[start].text) == _content(question.value)
+                and last_said(said[start:end], "assistant")
+            ]
+            if holder == "question" or not earlier:
+                continue  # a prompt may hold the question in other words
+            place, end = earlier[-1]
+            said, answer = said[:end], answer._replace(value=None)
         turns = [
             {"role": turn.role, "content": turn.text}
             for turn in said[:place]

@@ -325,7 +325,8 @@ def fields_of_document(document: object) -> dict[str, Any] | None:
         text = document.content
         metadata = document.meta
     elif hasattr(document, "get_content") and hasattr(document, "node_id"):
-        text = document.get_content()  # a node of LlamaIndex
+        # a node of LlamaIndex: what models see, its metadata first
+        text = document.get_content(metadata_mode="llm")
         metadata = getattr(document, "metadata", None)
     else:
         return None

@@ -1126,7 +1126,7 @@ def test_a_document_without_a_text_is_refused_with_the_path_to_it(path, item):
     assert str(error).endswith("of 2 keys: n")
     by_id = {"a": FOUND_TEXT, "b": f"{FOUND_TEXT} It shone."}
     (error,) = iterate_samples([{"docs": [by_id]}], {})
-    assert "; write its .b or .a, e.g. by --contexts-column docs.b" in str(error)
+    assert "; if each of them is one, write a list of their texts" in str(error)
 
 
 def test_a_flat_column_of_outputs_is_an_answer():

@@ -1004,6 +1004,21 @@ def test_a_reply_to_another_question_brings_no_history():
     assert (sample.question, sample.history) == ("And in May?", ())
 
 
+@pytest.mark.parametrize("put", [lambda said: said, lambda said: {"messages": said}])
+@pytest.mark.parametrize("column", ["output", "response"])
+def test_of_a_whole_conversation_the_reply_to_the_row_is_its_answer(column, put):
+    said = ["Hi", "Hello", "Who lit it?", "Bo did.", "Are you sure?", "No, Anna did."]
+    roles = ["user", "assistant"] * 3
+    talk = [
+        {"role": role, "content": text} for role, text in zip(roles, said, strict=True)
+    ]
+    for place in (0, 2, 4):
+        row = {"question": said[place].upper(), column: put(talk)}
+        sample = Sample.from_row(row)
+        assert sample.answer == said[place + 1]
+        assert [turn.content for turn in sample.history] == said[:place]
+
+
 def test_a_second_answer_in_the_messages_makes_a_bad_row_and_stops_no_file(
     tmp_path, capsys
 ):

@@ -30,6 +30,8 @@ def node_of_llamaindex() -> Any:
     return of_llamaindex().node
 
 
+SEEN_OF_NODE = f"page: 3\n\n{TEXT}"  # LlamaIndex shows models the metadata, too
+
 DOCUMENTS = [of_langchain, of_haystack, of_llamaindex, node_of_llamaindex]
 
 
@@ -40,12 +42,13 @@ def test_a_document_is_a_context(make, form):
     contexts = {"list": [document], "one": document, "beside a text": [document, "b"]}
     row = {"question": "Who lit it?", "contexts": contexts[form], "answer": "Anna."}
     score = getattr(document, "score", None)
+    text = SEEN_OF_NODE if "llamaindex" in make.__name__ else TEXT
     for sample in (Sample(**row), Sample.from_row(row)):
         first = sample.contexts[0]
-        assert (first.text, first.id, first.score) == (TEXT, "a", score)
+        assert (first.text, first.id, first.score) == (text, "a", score)
         assert first.metadata == {"page": 3}
         assert len(sample.known_contexts) == (2 if "beside" in form else 1)
-    texts = [TEXT, "b"] if "beside" in form else [TEXT]
+    texts = [text, "b"] if "beside" in form else [text]
     wanted = ContextAdherence().score(**(row | {"contexts": texts}), judge="lexical")
     found = ContextAdherence().score(**row, judge="lexical")
     assert found == wanted
@@ -56,8 +59,15 @@ def test_a_document_is_a_context(make, form):
 @pytest.mark.parametrize("make", DOCUMENTS)
 def test_a_document_is_what_was_retrieved(make):
     sample = Sample.from_row({"retrieved": [make()]})
-    assert sample.retrieved[0].text == TEXT
+    assert sample.retrieved[0].text in (TEXT, SEEN_OF_NODE)
     assert Sample(retrieved=[make()]).retrieved == sample.retrieved
+
+
+def test_a_node_may_hold_its_text_as_metadata():
+    schema = pytest.importorskip("llama_index.core.schema")
+    node = schema.TextNode(text="", metadata={"said": TEXT})
+    sample = Sample.from_row({"contexts": [node]})
+    assert sample.context_texts == (f"said: {TEXT}",)
 
 
 def test_a_document_without_a_text_is_refused():
