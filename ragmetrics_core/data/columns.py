@@ -45,13 +45,13 @@ from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     SaidMessage,
     holds_media,
-    is_of_parts,
     known_role,
     last_said,
     messages_of_pair,
     said_messages,
     several_in_one_row,
     text_of_content,
+    unknown_types_of_parts,
     unwrap_message,
 )
 from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
@@ -287,9 +287,15 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
 
 @lru_cache(maxsize=64)
 def columns_with_usual_names(columns: tuple[str, ...]) -> Collection[str]:
-    """Return those columns of a table whose names are usual for a field of a sample."""
+    """Return those columns of a table whose names are usual for a field of a sample.
+
+    In rows of some tools one is of no field: DeepEval's ``context``.
+    """
     places = chain.from_iterable(_places_by_field(columns).values())
-    return {place.column for place in places if not place.path}
+    usual = {place.column for place in places if not place.path}
+    names = {*map(plain_name, chain.from_iterable(_COLUMNS.values()))}
+    named_so = {column for column in columns if plain_name(column) in names}
+    return usual | {column for column in named_so if not column.startswith("__")}
 
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
@@ -410,10 +416,20 @@ def _add_from_messages(
     assistant's last one after it is the answer, where no column holds these.
 
     Raises:
-        RowError: If messages end with several answers, if a column holds another
-            answer, or one that the caller did not name holds other earlier turns.
+        RowError: If a reply has parts of an unknown type, if messages end with several
+            answers, if a column holds another answer, or one that the caller did not
+            name holds other earlier turns.
     """
     nothing = FoundValue(None, "")
+    for field in _SPEAKERS:
+        for message in found_by_field.get(field, nothing).messages:
+            if message.unknown_types:
+                names = dict.fromkeys(message.unknown_types)
+                raise RowError(
+                    f"{field}: beside a text are parts of a type that is not known"
+                    f" ({names_in_words(names, most=_MOST_COLUMNS_SHOWN)}), which"
+                    " may belong to what is said; write the whole as one text"
+                )
     for field in ("answer", "reference"):  # people say a thing in several messages
         texts = last_said(found_by_field.get(field, nothing).messages, _SPEAKERS[field])
         if len(texts) > 1:  # nobody knows which is meant
@@ -643,7 +659,8 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     data = data_in(value)
     name = plain_name(column)
     whole_value = FoundValue(data if name in _PLURALS_OF_ANSWER else value, column)
-    if isinstance(value, str) and is_of_parts(data) and not text_of_content(data):
+    is_of_parts = unknown_types_of_parts(data) is not None
+    if isinstance(value, str) and is_of_parts and not text_of_content(data):
         return whole_value  # JSON that is no message
     if name == field != "question" and isinstance(value, str):
         # A model may answer in JSON, so of a text in a column that is called "answer" or

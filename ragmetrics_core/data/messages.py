@@ -30,7 +30,7 @@ _CALL_KEYS = ("tool_calls", "tool_call", "function_call", "functionCall", "toolU
 _SAID_PARTS = ("text", "output_text", "refusal")
 # "web_search_call" of OpenAI, "server_tool_use" and "web_search_tool_result" of Anthropic
 _ENDS_OF_TOOL_PARTS = ("_call", "_tool_use", "_tool_result")
-_SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
+_SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PARTS)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.
@@ -63,12 +63,16 @@ ANYONE = ""
 
 
 class SaidMessage(NamedTuple):
-    """A message's role and text, and whether it holds media or calls a tool, too."""
+    """A message's role and text, and whether it holds media or calls a tool, too.
+
+    Of the parts of a reply there are also those types that are not known.
+    """
 
     role: str
     text: str
     has_media: bool = False
     calls_tool: bool = False
+    unknown_types: Sequence[str] = ()
 
 
 class UnwrappedMessage(NamedTuple):
@@ -286,11 +290,13 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
-        [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False)]
+        [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False, unknown_types=())]
     """
     if depth and isinstance(value, (list, tuple)):
-        if is_of_parts(value):
-            yield SaidMessage(ANYONE, text_of_content(value), holds_media(value))
+        unknown = unknown_types_of_parts(value)
+        if unknown is not None:
+            text, has_media = text_of_content(value), holds_media(value)
+            yield SaidMessage(ANYONE, text, has_media, unknown_types=unknown)
             return
         pairs = [messages_of_pair(item) for item in value]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
@@ -321,24 +327,33 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 
 
 def is_of_parts(value: object) -> bool:
-    """Tell whether a value is a list of parts of one message, by their types.
+    """Tell whether a value is a list of parts of one message, all of known types."""
+    return unknown_types_of_parts(value) == []
+
+
+def unknown_types_of_parts(value: object) -> list[str] | None:
+    """Return those types of the parts of one message that are not known.
 
     Example: ``[{"type": "text", "text": "Blue"}, …]``. Beside a text there may be calls
     and results of a provider's tools. Of other parts, such as a table, nobody knows
-    whether they belong to what is said.
+    whether they belong to what is said. None for what is no list of parts.
     """
     if not isinstance(value, (list, tuple)) or not value:
-        return False
+        return None
     if not all(isinstance(part, Mapping) for part in value):
-        return False
+        return None
     kinds = [str(part.get("type")) for part in value]
     has_said_part = not set(kinds).isdisjoint(_SAID_PARTS)
+    unknown: list[str] = []
     for part, kind in zip(value, kinds, strict=True):
         is_known = kind in (*_SAID_PARTS, *_SILENT_PARTS) or holds_media(part)
         is_of_tool = has_said_part and kind.endswith(_ENDS_OF_TOOL_PARTS)
         if not (is_known or is_of_tool):
-            return False
-    return True
+            # without a text, or with a message, it is a list of something else
+            if not has_said_part or unwrap_message(part).role is not None:
+                return None
+            unknown.append(kind)
+    return unknown
 
 
 def _calls_tool(message: Mapping[str, Any], content: object) -> bool:

@@ -982,6 +982,13 @@ def test_other_columns_that_no_field_takes_are_not_told(beside, caplog):
     assert "no field takes" not in caplog.text
 
 
+def test_the_ideal_context_of_deepeval_is_not_told(caplog):
+    row = {"input": "Who?", "actual_output": "Anna.", "context": ["Anna lit it."]}
+    row |= {"retrieval_context": ["Rain fell all day."], "__expected": "Is it Anna?"}
+    evaluate([row] * 3, ["adherence"], judge="lexical")
+    assert SAID.format("__expected") in caplog.text
+
+
 def test_texts_that_no_field_takes_stand_on_the_first_screen(tmp_path, capsys):
     columns = {f"n_{number}": number for number in range(30)}
     row = {**KEEPER, **columns, "rag_answer": APPLICATION_SAID}

@@ -437,6 +437,7 @@ def test_an_answer_in_parts_is_one_without_its_thinking():
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
             {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
         ],
+        [{"type": "redacted_thinking", "data": "x"}],
     ],
     ids=lambda parts: parts[0]["type"],
 )
@@ -453,14 +454,21 @@ def test_beside_a_text_parts_without_any_say_nothing(before, write):
     [
         {"type": "long", "text": "Anna Brandt."},
         {"type": "table", "rows": [["Anna", "1882"]]},
-        {"type": "sql", "statement": "SELECT name FROM keepers"},
+        {"type": "reference", "reference_ids": [1]},
+        {"type": "tool-call", "toolName": "find"},
     ],
     ids=lambda part: part["type"],
 )
-def test_of_a_part_of_another_type_nobody_knows_whether_it_is_said(beside):
-    said = [{"type": "text", "text": "Anna."}, beside]
-    with pytest.raises(RowError, match="2 answers in one row"):
-        Sample.from_row({"question": Q, "answer": said})
+@pytest.mark.parametrize("call", [[], [{"type": "web_search_call", "id": "w"}]])
+@pytest.mark.parametrize("write", [json.dumps, lambda data: data])
+def test_of_a_part_of_another_type_nobody_knows_whether_it_is_said(beside, call, write):
+    said = [*call, {"type": "text", "text": "Anna."}, beside]
+    words = rf"a type that is not known \({beside['type']}\), which may belong"
+    for answer in (said, {"content": said}):
+        with pytest.raises(RowError, match=f"answer: .* {words} to what is said"):
+            Sample.from_row({"question": Q, "answer": write(answer)})
+    sample = Sample.from_row({"question": Q, "prompt": write(said), "answer": "Anna."})
+    assert (sample.question, sample.answer) == (Q, "Anna.")
 
 
 @pytest.mark.parametrize("field", ["question", "answer", "reference"])
