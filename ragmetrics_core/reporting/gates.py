@@ -257,9 +257,8 @@ class _Rule(NamedTuple):
         """Why the rows say nothing of the gate, as the end of a sentence; "" if they do."""
         if summary.stopped:
             return f"the results are incomplete: {summary.stopped}"
-        for numbers in summary.metrics:
-            if numbers.mixed and self.gate.metric in (ANSWERED, numbers.metric):
-                return numbers.mixed
+        if mixed := self.why_mixed(summary):
+            return mixed
         if self.gate.metric == ANSWERED and not summary.asked:
             return _NOBODY_TELLS
         if self.gate.metric == ANSWERED:
@@ -297,6 +296,15 @@ class _Rule(NamedTuple):
             f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
             f" answered from a text, and a gate needs more than {100 * least:.0f} %"
         )
+
+    def why_mixed(self, summary: Summary) -> str:
+        """Why the rows are not comparable with each other; "" if they are."""
+        mixed = (
+            numbers.mixed
+            for numbers in summary.metrics
+            if self.gate.metric in (ANSWERED, numbers.metric)
+        )
+        return next(filter(None, mixed), "")
 
     def _measure(self, summary: Summary) -> _Measure:
         """The mean or share of the rows, and what it may be for samples like these."""
@@ -391,6 +399,9 @@ def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[GateOutcome
         unread = count_in_words(summary.bad_rows, "row")
         sentence += f" {unread} could not be read: of which slice, nobody knows."
     outcomes = {outcome for _, outcome, _ in decided}
+    if mixed := rule.why_mixed(summary):  # each slice may be measured in its own way
+        outcomes.add("undecided")
+        sentence += f" It cannot be decided: {mixed}."
     if "failed" in outcomes:
         return "failed", sentence
     return ("passed" if outcomes == {"passed"} else "undecided"), sentence

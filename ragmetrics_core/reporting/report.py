@@ -266,10 +266,9 @@ class Report:
 
         Args:
             part: What the signature of results holds, as its line writes it, e.g.
-                ``judge:openai/gpt-4o``, ``v2`` or ``prompt:21b7c5``, or what follows its
-                colon or slash, e.g. ``gpt-4o``; or the whole line; or the models that
-                replied, e.g. ``model:qwen-7b``. Of a metric that has such results, rows
-                with another one are left out.
+                ``judge:gpt-4o-mini``, ``v2`` or ``prompt:21b7c5``; or the whole line;
+                or the models that replied, e.g. ``model:qwen-7b``. Of a metric that has
+                such results, rows with another one are left out.
 
         Raises:
             SettingError: If no result has such a signature.
@@ -277,8 +276,7 @@ class Report:
 
         def has_part(result: MetricResult) -> bool:
             model = signature_part("model", ", ".join(sorted(result.usage.models)))
-            line = f"|{result.signature}|{model}|"
-            return any(f"{before}{part}|" in line for before in "|:/")
+            return f"|{part}|" in f"|{result.signature}|{model}|"
 
         measured_so: dict[str, set[str]] = {}
         for row in self.results:

@@ -104,12 +104,27 @@ def test_no_gate_holds_over_rows_that_were_measured_in_two_ways(files, changes, 
     assert main([*arguments, "--fail-under", "utilization=0.1"]) == 0
     assert main(arguments) == 0
     assert "measured in 2 ways" in " ".join(capsys.readouterr().out.split())
-    for part in (told, told.replace("/", ":").rpartition(":")[2]):
-        one_way = ["--signature", part, "--fail-under", "adherence=0.1"]
-        assert main([*arguments, *one_way]) == 0
-        assert "20 rows" in capsys.readouterr().out
+    one_way = ["--signature", told, "--fail-under", "adherence=0.1"]
+    assert main([*arguments, *one_way]) == 0
+    assert "20 rows" in capsys.readouterr().out
     assert main([*arguments, "--signature", "judge:nobody"]) == 2
     assert "no result has the signature 'judge:nobody'" in capsys.readouterr().err
+
+
+def test_no_gate_by_slices_holds_where_each_was_measured_in_its_own_way(capsys):
+    in_two_ways(judge="openai/gpt-4o-mini")
+    for name in ("one", "two"):
+        report = Report.from_jsonl(f"{name}.jsonl")
+        rows = []
+        for row in report.results:
+            sample = row.sample.model_copy(update={"metadata": {"way": name}})
+            rows.append(row.model_copy(update={"sample": sample}))
+        Report(rows, run=report.run).to_jsonl(f"{name}.jsonl")
+    gate = ["--fail-under", "adherence=0.1@way"]
+    assert main(["report", "one.jsonl", *gate]) == 0
+    assert main(["report", "one.jsonl", "two.jsonl", *gate]) == 3
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "2 of 2 slices reach 0.1. It cannot be decided: its rows were" in screen
 
 
 def test_no_gate_holds_over_a_judge_at_two_addresses(capsys):
