@@ -204,7 +204,12 @@ class KeysSought:
         if not self._looked:
             return
         for key, what in self._unseen.items():
-            near = did_you_mean(key.removeprefix("metadata."), self._names)
+            name = key.removeprefix("metadata.")
+            if name in self._names:
+                raise SettingError(
+                    f"{key!r} is empty in each sample, so it makes no {what}"
+                )
+            near = did_you_mean(name, self._names)
             listed = names_in_words(self._names, most=_SHOWN_NAMES) or "nothing"
             raise SettingError(
                 f"no sample has {key!r}, so it makes no {what}{near}; the metadata"

@@ -540,3 +540,10 @@ def test_one_half_answered_is_too_few():
     assert decide(Gate(metric="context_adherence", at_least=0.6), measured).outcome == (
         "undecided"
     )
+
+
+def test_slices_by_a_key_that_is_empty_everywhere_are_refused_as_such():
+    rows = [Sample(contexts=["c"], answer="c", metadata={"language": None})]
+    report = evaluate(rows, ["adherence"], judge="lexical")
+    with pytest.raises(SettingError, match="'language' is empty in each sample"):
+        decide("adherence=0.5@language", report)
