@@ -155,7 +155,7 @@ def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store):
 @pytest.mark.parametrize(
     "supports",
     [
-        {"logprobs": "reject"},
+        pytest.param({"logprobs": "reject"}, marks=pytest.mark.nightly),
         pytest.param({"logprobs": "ignore"}, marks=pytest.mark.nightly),
         pytest.param({"n": "reject"}, marks=pytest.mark.nightly),
         {"n": "ignore"},

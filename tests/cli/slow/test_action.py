@@ -209,7 +209,11 @@ def test_the_earlier_run_is_compared_with(tmp_path):
     [
         pytest.param({}, 0, marks=pytest.mark.nightly),
         ({"fail-on-regression": "true"}, 1),
-        ({"fail-on-regression": "true", "margin": "0.99"}, 0),
+        pytest.param(
+            {"fail-on-regression": "true", "margin": "0.99"},
+            0,
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_regression_fails_the_job_where_that_is_wanted(tmp_path, inputs, status):

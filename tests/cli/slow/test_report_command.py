@@ -333,10 +333,9 @@ def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
     "ids",
     [
         "none",
-        "own",
         *(
             pytest.param(ids, marks=pytest.mark.nightly)
-            for ids in ("same", "conversations")
+            for ids in ("own", "same", "conversations")
         ),
     ],
 )

@@ -1551,6 +1551,7 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path):
     assert "+0.00)" not in (tmp_path / "c.html").read_text("utf-8")
 
 
+@pytest.mark.nightly
 def test_narrow_and_dark(browser, tmp_path):
     page_of(
         Report(

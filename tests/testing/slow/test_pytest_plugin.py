@@ -97,7 +97,7 @@ def run(pytester: pytest.Pytester) -> Run:
     return run
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
 def test_gates_decide_and_the_terminal_says_what_was_measured(project, run, workers):
     code, told = run("-n", workers, in_a_process=workers == "2")
     assert (code, "2 failed, 4 passed" in told) == (1, True), told
