@@ -19,7 +19,7 @@ from pydantic import (
 
 from ragmetrics_core.data.citations import without_reasoning
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
-from ragmetrics_core.data.messages import known_role
+from ragmetrics_core.data.messages import known_role, names_media
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.scalars import composed_text, is_blank
 
@@ -325,8 +325,10 @@ def fields_of_document(document: object) -> dict[str, Any] | None:
         text = document.content
         metadata = document.meta
     elif hasattr(document, "get_content") and hasattr(document, "node_id"):
-        # a node of LlamaIndex: what models see, its metadata first
-        text = document.get_content(metadata_mode="llm")
+        text = document.get_content()  # a node of LlamaIndex
+        if not is_blank(text) or not names_media(document):
+            # what models see, its metadata first; that of an image is not what it shows
+            text = document.get_content(metadata_mode="llm")
         metadata = getattr(document, "metadata", None)
     else:
         return None

@@ -284,7 +284,8 @@ def _(kit: Kit) -> None:
 
 @row("an image among the nodes", Expected(contexts=(PARIS,), retrieved=(PARIS,)))
 def _(kit: Kit) -> None:
-    image = NodeWithScore(node=ImageNode(id_="image", image_path="x.png"), score=0.8)
+    picture = ImageNode(id_="image", image_path="x.png", metadata={"file": "x.png"})
+    image = NodeWithScore(node=picture, score=0.8)
     kit.nodes.append(image)
     kit.engine(0, 3).query(QUESTION)
 

@@ -32,17 +32,21 @@ def node_of_llamaindex() -> Any:
 
 SEEN_OF_NODE = f"page: 3\n\n{TEXT}"  # LlamaIndex shows models the metadata, too
 
-DOCUMENTS = [of_langchain, of_haystack, of_llamaindex, node_of_llamaindex]
+DOCUMENTS = [
+    (of_langchain, TEXT),
+    (of_haystack, TEXT),
+    (of_llamaindex, SEEN_OF_NODE),
+    (node_of_llamaindex, SEEN_OF_NODE),
+]
 
 
-@pytest.mark.parametrize("make", DOCUMENTS)
+@pytest.mark.parametrize(("make", "text"), DOCUMENTS)
 @pytest.mark.parametrize("form", ["list", "one", "beside a text"])
-def test_a_document_is_a_context(make, form):
+def test_a_document_is_a_context(make, text, form):
     document = make()
     contexts = {"list": [document], "one": document, "beside a text": [document, "b"]}
     row = {"question": "Who lit it?", "contexts": contexts[form], "answer": "Anna."}
     score = getattr(document, "score", None)
-    text = SEEN_OF_NODE if "llamaindex" in make.__name__ else TEXT
     for sample in (Sample(**row), Sample.from_row(row)):
         first = sample.contexts[0]
         assert (first.text, first.id, first.score) == (text, "a", score)
@@ -56,10 +60,10 @@ def test_a_document_is_a_context(make, form):
     assert report.scores("adherence") == [wanted.value]
 
 
-@pytest.mark.parametrize("make", DOCUMENTS)
-def test_a_document_is_what_was_retrieved(make):
+@pytest.mark.parametrize(("make", "text"), DOCUMENTS)
+def test_a_document_is_what_was_retrieved(make, text):
     sample = Sample.from_row({"retrieved": [make()]})
-    assert sample.retrieved[0].text in (TEXT, SEEN_OF_NODE)
+    assert sample.retrieved[0].text == text
     assert Sample(retrieved=[make()]).retrieved == sample.retrieved
 
 
@@ -68,6 +72,15 @@ def test_a_node_may_hold_its_text_as_metadata():
     node = schema.TextNode(text="", metadata={"said": TEXT})
     sample = Sample.from_row({"contexts": [node]})
     assert sample.context_texts == (f"said: {TEXT}",)
+
+
+def test_the_metadata_of_an_image_is_not_what_it_shows():
+    schema = pytest.importorskip("llama_index.core.schema")
+    metadata = {"file_path": "lamp.png"}
+    image = schema.ImageNode(image_path="lamp.png", metadata=metadata)
+    for node in (image, schema.NodeWithScore(node=image, score=0.5)):
+        with pytest.raises(RowError, match="an image or a recording"):
+            Sample.from_row({"contexts": [node]})
 
 
 def test_a_document_without_a_text_is_refused():

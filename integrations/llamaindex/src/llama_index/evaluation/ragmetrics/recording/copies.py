@@ -493,17 +493,23 @@ def document_of(scored_node: NodeWithScore) -> Document:
 
     Models see the node's metadata before its own text; the own text alone is kept as
     another form. Example: the text "Rome is old." with {"page": 3} gives "page: 3", a
-    blank line, "Rome is old.". A node of an image without a text of its own gives a blank
-    document.
+    blank line, "Rome is old.". A node of an image or a recording without a text of its
+    own gives a blank document.
     """
     node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
     score = None if scored_node.score is None else float(scored_node.score)
 
     def copy() -> Document:
-        is_image = isinstance(node, ImageNode) and not alone.strip()
-        text = "" if is_image else node.get_content(metadata_mode=MetadataMode.LLM)
-        forms = () if alone == text or not alone.strip() else (alone,)
+        has_text = bool(alone.strip())
+        holds_media = isinstance(node, ImageNode) or any(
+            getattr(node, f"{kind}_resource", None)
+            for kind in ("image", "audio", "video")
+        )
+        text = ""
+        if has_text or not holds_media:
+            text = node.get_content(metadata_mode=MetadataMode.LLM)
+        forms = (alone,) if has_text and alone != text else ()
         return Document(text, node.node_id, score, dict(node.metadata), forms)
 
     not_shown = tuple(node.excluded_llm_metadata_keys)
