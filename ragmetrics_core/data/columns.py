@@ -294,8 +294,11 @@ def columns_with_usual_names(columns: tuple[str, ...]) -> Collection[str]:
     places = chain.from_iterable(_places_by_field(columns).values())
     usual = {place.column for place in places if not place.path}
     names = {*map(plain_name, chain.from_iterable(_COLUMNS.values()))}
-    named_so = {column for column in columns if plain_name(column) in names}
-    return usual | {column for column in named_so if not column.startswith("__")}
+    return usual | {
+        column
+        for column in columns
+        if plain_name(column) in names and not column.startswith("__")
+    }
 
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns

@@ -80,7 +80,7 @@ _SPENT = re.compile(
     r"|credit balance is too low|Budget has been exceeded|budget_exceeded|ExceededBudget"
     r'|"Arrearage"|your specified API usage limits'  # Model Studio's, Anthropic's
 )
-# Words that with these statuses, which repeat no text of a sample, say the same.
+# Words that say the same with these statuses, which seldom repeat a text of a sample.
 _SPENT_IN_WORDS = re.compile(
     r"insufficient (?:account )?balance|balance (?:is )?(?:insufficient|not enough)"
     r"|not[ _]enough[ _]balance|余额不足|exceeded budget|spending limit|any credits"
@@ -439,9 +439,10 @@ def _error_of_rejection(
     """
     status = fault.status
     # before all that is sought in words: such an error may repeat what was refused
-    # a server that checks its input repeats it, but not in its message
-    told = "\n".join((*fault.codes, fault.sentence)) if status == 422 else fault.text
-    if status not in _UNFILTERED and _FILTERED.search(told):
+    words = fault.text
+    if status == 422:  # servers that check their input repeat it behind the message
+        words = "\n".join((*fault.codes, fault.sentence))
+    if status not in _UNFILTERED and _FILTERED.search(words):
         return errors.ContentRefused(
             f"{where} or a content filter refused the request{fault.details}:"
             f" {ADVICE_ON_REFUSED_CONTENT}"

@@ -399,12 +399,13 @@ def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[GateOutcome
         unread = count_in_words(summary.bad_rows, "row")
         sentence += f" {unread} could not be read: of which slice, nobody knows."
     outcomes = {outcome for _, outcome, _ in decided}
-    if mixed := rule.why_mixed(summary):  # each slice may be measured in its own way
-        outcomes.add("undecided")
-        sentence += f" It cannot be decided: {mixed}."
     if "failed" in outcomes:
         return "failed", sentence
-    return ("passed" if outcomes == {"passed"} else "undecided"), sentence
+    if outcomes != {"passed"}:
+        return "undecided", sentence
+    if mixed := rule.why_mixed(summary):  # each slice may be measured in its own way
+        return "undecided", f"{sentence} It cannot be decided: {mixed}."
+    return "passed", sentence
 
 
 def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:

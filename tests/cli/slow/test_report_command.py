@@ -85,7 +85,7 @@ def in_two_ways(n_rows: int = 20, **changes: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "changes",
-    [{"judge": "openai/gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],
+    [{"judge": "gpt-4o-mini"}, {"version": "0"}, {"prompt": "21b7c5"}],
     ids=["another judge", "another version", "another prompt"],
 )
 @pytest.mark.parametrize("files", [["both.jsonl"], ["one.jsonl", "two.jsonl"]])
