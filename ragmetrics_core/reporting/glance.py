@@ -364,7 +364,7 @@ class GlanceTally:
             n_faults=self._count("fault"),
             n_open=self._count("unjudged"),
             failures=failures,
-            notes=(*notes, *run.notes),
+            notes=(*run.notes, *notes),
             sure=self._how_sure(summary, by_words=by_words),
             use=self._use.sentence,
         )

@@ -310,10 +310,16 @@ class Report:
             )
         ]
         of_rows = facts_of_rows(rows)
+        notes = self.run.notes
+        n_left_out = len(self.results) - len(rows)
+        if n_left_out:
+            count = f"{n_left_out} of {len(self.results)} rows"
+            notes = (f"{count} are left out: not measured by {part}", *notes)
         changes = {
             "judges": of_rows.judges,
             "models": of_rows.models,
             "metrics": {**self.run.metrics, **of_rows.metrics},
+            "notes": notes,
         }
         return Report(rows, self.run.model_copy(update=changes))
 
