@@ -170,6 +170,13 @@ def read_project_file(path: Path) -> ProjectFile:
                     f"{name}: a list is needed, also for a single one: {name} ="
                     f' ["{example}"]'
                 )
+        columns = table.get("columns", {})
+        for name in ProjectSettings.model_fields:
+            if isinstance(columns, dict) and name in columns:
+                raise SettingError(
+                    f"{name} stands below [columns], which makes it one of them: write"
+                    " it above that line"
+                )
         return ProjectFile(path, content, ProjectSettings(**table))
     except RecursionError:
         raise SettingError(

@@ -7,7 +7,7 @@ where the rows cannot tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -308,7 +308,7 @@ def compare(
     before: Report,
     after: Report,
     *,
-    metrics: Sequence[MetricLike] | None = None,
+    metrics: Sequence[MetricLike] | MetricLike | None = None,
     cluster: GroupBy = "auto",
     slices: GroupBy = None,
     margin: float = MARGIN,
@@ -322,7 +322,8 @@ def compare(
     Args:
         before: The run to compare with.
         after: The run in question; differences are after − before.
-        metrics: Metrics, their classes or names; None for all that both runs have.
+        metrics: One or several metrics, their classes or names; None for all that both
+            runs have.
         cluster: Which samples belong together, as in ``Report.summary``: by
             the first run, else by the second.
         slices: What splits the samples into slices, which are tested, too. P-values of
@@ -395,7 +396,9 @@ def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names_in_both(
-    before: Report, after: Report, metrics: Sequence[MetricLike] | None
+    before: Report,
+    after: Report,
+    metrics: Sequence[MetricLike] | MetricLike | None,
 ) -> list[str]:
     """Return the full names of the metrics to compare, in the order asked for.
 
@@ -404,8 +407,8 @@ def _names_in_both(
     Args:
         before: The first run.
         after: The second run.
-        metrics: Metrics, their classes or names; the last word of a name is enough. None for
-            all metrics that both runs have.
+        metrics: Metrics, their classes or names; the last word of a name is enough.
+            None for all metrics that both runs have.
 
     Raises:
         InputError: If the runs have no metric in common.
@@ -415,6 +418,8 @@ def _names_in_both(
     if not in_both:
         raise InputError("the two runs have no metric in common")
     full_names: dict[str, None] = {}  # as an ordered set
+    if isinstance(metrics, str) or not isinstance(metrics, Collection | None):
+        metrics = [metrics]
     for metric in metrics or in_both:
         full_name = find_metric(metric, in_both, place="in both runs")
         full_names[full_name] = None

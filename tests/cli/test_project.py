@@ -196,6 +196,7 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
         ("metrics = " + "[" * 5000, "nested"),
         ("x" * 70_000, "larger than 64 kB"),
         ("= 3", "cannot be read: "),
+        ("[columns]\nquestion = 'q'\ngates = ['a=1']", "gates stands below [columns]"),
         (
             "[columns]\nquestions = 'q'",
             "ragmetrics.toml names the column of questions, which samples lack",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import Report, Sample, Scored, Undefined
+from ragmetrics_core import Criterion, Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import Cell
@@ -388,8 +388,9 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path):
             (tmp_path / "page.html").read_text("utf-8"),
         )
         assert [text.count(sentence) for text in shown] == [1, 1, 1]
-    chosen = first.compare(second, metrics=["m"])
-    assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
+    for metrics in (["m"], "m", Criterion.of_line("m: It is good.")):
+        chosen = first.compare(second, metrics=metrics)
+        assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
 
 
 def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows():
