@@ -249,7 +249,7 @@ class ParquetReport(Report):
         stopped = ""
         folder = Path(path)
         # neither is read; the second is of a job that overwrites partitions
-        for left in (*folder.glob("_temporary/"), *folder.glob(".spark-staging-*/")):
+        for left in (*folder.glob("_temporary/*"), *folder.glob(".spark-staging-*/")):
             stopped = (
                 f"the folder {left} is not read, and rows may be missing: a job keeps"
                 " them there until it ends well"
