@@ -5,6 +5,7 @@ Its models are immutable, strict about unknown fields, and silent about texts.
 
 from dataclasses import fields
 from math import isfinite
+from numbers import Real
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -135,6 +136,15 @@ def check_number(
     else:  # a text may be private: an error never says it
         value_in_words = f"a {type(value).__name__}"
     raise SettingError(f"{where} must be {kind} {bound}, got {value_in_words}")
+
+
+def check_share(where: str, value: object) -> None:
+    """Refuse, by ``SettingError``, a setting that is no number from 0 to 1."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0 <= cast("float", value) <= 1:
+        raise SettingError(
+            f"{where} is a number from 0 to 1, as 0.8 for 80 %; got {value!r:.40}"
+        )
 
 
 class SilentData(Frozen):

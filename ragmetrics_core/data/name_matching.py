@@ -6,6 +6,7 @@ A clear name is found. Any other is refused, with the nearest name there is.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -150,7 +151,7 @@ class Named(Protocol):
 
 
 def find_metric(
-    name: str | Named | type[Named], metrics: Sequence[str], *, place: str
+    named: str | Named | type[Named], metrics: Sequence[str], *, place: str
 ) -> str:
     """Find the metric of a run by its full name or its last word; return the full name.
 
@@ -158,7 +159,7 @@ def find_metric(
     means two metrics, and is an error. "mine:tone", as ``--metrics`` takes it, is "tone".
 
     Args:
-        name: The written name; case, spaces, hyphens and underscores do not matter. Or
+        named: The written name; case, spaces, hyphens and underscores do not matter. Or
             the metric, or its class, which stands for it with the usual settings.
         metrics: Full names of the metrics of the run.
         place: Where the metric is looked for, for the message, e.g. ``in this report``.
@@ -170,10 +171,18 @@ def find_metric(
         >>> find_metric("recall", ["context_recall", "my_tone"], place="in this report")
         'context_recall'
     """
-    if isinstance(name, type):
-        name = name()
+    name: object = named
+    if isinstance(named, type):
+        with suppress(TypeError):  # one that needs settings is refused below
+            name = named()
     if not isinstance(name, str):
-        name = name.name
+        name = getattr(name, "name", None)
+    if not isinstance(name, str):
+        kind = named if isinstance(named, type) else type(named)
+        raise SettingError(
+            "a metric is given by its name, as an object, or as a class that needs no"
+            f" settings; got a {kind.__name__}"
+        )
     if name in metrics:
         return name
     plain = plain_name(name.rpartition(":")[2])

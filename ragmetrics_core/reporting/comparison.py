@@ -27,6 +27,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
+from ragmetrics_core.data.frozen import check_share
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.diagnosis import STAGES, Stage, diagnose
 from ragmetrics_core.reporting.gates import MIN_SCORED
@@ -337,8 +338,7 @@ def compare(
         SettingError: If a metric is not in both runs, or ``after`` is not a finished
             run.
     """
-    if not 0 <= margin <= 1:
-        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
+    check_share("the margin", margin)
     if not hasattr(after, "results"):
         raise SettingError(
             "two finished runs are compared: read results by Report.from_jsonl(…), or"

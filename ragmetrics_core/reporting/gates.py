@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragmetrics_core.data import (
-    Frozen,
     SettingError,
+    Settings,
     Share,
     did_you_mean,
     find_metric,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.data.frozen import check_share
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.run_facts import Decision, GateOutcome
 from ragmetrics_core.reporting.summary import Summary
@@ -62,7 +63,7 @@ _OUTCOMES_OF_ONE: dict[GateOutcome, str] = {
 }
 
 
-class Gate(Frozen):
+class Gate(Settings):
     """What a run is to reach: a mean score, a share of rows, or a share of answers.
 
     Attributes:
@@ -184,10 +185,9 @@ def decide(
             'decide() takes a gate, then a report: decide("adherence=0.8", report); got'
             f" {type(gate).__name__}, then {type(measured).__name__}"
         )
-    shares = {"min_scored": min_scored, "min_answered": min_answered}
-    for name, share in shares.items():
-        if share is not None and not 0 <= share <= 1:
-            raise SettingError(f"{name} is a share from 0 to 1; got {share}")
+    check_share("min_scored", min_scored)
+    if min_answered is not None:
+        check_share("min_answered", min_answered)
     names: Sequence[str]
     if isinstance(measured, Summary):
         names = [numbers.metric for numbers in measured.metrics]

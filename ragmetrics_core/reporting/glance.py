@@ -19,6 +19,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
     Scored,
+    SettingError,
     Usage,
     names_in_words,
 )
@@ -306,6 +307,11 @@ class GlanceTally:
             decisions: What each gate decided.
             notes: What else makes the numbers speak for less.
         """
+        if not all(isinstance(decision, Decision) for decision in decisions):
+            raise SettingError(
+                "decisions= is a list of what decide() returned, e.g."
+                ' [decide("adherence=0.8", report)]'
+            )
         judges = run.judges or summary.judges
         by_words = set(judges) == {EMBEDDED}
         stages = tuple(self._stage(stage) for stage in STAGES)

@@ -1,12 +1,15 @@
 """Assertions for people's own test suites, with the three outcomes of a gate."""
 
 import warnings
-from typing import Literal
+from typing import Literal, get_args
 
 from ragmetrics_core.data import Failed, Scored, SettingError, Undefined, find_metric
+from ragmetrics_core.data.frozen import check_share
 from ragmetrics_core.metrics.registry import MetricLike
 from ragmetrics_core.reporting.gates import MIN_SCORED, Gate, decide
 from ragmetrics_core.reporting.report import Report
+
+_Undecided = Literal["fail", "warn", "pass"]
 
 
 class UndecidedWarning(UserWarning):
@@ -18,7 +21,7 @@ def assert_score(
     *,
     at_least: float,
     metric: MetricLike | None = None,
-    undecided: Literal["fail", "warn", "pass"] = "fail",
+    undecided: _Undecided = "fail",
     min_scored: float = MIN_SCORED,
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
@@ -49,8 +52,11 @@ def assert_score(
         >>> result = ContextAdherence().score(contexts=["Paris is the capital."], answer="Paris is the capital.")
         >>> assert_score(result, at_least=0.8)
     """
-    if not 0 <= at_least <= 1:
-        raise SettingError(f"at_least lies in [0, 1], got {at_least}")
+    check_share("at_least", at_least)
+    if undecided not in get_args(_Undecided):
+        raise SettingError(
+            f"undecided= is 'fail', 'warn' or 'pass'; got {undecided!r:.40}"
+        )
     if isinstance(measured, Report):
         failures, doubts = _of_report(measured, at_least, metric, min_scored)
     elif isinstance(measured, (Scored, Undefined, Failed)):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Report, Sample, Scored, evaluate
+from ragmetrics_core import Criterion, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import SampleResult, SettingError, find_metric
 from ragmetrics_core.data.name_matching import plain_name
@@ -84,6 +84,12 @@ def test_a_name_that_is_shared_or_unknown_is_refused(name):
     with pytest.raises(SettingError) as refused:
         find_metric(name, SHARED, place="here")
     assert NOT_FOUND[name] in str(refused.value)
+
+
+@pytest.mark.parametrize("metric", [["recall"], 3, None, dict, Criterion, iter("")])
+def test_what_means_no_metric_is_refused_in_one_sentence(metric):
+    with pytest.raises(SettingError, match="a metric is given by its name, as an"):
+        find_metric(metric, SHARED, place="here")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Labels of people: read, drawn, matched, measured on the command line; assert_score."""
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import (
     ContextAdherence,
+    Gate,
     Report,
     Sample,
     Scored,
@@ -31,6 +33,7 @@ from ragmetrics_core.labelling.labels import (
     rows_by_id,
 )
 from ragmetrics_core.labelling.measured_judges import measure_run
+from ragmetrics_core.reporting.gates import decide
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts, digest_of_texts
 from ragmetrics_core.statistics.rater_agreement import Measured
@@ -566,8 +569,32 @@ def test_one_result():
         assert_score(Scored(metric="m", value=0.7, reason="Zanzibar"), at_least=0.8)
     with pytest.raises(AssertionError, match="m is undefined: no answer"):
         assert_score(Undefined(metric="m", reason="no answer"), at_least=0.1)
-    with pytest.raises(SettingError, match=r"\[0, 1\]"):
-        assert_score(Scored(metric="m", value=0.7, reason=""), at_least=80)
+
+
+@pytest.mark.parametrize("threshold", ["0.8", "80%", 80, -0.1, None, True, math.nan])
+def test_a_threshold_that_is_no_number_from_0_to_1_never_passes(threshold):
+    report = report_of(1.0, 1.0)
+    words = re.escape("is a number from 0 to 1, as 0.8 for 80 %; got ")
+    for measured in (report, report[0].results["m"]):
+        with pytest.raises(SettingError, match=f"at_least {words}"):
+            assert_score(measured, at_least=threshold)
+    with pytest.raises(SettingError, match=f"min_scored {words}"):
+        decide("m=0.1", report, min_scored=threshold)
+    with pytest.raises(SettingError, match=f"the margin {words}"):
+        report.compare(report, margin=threshold)
+    with pytest.raises(SettingError, match="Gate: at_least: "):
+        Gate(metric="m", at_least=threshold)
+
+
+def test_what_undecided_means_is_one_of_three_words():
+    with pytest.raises(SettingError, match="'fail', 'warn' or 'pass'; got 'failed'"):
+        assert_score(report_of(1.0), at_least=0.5, undecided="failed")
+
+
+@pytest.mark.parametrize("decisions", [["m=0.1"], decide("m=0.1", report_of(1.0))])
+def test_what_is_no_list_of_decisions_is_refused(decisions, tmp_path):
+    with pytest.raises(SettingError, match="decisions= is a list"):
+        report_of(1.0).to_html(tmp_path / "page.html", decisions=decisions)
 
 
 def test_a_result_that_lost_polls_decide_is_undecided():
