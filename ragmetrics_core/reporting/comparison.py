@@ -345,7 +345,7 @@ def compare(
             " judge rows by evaluate(…)"
         )
     names = _names_in_both(before, after, metrics)
-    keys_of_slices = [slices] if isinstance(slices, str) else ()
+    keys_of_slices = () if slices is None else (slices,)
     rows = (*before.results, *after.results)
     check_keys(rows, slices=keys_of_slices, cluster=cluster)
 

@@ -1,9 +1,11 @@
 """Which samples of a run belong together, by a key of the sample or its metadata."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from unicodedata import normalize
+
+from pydantic import BaseModel
 
 from ragmetrics_core.data import (
     Sample,
@@ -31,20 +33,8 @@ _NAMES_OF_DOCUMENTS = {
     "sourcedocument": "source_document",
 }
 
-_TEXTS = frozenset(  # fields of a sample that hold texts
-    (
-        "question",
-        "standalone_question",
-        "answer",
-        "contexts",
-        "reference",
-        "retrieved",
-        "facts",
-        "expected_contexts",
-        "history",
-        "error",
-    )
-)
+# what gives a sample's text as the key of its group; no list makes a slice anyway
+_TEXTS = frozenset(("question", "standalone_question", "answer", "error", "auto"))
 # of metadata, kept and listed while a key is looked for
 _MOST_NAMES, _SHOWN_NAMES = 1000, 20
 
@@ -78,16 +68,21 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         return _document_group(sample.metadata) or _question_group(sample)
     if not by:
         raise SettingError('cluster= takes a name, a path, "auto" or None; got ""')
+    return _key(_value_at(sample, by))
+
+
+def _value_at(sample: Sample, path: str) -> object:
+    """Return what the metadata or a field of a sample hold at a path; None for nothing."""
     # the path may begin at the metadata's own name, or at a flattened column of it
-    is_there, value = follow_path(sample.metadata, by.split("."))
+    is_there, value = follow_path(sample.metadata, path.split("."))
     if not is_there:
-        path = by.removeprefix("metadata.").split(".")
-        _, value = follow_path(sample.metadata, path)
-    if value is None and by == "conversation":
-        value = _conversation_in_ledger(sample)
-    elif value is None and by in Sample.model_fields:
-        value = getattr(sample, by)
-    return _key(value)
+        names = path.removeprefix("metadata.").split(".")
+        _, value = follow_path(sample.metadata, names)
+    if value is None and path == "conversation":
+        return _conversation_in_ledger(sample)
+    if value is None and path in Sample.model_fields:
+        return getattr(sample, path)
+    return value
 
 
 def _conversation_in_ledger(sample: Sample) -> str | None:
@@ -168,12 +163,19 @@ class KeysSought:
         cluster: What makes clusters; only a name or path is looked for.
 
     Raises:
-        SettingError: If slices are asked for by texts of samples.
+        SettingError: If slices are asked for by texts of samples, or a key is no text.
     """
 
     def __init__(self, slices: Iterable[str] = (), cluster: GroupBy = None) -> None:
-        self._unseen = dict.fromkeys(slices, "slices")
-        for key in self._unseen:
+        self._slices = tuple(slices)
+        for key in (*self._slices, cluster):
+            if not isinstance(key, str | None):
+                raise SettingError(
+                    "samples are grouped by one name or path, e.g. 'language'; got a"
+                    f" {type(key).__name__}"
+                )
+        self._unseen = dict.fromkeys(self._slices, "slices")
+        for key in self._slices:
             if key in _TEXTS:
                 raise SettingError(
                     f"slices by {key!r} would have texts of samples for names, which"
@@ -187,17 +189,34 @@ class KeysSought:
         self._looked = False
 
     def look_in(self, sample: Sample) -> None:
-        """Look for the keys in one more sample."""
+        """Look for the keys in one more sample.
+
+        Raises:
+            SettingError: If it holds several values at a key of slices: to which slice
+                it belongs, nobody said.
+        """
         self._looked = True
-        if not self._unseen:
-            return
-        for key in [key for key in self._unseen if group_of(sample, key) is not None]:
-            del self._unseen[key]
-        if len(self._names) < _MOST_NAMES:
+        if self._unseen and len(self._names) < _MOST_NAMES:
             for name, value in sample.metadata.items():
                 self._names[name] = None
                 if isinstance(value, Mapping):
                     self._names.update({f"{name}.{inner}": None for inner in value})
+        for key in self._slices:
+            value = _value_at(sample, key)
+            is_one = isinstance(value, str) or not isinstance(
+                value, (Collection, BaseModel)
+            )
+            if is_present(value) and not is_one:
+                raise SettingError(
+                    f"{key!r} holds a list or an object, and a slice is made by one"
+                    f" value; the metadata holds: {self._names_in_words}"
+                )
+        for key in [key for key in self._unseen if group_of(sample, key) is not None]:
+            del self._unseen[key]
+
+    @property
+    def _names_in_words(self) -> str:
+        return names_in_words(self._names, most=_SHOWN_NAMES) or "nothing"
 
     def check(self) -> None:
         """Raise ``SettingError`` if there were samples and none has one of the keys."""
@@ -210,10 +229,9 @@ class KeysSought:
                     f"{key!r} is empty in each sample, so it makes no {what}"
                 )
             near = did_you_mean(name, self._names)
-            listed = names_in_words(self._names, most=_SHOWN_NAMES) or "nothing"
             raise SettingError(
                 f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
-                f" holds: {listed}"
+                f" holds: {self._names_in_words}"
             )
 
 

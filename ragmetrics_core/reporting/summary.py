@@ -427,6 +427,7 @@ class Tally:
         self._cluster = cluster
         self._clusters = Clusters(cluster)
         # for the key "language" the tally of "en", that of "de" and so on
+        slices = (slices,) if isinstance(slices, str) else slices
         self._slices_by_key: dict[str, dict[str, Tally]] = {key: {} for key in slices}
         self._bad_rows: list[SampleResult] = []
         # A key that no sample has was mistyped. All keys are looked for in the samples

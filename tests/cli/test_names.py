@@ -192,10 +192,11 @@ def test_what_is_found_is_always_the_only_one_that_may_be_meant(name, metrics):
 
 
 LABELS = [Label(f"s{n}", (True,), drawn=3, of=3) for n in range(3)]
-METRIC, SLICE, CLUSTER = (
+METRIC, SLICE, CLUSTER, SEVERAL = (
     "did you mean 'context_adherence'",
     "did you mean 'language'",
     "did you mean 'user.group'",
+    "holds a list or an object, and a slice is made by one value; the metadata holds: ",
 )
 DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     "gate": (METRIC, lambda: parse_gate("adherance=0.5", SHIPPED_METRICS)),
@@ -238,6 +239,16 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     "slice of a comparison": (
         SLICE,
         lambda: report().compare(report(), slices="langauge"),
+    ),
+    "slice of a comparison by two keys": (
+        "grouped by one name or path, e.g. 'language'; got a list",
+        lambda: report().compare(report(), slices=["language"]),
+    ),
+    "slice by lists": (SEVERAL, lambda: report().summary(slices="contexts")),
+    "slice by objects": (SEVERAL, lambda: report().compare(report(), slices="user")),
+    "slice by texts": (
+        "slices by 'auto' would have texts of samples for names",
+        lambda: report().summary(slices="auto"),
     ),
     "cluster of a summary": (CLUSTER, lambda: report().summary(cluster="user.gruop")),
     "cluster of a comparison": (
@@ -293,6 +304,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
         [*EVALUATE, "--fail-under", "adherence=0@langauge", "--dry-run"],
         SLICE,
     ),
+    "slice by metadata": ([*EVALUATE, "--fail-under", "recall=0@metadata"], SEVERAL),
     "cluster": ([*EVALUATE, "--cluster", "user.gruop"], CLUSTER),
     "column": ([*EVALUATE, "--question-column", "qestion"], "did you mean 'question'"),
     "metrics": ([*EVALUATE, "--metrics", "adherance"], METRIC),
