@@ -22,7 +22,7 @@ _MOST_CONVERSATIONS = 500
 _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
 # of a sample with one of these, the user's words or what was said before may be others
-_DOUBTS_OF_TALK = frozenset({"history_unread", "question_guessed", "which_turn"})
+_DOUBTS_OF_HISTORY = frozenset({"history_unread", "question_guessed", "which_turn"})
 _NOT_CAPTURED = Doubt(
     "history_unread",
     "the conversation holds words of the user that no captured run was asked; they are"
@@ -68,13 +68,13 @@ class Conversations:
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
         # what was said last, from the first turn on; () where that is not certain
-        self.last_talk: tuple[Turn, ...] = ()
+        self.last_history: tuple[Turn, ...] = ()
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
-        trial.last_talk = self.last_talk
+        trial.last_history = self.last_history
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:
@@ -149,8 +149,8 @@ class Conversations:
             if sample.answer:
                 said.append(Turn(role="assistant", content=sample.answer))
             notes = sample.capture
-            is_sure = notes is not None and _DOUBTS_OF_TALK.isdisjoint(notes.doubts)
-            self.last_talk = tuple(said) if is_sure else ()
+            is_sure = notes is not None and _DOUBTS_OF_HISTORY.isdisjoint(notes.doubts)
+            self.last_history = tuple(said) if is_sure else ()
             if name is not None:
                 ledger = sample.ledger or Ledger()
                 self.keep(

@@ -150,22 +150,22 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
-def is_same_talk(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
-    """Return whether a history is, word for word, what captured turns said.
+def is_same_history(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
+    """Return whether a history is, turn by turn, the captured one.
 
-    The user's words may be the first or last lines of a prompt. What stands between
-    other lines may be a passage.
+    In the history a turn of the user may be a whole prompt: it then begins or ends with
+    the captured words. Between other lines of a prompt they may be a passage's.
     """
     if not captured or len(history) != len(captured):
         return False
-    for turn, said in zip(history, captured, strict=True):
-        text, words = turn.content.strip(), said.content.strip()
+    for turn, captured_turn in zip(history, captured, strict=True):
+        text, words = turn.content.strip(), captured_turn.content.strip()
         is_same = as_one_line(text) == as_one_line(words)
         if turn.role == "user" and len(words) >= _FEWEST_CHARACTERS:
             is_first = text.startswith(f"{words}\n")
             is_last = text.endswith((f"\n{words}", f": {words}"))
             is_same = is_same or is_first or is_last
-        if turn.role != said.role or not is_same:
+        if turn.role != captured_turn.role or not is_same:
             return False
     return True
 
@@ -173,17 +173,17 @@ def is_same_talk(history: Sequence[Turn], captured: Sequence[Turn]) -> bool:
 def history_of_prompts(
     root: Node, question: str | None, examples: Collection[str] = ()
 ) -> tuple[Turn, ...]:
-    """Return the longest earlier talk in the prompts of a run's models; () without one.
+    """Return the longest history in the prompts of a run's models; () without one.
 
     Example: a model was shown user "Open?", assistant "Yes.", user "And when?". The first
-    two are the talk before the question "And when?". What models of the run replied
+    two are the history of the question "And when?". What models of the run replied
     before is a step of this turn.
 
     Args:
         root: The run.
         question: What is asked now; None if that is not known.
         examples: Replies that a template holds: they and what stands before them are
-            no talk.
+            no history.
     """
     nodes = list(root.walk())
     shown_replies = []

@@ -10,7 +10,6 @@ from ragmetrics_core.capture.calls import (
     CUT,
     AskedTurn,
     Brought,
-    BroughtKind,
     Calls,
     FoundAnswer,
     FoundEvidence,
@@ -118,18 +117,24 @@ def _places_shown(
         return ()
     if found_evidence.prompts is None:
         return None
-    contexts = [letters_of(each.text) for each in found_evidence.contexts or ()]
+    context_letters = [letters_of(each.text) for each in found_evidence.contexts or ()]
     return tuple(
         place
         for place, each in enumerate(texts)
-        if _is_shown(each.text, found_evidence.prompts, contexts)
+        if _is_shown(each.text, found_evidence.prompts, context_letters)
     )
 
 
-def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> bool:
-    """Whether prompts hold a text, a long beginning of it, or a context made of it."""
+def _is_shown(
+    text: str, prompts: Sequence[str], context_letters: Sequence[str]
+) -> bool:
+    """Whether prompts show a text, or some of it.
+
+    They show a text that holds one of the contexts. Of any other they hold a short text
+    whole, or a long beginning of one of its parts: JSON and cut texts have several.
+    """
     letters = letters_of(text)
-    if any(len(each) >= SHORTEST and each in letters for each in contexts):
+    if any(len(each) >= SHORTEST and each in letters for each in context_letters):
         return True
     if len(letters) < SHORTEST:
         return shows(prompts, text)
@@ -148,7 +153,7 @@ def _texts_brought(
     found_answer: FoundAnswer,
     found_evidence: FoundEvidence,
 ) -> list[Brought]:
-    """List the texts of tools, and what sub-agents wrote and no tool handed on.
+    """List the texts of tools, summaries, and what sub-agents wrote and no tool handed on.
 
     A tool whose text became documents arrived with these, but where the answer was shown
     all of its text; what a tool inside a retriever found, the retriever returned.
@@ -187,20 +192,15 @@ def _texts_brought(
         for message in call.prompt:
             if message.role == "summary" and message.text not in known:
                 summaries.setdefault(message.text, call)
-    brought += [
-        _text_brought("written", call, text) for text, call in summaries.items()
-    ]
+    for summary, call in summaries.items():
+        brought.append(Brought("written", call, (Document(summary),)))
     for node in calls.nodes[1:]:
-        if node.kind == "agent" and (node.text or "").strip():
+        if node.kind == "agent" and node.text and node.text.strip():
             line = as_one_line(node.text)
             is_handed_on = any(line in text for text in texts_of_tools)
             if not is_handed_on and line != answer:
-                brought.append(_text_brought("written", node, node.text))
+                brought.append(Brought("written", node, (Document(node.text),)))
     return brought
-
-
-def _text_brought(kind: BroughtKind, call: Node, text: str | None) -> Brought:
-    return Brought(kind, call, (Document(text or ""),))
 
 
 def _result_of_tool(
@@ -234,7 +234,7 @@ def _result_of_tool(
     lists += [made] if made else []
     if kind == "tool" and presents_documents(text, tool.query, lists):
         return None
-    return _text_brought(kind, tool, text)
+    return Brought(kind, tool, (Document(text),))
 
 
 def presents_documents(

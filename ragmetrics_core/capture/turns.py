@@ -26,7 +26,7 @@ from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.history import history_of_prompts, is_same_talk
+from ragmetrics_core.capture.history import history_of_prompts, is_same_history
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import edges_of
@@ -679,8 +679,8 @@ class Turns(Generic[Run]):
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""
         history = before_this_turn(history, [question], answer or "", is_captured=True)
-        if is_same_talk(history, self.conversations.last_talk):
-            history, is_of_prompt = self.conversations.last_talk, False
+        if is_same_history(history, self.conversations.last_history):
+            history, is_of_prompt = self.conversations.last_history, False
         # the tree of the adapter stays as it is
         if history != tree.history or is_of_prompt != tree.is_history_of_prompt:
             tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)

@@ -476,8 +476,8 @@ def _poll_by_claims(
         on_support: The instructions whether texts support a claim.
 
     Returns:
-        One poll on the answer, with the probability of its weakest claim.
-        ``NotAnswered`` if the judge did not answer one of the questions.
+        One poll on the answer, with the probability of its weakest claim; without claims
+        it abstains. ``NotAnswered`` if the judge did not answer one of the questions.
     """
     question = question_about_answer.parts["question"]
     listing = question_for_facts(

@@ -62,7 +62,7 @@ def request_text(state: str, questions: Sequence[str]) -> str:
 
 
 def openai_fields(request: str) -> Body:
-    """Return the state and the questions of a request in OpenAI's form."""
+    """Write the state and the questions of our request in OpenAI's form."""
     request_data = json.loads(request)
     questions: list[Body] = []
     for index, (kind, wording, options) in enumerate(request_data["questions"]):
@@ -80,7 +80,7 @@ def openai_fields(request: str) -> Body:
 
 
 def systemone_fields(request: str) -> Body:
-    """Return the state and the questions of a request in System One's form."""
+    """Write the state and the questions of our request in System One's form."""
     request_data = json.loads(request)
     questions: Body = {}
     for index, (kind, wording, options) in enumerate(request_data["questions"]):

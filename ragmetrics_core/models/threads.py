@@ -157,7 +157,7 @@ async def compute_beside_loop(
         if lane not in _jobs:  # the first need starts the lane's thread
             _jobs[lane] = SimpleQueue()
             threading.Thread(
-                target=_compute, args=(_jobs[lane],), name=_THREADS[lane], daemon=True
+                target=_run_jobs, args=(_jobs[lane],), name=_THREADS[lane], daemon=True
             ).start()
         jobs = _jobs[lane]
     jobs.put(work_unless_cancelled)
@@ -184,7 +184,7 @@ def _replacement_of(error: BaseException) -> RuntimeError:
     return replacement
 
 
-def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:
+def _run_jobs(jobs: SimpleQueue[Callable[[], None]]) -> None:
     while True:
         jobs.get()()
 

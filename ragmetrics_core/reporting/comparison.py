@@ -358,7 +358,7 @@ def compare(
             " evaluate without them (stored replies cost nothing): rows are then matched"
             " by question"
         )
-    differing = _differing(before, after, matched, names)
+    differing = _why_not_comparable(before, after, matched, names)
     if differing and not anyway:
         raise InputError(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
@@ -426,7 +426,7 @@ def _names_in_both(
     return list(full_names)
 
 
-def _differing(
+def _why_not_comparable(
     before: Report,
     after: Report,
     matched: Matched,

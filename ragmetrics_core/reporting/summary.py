@@ -316,10 +316,9 @@ class Summary(Frozen):
 
     @property
     def answered_share(self) -> float | None:
-        """Share of the judged samples that were answered; None if nobody asked.
+        """Share of ``asked`` that were answered; None if ``asked`` is 0.
 
-        Of samples without an answer nobody needs to ask. A sample of which nobody asked
-        is in no share.
+        A sample without an answer counts in ``asked``, though no judge was asked.
         """
         return self.answered / self.asked if self.asked else None
 

@@ -50,7 +50,7 @@ logger = logging.getLogger("ragmetrics_core")
 
 
 async def upload_file(model: OpenAICompatibleModel, lines: list[bytes]) -> str:
-    """Send a file of requests, and return its name there."""
+    """Send a file of requests, and return the id that the service gives it."""
     import aiohttp  # not every run needs it
 
     def form() -> aiohttp.FormData:
@@ -65,7 +65,10 @@ async def upload_file(model: OpenAICompatibleModel, lines: list[bytes]) -> str:
 
 
 async def make_batch(model: OpenAICompatibleModel, file_id: str, token: str) -> str:
-    """Make a batch of a file, and return its name there."""
+    """Make a batch of a file that was sent, and return the id that the service gives it.
+
+    Its metadata hold the token, by which ``batch_by_token`` finds it again.
+    """
     body = {
         "input_file_id": file_id,
         "endpoint": COMPLETIONS_PATH,

@@ -341,7 +341,7 @@ class ParkingStore(SqliteStore):
     async def _make_batch_of_file(
         self, model: OpenAICompatibleModel, file_id: str, token: str
     ) -> str:
-        """Make a batch of a file, enter the service's name of it, and return this name.
+        """Make a batch of a file, enter the id that the service gives it, and return it.
 
         If the run's deadline comes meanwhile, the batch has a few seconds left to be
         made. Else the next run would not know whether it was, and look for it for ten

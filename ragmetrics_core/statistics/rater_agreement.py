@@ -327,23 +327,22 @@ class Measured:
     interval: Bounds | None
 
 
-def _scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
+def _scores_and_labels(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
     return [(row.score, row.is_labelled_yes) for row in rows]
 
 
 def _slope_or_intercept(index: int, rows: Sequence[Labelled]) -> float | None:
-    fitted = slope_and_intercept(tuple(_scores(rows)))
+    fitted = slope_and_intercept(tuple(_scores_and_labels(rows)))
     return None if fitted is None else fitted[index]
 
 
-def _verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
-    """The judge's verdict and people's label on each row."""
+def _verdicts_and_labels(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
     return [(row.is_judged_yes(), row.is_labelled_yes) for row in rows]
 
 
 def _judge_kappa(rows: Sequence[Labelled]) -> float | None:
     labels = {row.is_labelled_yes for row in rows}
-    return kappa(_verdicts(rows)) if len(labels) > 1 else None
+    return kappa(_verdicts_and_labels(rows)) if len(labels) > 1 else None
 
 
 def _judge_matthews(rows: Sequence[Labelled]) -> float | None:
@@ -351,7 +350,7 @@ def _judge_matthews(rows: Sequence[Labelled]) -> float | None:
 
     None would leave out the source where the judge is worst.
     """
-    pairs = _verdicts(rows)
+    pairs = _verdicts_and_labels(rows)
     verdicts = {verdict for verdict, _ in pairs}
     labels = {label for _, label in pairs}
     if len(verdicts) == 1 and len(labels) == 2:
@@ -360,14 +359,14 @@ def _judge_matthews(rows: Sequence[Labelled]) -> float | None:
 
 
 MEASURES: dict[str, Statistic] = {
-    "AUROC": lambda rows: auroc(_scores(rows)),
-    "balanced accuracy": lambda rows: balanced_accuracy(_verdicts(rows)),
+    "AUROC": lambda rows: auroc(_scores_and_labels(rows)),
+    "balanced accuracy": lambda rows: balanced_accuracy(_verdicts_and_labels(rows)),
     "kappa": _judge_kappa,
     "MCC": _judge_matthews,
-    "Brier": lambda rows: brier(_scores(rows)),
+    "Brier": lambda rows: brier(_scores_and_labels(rows)),
     "slope": partial(_slope_or_intercept, 0),
     "intercept": partial(_slope_or_intercept, 1),
-    "calibration error": lambda rows: calibration_error(_scores(rows)),
+    "calibration error": lambda rows: calibration_error(_scores_and_labels(rows)),
     "prevalence": lambda rows: fmean(row.is_labelled_yes for row in rows),
 }
 """The measures of agreement between a judge and people, by name.

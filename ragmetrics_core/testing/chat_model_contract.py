@@ -51,7 +51,7 @@ PLAIN = ChatRequest((Message("user", TEXT),), temperature=None)
 
 
 def rejection_fault(message: str, code: str, status: int = 400) -> Fault:
-    """Make a rejection in OpenAI's form that echoes the sample."""
+    """Make a rejection in OpenAI's form whose message echoes ``TEXT`` and ``KEY``."""
     error = {
         "message": f"{message}: {TEXT} {KEY}",
         "code": code,

@@ -349,7 +349,7 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
 def _n_found_without_text_and_id(node: Node) -> int:
     """How many documents retrievers found of which neither text nor id was recorded.
 
-    What a retriever inside another one found is the same.
+    Retrievers inside another one found the same: the larger number counts.
     """
     n_found = 0
     if node.kind == "retriever":
