@@ -63,6 +63,7 @@ from ragmetrics_core.data.sample_parts import (
     before_this_turn,
 )
 from ragmetrics_core.data.scalars import (
+    FormattedNumber,
     composed_text,
     is_blank,
     is_placeholder,
@@ -397,6 +398,11 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     for field, found_value in found_by_field.items():
         if is_filled(found_value.value, field):
             cell = plain_data(found_value.value)
+            if isinstance(cell, FormattedNumber):
+                raise RowError(
+                    f"{field}: column {found_value.column!r} shows a number in a format"
+                    ' such as 0.0 "kg"; write it as a text, or save the sheet as CSV'
+                )
             data = data_in(cell)
             if isinstance(data, str):  # a JSON string is its text
                 cell = data

@@ -14,6 +14,10 @@ from typing import Any, TypeGuard
 from unicodedata import category, normalize
 
 
+class FormattedNumber(float):
+    """A number that its table shows in a format of its own, as 0.5 is shown as 0.5 kg."""
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a number: not True or False, which Python has as ints."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -24,7 +24,7 @@ from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows, why_nameles
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.data.files import no_json_lines
 from ragmetrics_core.data.name_matching import did_you_mean
-from ragmetrics_core.data.scalars import is_number
+from ragmetrics_core.data.scalars import FormattedNumber, is_number
 from ragmetrics_core.engine.sample_sources import (
     ColumnsRead,
     refuse_wrong_columns,
@@ -48,7 +48,8 @@ _NAMES_OF_LISTS = (
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
 _NO_VALUE = object()  # of a formula in a workbook
-_PERCENT = re.compile(r"0(?:\.(0+))?%")  # the format of a cell that shows 85% or 85.0%
+# the format of a cell that shows 85%, 85.0%, 1,234 or 00042
+_NUMBER_FORMAT = re.compile(r"(?:#,##)?(0+(?:\.(0+))?(%?))")
 # what interrupted runs leave, what logrotate puts aside, and what gzip compresses
 _LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?(\.gz)?$", re.IGNORECASE)
 
@@ -336,19 +337,23 @@ def _rows_by_sheet(path: Path) -> dict[str, list[list[Any]]]:
 def _value_of_cell(cell: Any) -> Any:
     """Return the value of a workbook's cell: None for an error, "85%" for a share.
 
-    A share is stored as 0.85, also where somebody typed 85%. Other numbers come as they
-    are stored, without their currency or rounding.
+    A share is stored as 0.85, also where somebody typed 85%. A number comes as it is
+    shown, but for the signs between its thousands, which differ by country. In a format
+    of its own, such as "0.0 kg", it is a ``FormattedNumber``.
     """
     if cell.data_type == "e":
         return None
     if isinstance(cell.value, str):  # "_x000D_" stands for a carriage return
         return import_module("openpyxl.utils.escape").unescape(cell.value)
-    percent = _PERCENT.fullmatch(cell.number_format or "")
-    if percent is None or not is_number(cell.value):
+    if not is_number(cell.value) or cell.number_format in ("General", "@"):
         return cell.value
-    n_decimals = len(percent[1] or "")
+    number_format = _NUMBER_FORMAT.fullmatch(cell.number_format)
+    if number_format is None:
+        return FormattedNumber(cell.value)
+    shortest, decimals, percent = number_format.groups()
     with localcontext(rounding=ROUND_HALF_UP):
-        return f"{Decimal(repr(cell.value)):.{n_decimals}%}"
+        shown = f"{Decimal(repr(cell.value)):.{len(decimals or '')}{percent or 'f'}}"
+    return shown.zfill(len(shortest))
 
 
 READERS = {

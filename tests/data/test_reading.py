@@ -717,14 +717,39 @@ def test_a_formula_without_its_value_makes_a_bad_row(tmp_path):
     assert (third.answer, fourth.answer) == (None, "3")
 
 
-def test_a_share_in_a_workbook_is_the_text_that_it_shows(tmp_path):
-    formats = {"0%": "13%", "0.0%": "12.5%", "0.00%": "12.50%", "0.00": "0.125"}
-    path = workbook(tmp_path / "a.xlsx", one=[["answer"], *[[0.125]] * 4, ["12%"]])
+FORMATS_OF_WORKBOOKS = {
+    "0%": "13%",
+    "0.0%": "12.5%",
+    "0.00%": "12.50%",
+    "0.00": "0.13",
+    "000": "000",
+    "#,##0.0": "0.1",
+    "General": "0.125",
+    "@": "0.125",
+    '0.00" kg"': None,
+    "# ?/?": None,
+    "0.0E+00": None,
+}
+
+
+def test_a_number_in_a_workbook_is_the_text_that_it_shows_or_refused(tmp_path):
+    lines = [["answer", "price"], *[[0.125, 0.125]] * len(FORMATS_OF_WORKBOOKS)]
+    path = workbook(tmp_path / "a.xlsx", one=[*lines, ["12%"]])
     made = openpyxl.load_workbook(path)
-    for number, number_format in enumerate(formats, start=2):
-        made["one"][f"A{number}"].number_format = number_format
+    for number, number_format in enumerate(FORMATS_OF_WORKBOOKS, start=2):
+        for column in "AB":
+            made["one"][f"{column}{number}"].number_format = number_format
     made.save(path)
-    assert answers(path) == [*formats.values(), "12%"]
+    rows = read(path)
+    shown = [getattr(row, "answer", None) for row in rows]
+    assert shown == [*FORMATS_OF_WORKBOOKS.values(), "12%"]
+    told = [str(row) for row in rows if isinstance(row, RowError)]
+    assert ["answer' shows a number in a format" in reason for reason in told] == [
+        True
+    ] * 3
+    made["one"]["A1"] = "price of it"  # a column of no field keeps its number
+    made.save(path)
+    assert read(path)[8].metadata == {"price of it": 0.125, "price": 0.125}
 
 
 def test_what_excel_writes_for_signs_is_read_as_these_signs(tmp_path):
