@@ -294,6 +294,7 @@ def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts
         started=min((run.started for run in runs if run.started), default=""),
         seconds=sum(run.seconds for run in runs),
         stopped="; ".join(reasons),
+        left_out=_drop_repeats(run.left_out for run in runs),
         notes=_drop_repeats(run.notes for run in runs),
     )
 

@@ -275,7 +275,12 @@ class Source:
             )
             for file, count in rows
         )
-        return facts.model_copy(update={"inputs": inputs})
+        left_out = tuple(
+            f"no more than {self._limit:,} rows of {file.path.name} read, by --limit"
+            for file in self._files
+            if file.rows == self._limit
+        )
+        return facts.model_copy(update={"inputs": inputs, "left_out": left_out})
 
     def say_why_idle(self, reasons: Mapping[str, str]) -> None:
         """Print for each file why no metric applies to its rows, and what to do.

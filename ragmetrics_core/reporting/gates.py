@@ -96,7 +96,6 @@ class _Measure(NamedTuple):
     value: float
     low: float
     high: float
-    rows: str  # how many rows it is of, in words
     noun: str  # "mean" or "share"
 
 
@@ -245,8 +244,9 @@ class _Rule(NamedTuple):
             for number in (measure.value, measure.low, measure.high)
         )
         words = (
-            f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of {measure.rows},"
-            f" 95 % interval {low}–{high}; the {decider} decides."
+            f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of"
+            f" {self.rows_in_words(summary)}, 95 % interval {low}–{high}; the {decider}"
+            " decides."
         )
         if by_bounds == "undecided":
             other = "reach" if outcome == "failed" else "miss"
@@ -273,8 +273,7 @@ class _Rule(NamedTuple):
         numbers = summary[self.gate.metric]
         n_rightly = sum(numbers.undefined.get(code, 0) for code in _RIGHTLY_UNDEFINED)
         n_to_score = summary.rows - n_rightly
-        bad = f"{summary.bad_rows} unreadable" if summary.bad_rows else ""
-        why = ", ".join(filter(None, (numbers.unscored_in_words, bad)))
+        why = self._why_unscored(summary)
         if not numbers.count:
             return f"nothing was scored{f' ({why})' if why else ''}"
         # a lost poll is a part of a row that was not scored
@@ -297,6 +296,31 @@ class _Rule(NamedTuple):
             f" answered from a text, and a gate needs more than {100 * least:.0f} %"
         )
 
+    def _why_unscored(self, summary: Summary) -> str:
+        """Why rows have no score of the gate's metric, with counts; "" if all have one."""
+        bad = f"{summary.bad_rows:,} unreadable" if summary.bad_rows else ""
+        unscored = ""
+        if self.gate.metric != ANSWERED:
+            unscored = summary[self.gate.metric].unscored_in_words
+        return ", ".join(filter(None, (unscored, bad)))
+
+    def rows_in_words(self, summary: Summary) -> str:
+        """On how many rows the gate rests, of how many, and what is left out, why.
+
+        Example: "18 of 20 rows (2 declined; 9 of 29 rows left out, not measured by
+        v2)".
+        """
+        n_rows = summary.asked
+        if self.gate.metric != ANSWERED:
+            n_rows = summary[self.gate.metric].count
+        words = count_in_words(summary.rows, "row")
+        reasons = summary.left_out
+        if n_rows < summary.rows:
+            words = f"{n_rows:,} of {words}"
+            reasons = (self._why_unscored(summary), *reasons)
+        why = "; ".join(filter(None, reasons))
+        return f"{words} ({why})" if why else words
+
     def why_mixed(self, summary: Summary) -> str:
         """Why the rows are not comparable with each other; "" if they are."""
         mixed = (
@@ -311,13 +335,13 @@ class _Rule(NamedTuple):
         noun = "share"
         lost = 0.0
         if self.gate.metric == ANSWERED:
-            value, n_rows = summary.answered / summary.asked, summary.asked
+            value = summary.answered / summary.asked
             intervals = [summary.answered_interval]
         elif self.gate.above is not None:
             numbers = summary[self.gate.metric]
             above = self.gate.above
             are_above = [score > above for score in numbers.scores]
-            value, n_rows = sum(are_above) / numbers.count, numbers.count
+            value = sum(are_above) / numbers.count
             # rows that failed may have scored 0, and they may have scored 1
             intervals = [
                 mean_interval(
@@ -330,14 +354,13 @@ class _Rule(NamedTuple):
         else:
             noun = "mean"
             numbers = summary[self.gate.metric]
-            value, n_rows = numbers.mean or 0.0, numbers.count
+            value = numbers.mean or 0.0
             intervals = [numbers.interval, numbers.worst, numbers.best]
             lost = numbers.lost / numbers.count  # lost polls may have said yes or no
         known = [interval for interval in intervals if interval is not None]
         low = min((interval.low for interval in known), default=value)
         high = max((interval.high for interval in known), default=value)
-        rows = count_in_words(n_rows, "row")
-        return _Measure(value, max(0.0, low - lost), min(1.0, high + lost), rows, noun)
+        return _Measure(value, max(0.0, low - lost), min(1.0, high + lost), noun)
 
 
 def number_in_words(value: float, threshold: float) -> str:
@@ -390,7 +413,7 @@ def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[GateOutcome
     ]
     sentence = (
         f"{rule.gate.name} by {key}: {len(decided) - len(others)} of {len(decided)}"
-        f" slices reach {rule.gate.at_least:g}."
+        f" slices reach {rule.gate.at_least:g}, over {rule.rows_in_words(summary)}."
     )
     sentence += "".join(others[:_MOST_SLICES_EXPLAINED])
     if len(others) > _MOST_SLICES_EXPLAINED:

@@ -305,16 +305,16 @@ class _ReportContent:
         else:
             run = self._run
             reason = _why_not_whole(rows, run)
-        notes = [*run.notes]
+        left_out = run.left_out
         if self._n_copies:
-            notes.append(
+            left_out += (
                 f"{count_in_words(self._n_copies, 'row')} of {self._name}"
-                " stood there before, and counted once"
+                " stood there before, and counted once",
             )
         if self._problems:
             lines = count_in_words(len(self._problems), "line")
             reason = f"{lines} could not be read: {self._problems[0]}"
-        changes: dict[str, object] = {"notes": tuple(notes)}
+        changes: dict[str, object] = {"left_out": left_out}
         if reason:
             changes["stopped"] = run.stopped or reason
         return run.model_copy(update=changes), rows

@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
     import_extra,
     write_text,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.results import signature_part
 from ragmetrics_core.reporting.answering import Answering, count_answering
@@ -310,16 +311,16 @@ class Report:
             )
         ]
         of_rows = facts_of_rows(rows)
-        notes = self.run.notes
+        left_out = self.run.left_out
         n_left_out = len(self.results) - len(rows)
         if n_left_out:
-            count = f"{n_left_out} of {len(self.results)} rows"
-            notes = (f"{count} are left out: not measured by {part}", *notes)
+            count = f"{n_left_out:,} of {count_in_words(len(self.results), 'row')}"
+            left_out += (f"{count} left out, not measured by {part}",)
         changes = {
             "judges": of_rows.judges,
             "models": of_rows.models,
             "metrics": {**self.run.metrics, **of_rows.metrics},
-            "notes": notes,
+            "left_out": left_out,
         }
         return Report(rows, self.run.model_copy(update=changes))
 

@@ -106,6 +106,7 @@ class RunFacts(Frozen):
         concurrency: Calls to the judge that could run at the same time.
         interrupted: True if the run ended before every sample was judged.
         stopped: Why the results are incomplete, in words; "" if they are not.
+        left_out: Which rows were left out, and why, in words; each gate says so.
         notes: What else the reader should know, e.g. that a metric was left out.
     """
 
@@ -125,6 +126,7 @@ class RunFacts(Frozen):
     concurrency: int = 1
     interrupted: bool = False
     stopped: str = ""
+    left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def endpoints(self, judge: str) -> tuple[str, ...]:

@@ -268,6 +268,7 @@ class Summary(Frozen):
         judges: Who judged.
         stopped: Why the run ended before all rows of its input were read; "" if it did
             not.
+        left_out: Which rows were left out, and why, in words.
         caption: What the intervals mean.
         slices: By key and value, where asked for.
     """
@@ -289,6 +290,7 @@ class Summary(Frozen):
     usage: Usage
     judges: tuple[str, ...] = Field(default=(), repr=False)
     stopped: str = ""
+    left_out: tuple[str, ...] = ()
     caption: str = CAPTION
     slices: dict[str, dict[str, "Summary"]] = Field(default={}, repr=False)
 
@@ -527,6 +529,7 @@ class Tally:
         """
         self._keys_to_find.check()
         run = run or RunFacts()
+        run_of_slices = run.model_copy(update={"left_out": ()})  # of which, none knows
         metric_summaries = []
         for name, metric_tally in self.metrics.items():
             metric_summaries.append(metric_tally.summary(name))
@@ -553,9 +556,13 @@ class Tally:
             answered_interval=answered_interval,
             usage=self.usage,
             stopped=run.ended_early,
+            left_out=run.left_out,
             judges=run.judges,
             slices={
-                key: {name: tally.summary(run=run) for name, tally in slices.items()}
+                key: {
+                    name: tally.summary(run=run_of_slices)
+                    for name, tally in slices.items()
+                }
                 for key, slices in self._slices_by_key.items()
             },
         )

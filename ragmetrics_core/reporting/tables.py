@@ -130,7 +130,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         words += f", {summary.not_judged:,} without a result"
     if summary.bad_rows:
         words += f", {summary.bad_rows:,} unreadable"
-    notes.append(f"{words}.")
+    notes.append(f"{'; '.join((words, *summary.left_out))}.")
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         notes.append(f"Captured: {', '.join(grades)}.")

@@ -194,7 +194,7 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(rows, capsys, monkeyp
     gate = "--fail-under adherence=0.5@metadata.language"
     assert run(f"evaluate {name} {gate} --summary summary.md") == 1
     told = Path("summary.md").read_text()
-    slices = "context_adherence by language: 1 of 2 slices reach 0.5. "
+    slices = "context_adherence by language: 1 of 2 slices reach 0.5, over 2 rows. "
     assert rf'- **failed**: {slices}"e\|n": misses 0.5' in told
     assert "| context_adherence | 0." in told
     assert "Judge: words only (lexical: misses" in told
@@ -397,7 +397,10 @@ def test_several_files_are_one_run(rows, capsys):
     rows(GOOD, name="b.jsonl")
     rows({"answer": "x"}, name="c.jsonl")
     assert run("evaluate a.jsonl b.jsonl c.jsonl --explain --limit 2") == 0
-    assert "Rows: 3 no fault found, 1 input missing." in capsys.readouterr().out
+    screen = capsys.readouterr().out
+    assert "Rows: 3 no fault found, 1 input missing." in screen
+    assert "no more than 2 rows of a.jsonl read, by --limit" in screen
+    assert "rows of b.jsonl read" not in screen
     rows({"answer": "y"}, name="d.jsonl")
     assert run("evaluate c.jsonl d.jsonl") == 2
     first, last = capsys.readouterr().err.splitlines()[-2:]

@@ -45,7 +45,7 @@ _SHOWN = """
     Comparison.stopped DiscreteSettings.retriever
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
     Card.details Card.signatures Card.made Card.command Card.notes Card.figures Card.run Card.corrected
-    RunFacts.addresses Gate.by
+    RunFacts.addresses RunFacts.left_out Summary.left_out Gate.by
     Glance.title Glance.judges Glance.started Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
     Glance.sure Glance.use PassageUse.why MeasuredUse.why_not PromptMessage.role
     StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids

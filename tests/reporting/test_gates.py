@@ -399,13 +399,38 @@ def test_bad_gates(text, words):
 SLICED = Gate(metric="m", at_least=0.5, by="language")
 
 
+LEFT_OUT = {"left_out": ("9 of 29 rows left out, not measured by v2",)}
+
+
+@pytest.mark.parametrize(
+    ("gate", "rows"),
+    [
+        ("m=0.5", "mean 1.000 of 17 of 20 rows (3 without a claim; 9 of 29 rows left"),
+        ("share(m>0.5)=0.5", "share 1.000 of 17 of 20 rows (3 without a claim; 9 of"),
+        (
+            "m=0.5@half",
+            "2 of 2 slices reach 0.5, over 17 of 20 rows (3 without a claim",
+        ),
+    ],
+)
+def test_a_gate_says_on_how_many_rows_it_rests_of_how_many(gate, rows):
+    halves = [*["first"] * 10, *["second"] * 10]
+    run = report(*[1.0] * 17, *["no_claim"] * 3, half=halves)
+    run.run = run.run.model_copy(update=LEFT_OUT)
+    decision = decide(gate, run)
+    assert (decision.outcome, rows in decision.sentence) == ("passed", True), decision
+    # nothing of it is told twice, nor of a slice
+    assert str(decision).count("left out") == str(run).count("left out") == 1
+    assert str(run.glance([decision])).count("left out") == 1
+
+
 @pytest.mark.parametrize(
     ("rows", "outcome", "words"),
     [
         (
             [("de", 0.9), ("en", 0.8)],
             "passed",
-            "m by language: 2 of 2 slices reach 0.5.",
+            "m by language: 2 of 2 slices reach 0.5, over 2 rows.",
         ),
         ([("de", 0.9), ("en", 0.1)], "failed", ' "en": misses 0.5: mean 0.100 of'),
         ([("de", 0.9), (None, 0.1)], "failed", '"without language": misses 0.5'),
@@ -428,15 +453,16 @@ def test_rows_that_could_not_be_read_may_be_a_slice_of_their_own():
     languages = [*["de"] * 50, "en"]
     decision = decide(SLICED, report(*FIFTY, "bad", language=languages))
     assert str(decision).startswith(
-        "passed: m by language: 1 of 1 slices reach 0.5. 1 row could not be read: of"
-        " which slice, nobody knows."
+        "passed: m by language: 1 of 1 slices reach 0.5, over 50 of 51 rows (1"
+        " unreadable). 1 row could not be read: of which slice, nobody knows."
     )
 
 
 def test_of_many_slices_ten_are_shown():
     languages = ["zz", *(f"l{place:02}" for place in range(12))]
     sentence = decide(SLICED, report(0.9, *[0.1] * 12, language=languages)).sentence
-    assert sentence.startswith('m by language: 1 of 13 slices reach 0.5. "l00": misses')
+    beginning = 'm by language: 1 of 13 slices reach 0.5, over 13 rows. "l00": misses'
+    assert sentence.startswith(beginning)
     assert sentence.endswith(" And 2 more.")
     assert sentence.count("misses") == 10
     with pytest.raises(SettingError, match="no slices by 'language'"):

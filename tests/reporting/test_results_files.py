@@ -17,6 +17,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import LEFT, InputError, SettingError
 from ragmetrics_core.data.results import ErrorInfo
+from ragmetrics_core.reporting.gates import decide
 
 GATE = ["--fail-under", "adherence=0.5"]
 MODES: list[list[str]] = [[], ["--strict"]]
@@ -145,9 +146,9 @@ def test_rows_that_stand_twice_in_a_file_count_once():
     Path("twice.jsonl").write_text("".join(lines))
     report = Report.from_jsonl("twice.jsonl")
     assert len(report.results) == 4
-    assert report.run.notes[-1] == (
-        "2 rows of twice.jsonl stood there before, and counted once"
-    )
+    counted = "2 rows of twice.jsonl stood there before, and counted once"
+    assert report.run.left_out == (counted,)
+    assert f" 4 rows ({counted}), " in decide("adherence=0.1", report).sentence
     assert report.run.stopped == ""
 
 
@@ -157,7 +158,7 @@ def test_a_copied_sink_counts_once():
     Path("sink.jsonl").write_text(text * 3)
     report = Report.from_jsonl("sink.jsonl")
     assert len(report.results) == 6
-    assert "12 rows of sink.jsonl stood there before" in report.run.notes[-1]
+    assert "12 rows of sink.jsonl stood there before" in report.run.left_out[0]
 
 
 @pytest.mark.nightly
