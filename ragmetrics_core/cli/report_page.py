@@ -6,6 +6,7 @@ It also puts scores onto the traces that they judge.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -22,12 +23,14 @@ from ragmetrics_core.cli.run_folders import (
     unless_unasked,
 )
 from ragmetrics_core.data import InputError, SampleResult, SettingError
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.engine.project_file import PROJECT_FILE, project_settings
 from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
 from ragmetrics_core.reporting.groups import check_keys
+from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
@@ -210,7 +213,8 @@ class Joined(NamedTuple):
 def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     """Join several runs to one over all their rows, in their order.
 
-    Example: runs of 2 and 3 rows make one of 5 rows, numbered 0 to 4.
+    A row that stands in an earlier file, too, counts once. Example: runs of 2 and 3
+    rows make one of 5 rows, numbered 0 to 4.
 
     Args:
         reports: The runs, at least one.
@@ -227,17 +231,30 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         for judge in chain.from_iterable(asked)
         if len({addresses.get(judge, "") for addresses in asked} - {""}) > 1
     }
-    rows: list[SampleResult] = []
-    for report, addresses in zip(reports, asked, strict=True):
+    joined: list[SampleResult] = []
+    left_out, warnings = list[str](), list[str]()
+    earlier_rows, earlier = set[bytes](), set[str]()
+    for report, name, addresses in zip(reports, names, asked, strict=True):
         told = {judge: addresses[judge] for judge in differing if addresses.get(judge)}
+        rows, digests, n_copies = list[SampleResult](), set[bytes](), 0
         for row in _with_addresses(report.results, told):
-            rows.append(row.model_copy(update={"index": len(rows)}))
+            line = json_line(row.model_copy(update={"index": 0}))
+            digest = hashlib.sha256(line.encode()).digest()
+            digests.add(digest)
+            if row.sample is not None and digest in earlier_rows:
+                n_copies += 1
+            else:
+                rows.append(row.model_copy(update={"index": len(joined) + len(rows)}))
+        joined += rows
+        if n_copies:
+            left_out.append(
+                f"{count_in_words(n_copies, 'row')} of {name} stood in an earlier file,"
+                " and counted once"
+            )
+        earlier_rows |= digests
 
-    # two runs over the same questions are no more evidence than one
-    warnings = []
-    earlier: set[str] = set()
-    for report, name in zip(reports, names, strict=True):
-        samples = [row.sample for row in report.results if row.sample is not None]
+        # two runs over the same questions are no more evidence than one
+        samples = [row.sample for row in rows if row.sample is not None]
         questions = {sample.question for sample in samples if sample.question}
         n_repeated = len(questions & earlier)
         if n_repeated:
@@ -247,7 +264,9 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
                 " --cluster says otherwise. Compare two runs by ragmetrics compare."
             )
         earlier |= questions
-    return Joined(_join_facts(runs, names), tuple(rows), tuple(warnings))
+    run = _join_facts(runs, names)
+    run = run.model_copy(update={"left_out": (*run.left_out, *left_out)})
+    return Joined(run, tuple(joined), tuple(warnings))
 
 
 def _with_addresses(

@@ -300,6 +300,29 @@ def test_several_files_are_one_report():
     assert [own.name for own in joined.run.inputs] == list(paths)
 
 
+@pytest.mark.parametrize(
+    ("files", "copies"),
+    [
+        (["first.jsonl", "second.jsonl"], "6 rows of second.jsonl"),
+        (["run.jsonl", "copy.jsonl"], "20 rows of copy.jsonl"),
+        (["run.jsonl", "second.jsonl"], "12 rows of second.jsonl"),
+    ],
+)
+def test_a_row_that_stands_in_two_files_counts_once(files, copies, capsys):
+    watched(20, "sink.jsonl")
+    lines = Path("sink.jsonl").read_text().splitlines(keepends=True)
+    Path("first.jsonl").write_text("".join(lines[:14]))
+    Path("second.jsonl").write_text("".join(lines[8:]))
+    for name in ("run.jsonl", "copy.jsonl"):
+        Report.from_jsonl("sink.jsonl").to_jsonl(name)
+    gate = ["--fail-under", "adherence=0.1", "--report", "page.html"]
+    assert main(["report", *files, *gate]) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    counted = f"of 20 rows ({copies} stood in an earlier file, and counted once)"
+    assert counted in screen
+    assert counted in Path("page.html").read_text()
+
+
 def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(capsys):
     watched(2, "one.jsonl")
     watched(3, "two.jsonl")
