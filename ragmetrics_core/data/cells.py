@@ -190,8 +190,8 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 
     A key may itself have dots, as flattened tables write them. So several steps of the
     path may be one key; the key of the most steps is tried first. A key leads through a
-    list of objects to what they have there, as one list; None stands for an element
-    without it. One must have it, unless the list is empty.
+    list of objects to what they have there, as one list, in which a text in parts is one;
+    None stands for an element without it. One must have it, unless the list is empty.
 
     Returns whether the path leads to something, and to what.
 
@@ -229,7 +229,8 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
         if isinstance(element, Mapping):
             element_has_it, leaf = follow_path(element, path)
         is_there = is_there or element_has_it
-        leaves += leaf if isinstance(leaf, (list, tuple)) else [leaf]
+        is_list = isinstance(leaf, (list, tuple)) and not is_of_parts(leaf)
+        leaves += leaf if is_list else [leaf]
     return is_there, leaves if is_there else None
 
 
@@ -523,6 +524,8 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         if score is not None:
             context = read_context(cell[0], field, rank)
             return {**dict(context), "score": score}
+    if is_of_parts(cell):
+        cell = {"content": cell}
     kind = type(cell).__name__
     document = cell
     if not isinstance(cell, Mapping):

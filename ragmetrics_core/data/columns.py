@@ -766,11 +766,14 @@ def _text_under(
 def _last_message(data: Any, field: str) -> FoundValue | None:
     """Return what the field's speaker said last in messages; None for no such message.
 
-    What is said before a call of a tool is nothing.
+    What is said before a call of a tool is nothing. None, too, where a text stands among
+    the messages, of which nobody knows who said it.
 
     Raises:
         RowError: If a message holds an image or a recording.
     """
+    if isinstance(data, (list, tuple)) and any(isinstance(each, str) for each in data):
+        return None
     messages = tuple(said_messages(data))
     if any(message.has_media for message in messages):
         raise RowError(f"{field}: {MEDIA_REFUSED}")

@@ -1121,6 +1121,17 @@ def test_a_path_goes_through_a_list(path, item, write):
         list(iterate_samples([{"hits": [item]}], {"contexts": "hits.elsewhere"}))
 
 
+def test_a_text_in_parts_that_a_path_leads_to_is_one():
+    parts = [{"type": "text", "text": text} for text in FOUND_TEXT.split(" Brandt ")]
+    row = {"hits": [{"content": parts}, {"content": FOUND_TEXT}]}
+    sample = Sample.from_row(row, contexts="hits.content")
+    assert sample.context_texts == ("Anna\nlit the lamp.", FOUND_TEXT)
+    for second in (FOUND_TEXT, parts):
+        said = [{"content": parts}, {"content": second}]
+        with pytest.raises(RowError, match="2 answers in one row"):
+            Sample.from_row({"said": said}, answer="said.content")
+
+
 @pytest.mark.parametrize(("path", "item"), list(ITEMS_BY_PATH.items())[:-1])
 def test_a_document_without_a_text_is_refused_with_the_path_to_it(path, item):
     (error,) = iterate_samples([{"docs": [item]}], {})
