@@ -383,9 +383,8 @@ def last_said(messages: Sequence[SaidMessage], role: str) -> list[str]:
 
 
 def several_in_one_row(field: str, number: int) -> str:
-    """Say that a row holds several answers or references."""
+    """Say that a row holds several answers or references, as untyped parts may be."""
     return (
-        f"{field}: {number} {field}s in one row; write a row for each, with one"
-        " conversation_id where they share their contexts, or joined if they are pieces"
-        " of one"
+        f"{field}: {number} {field}s in one row, or pieces of one; write a row for each,"
+        " with one conversation_id where they share their contexts, or the pieces joined"
     )

@@ -443,6 +443,9 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         texts = [context.text for context in getattr(sample, field) or ()]
         are_lists = bool(texts) and all(map(cells.is_written_list, texts))
         are_lists = are_lists and notes.grade is None
+        # as empty texts: what was shown is not known, and only ids may be compared
+        if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
+            sample = sample.model_copy(update={field: None})
         if columns.get(field) is not None:
             doubts.pop(code, None)
         elif is_one_text or are_lists or code in doubts:
@@ -815,7 +818,7 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
     ]
     hint = f": write its {' or '.join(texts[:_MOST_TEXTS_SHOWN])}" if texts else ""
     cell = data_in(found_by_field.get(field, _NO_VALUE).value)
-    if not isinstance(found, (Mapping, list, tuple)) and not fields:  # a date, True
+    if not isinstance(found, Mapping) and not fields:  # a date, True, a list
         hint = "; write it as a text"
     elif "role" in fields:  # a message of another speaker
         hint = ""
