@@ -29,7 +29,7 @@ from ragmetrics_core.data import (
     SampleResult,
     SettingError,
 )
-from ragmetrics_core.data.display import judge_of_this_machine, one_line
+from ragmetrics_core.data.display import judge_of_this_machine
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.project_file import (
     PROJECT_FILE,
@@ -453,11 +453,10 @@ def fill_in(options: argparse.Namespace) -> None:
         )
     metrics_typed = options.metrics  # kept, since the loop may set options.metrics
     for name, value in _options_of_file(file_settings).items():
-        # There is an option for the column of each field that samples have.
         if name not in options:
-            field_name = one_line(name.removesuffix("_column"))
             raise SettingError(
-                f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
+                f"{PROJECT_FILE} names the column of {name.removesuffix('_column')},"
+                " which only Python and pytest take"
             )
         # Columns are always read. If --answer-column was typed, the file's is passed over.
         was_typed = getattr(options, name) is not None

@@ -17,6 +17,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 
+from ragmetrics_core.data.columns import Columns
 from ragmetrics_core.data.display import EMBEDDED, one_line
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.files import (
@@ -26,6 +27,7 @@ from ragmetrics_core.data.files import (
     is_trusted,
 )
 from ragmetrics_core.data.frozen import Settings
+from ragmetrics_core.data.name_matching import nearest_name
 
 PROJECT_FILE = "ragmetrics.toml"
 _MOST_BYTES = 2**16
@@ -44,11 +46,15 @@ def _refuse_empty(value: str) -> str:
 
 
 _Value = Annotated[str, AfterValidator(_refuse_empty)]
-# settings that are lists, each with an example of one
-_EXAMPLES_OF_LISTS = {
-    "metrics": "adherence",
-    "criteria": "polite: The answer is polite.",
-    "gates": "adherence=0.8",
+# how each setting is written, by its name and type
+_FORMS = {
+    "metrics": (list, 'metrics = ["adherence"]'),
+    "criteria": (list, 'criteria = ["polite: The answer is polite."]'),
+    "judge": (str, 'judge = "gpt-4o-mini"'),
+    "api_base": (str, 'api_base = "http://localhost:8000/v1"'),
+    "store": (str, 'store = "replies.sqlite"'),
+    "gates": (list, 'gates = ["adherence=0.8"], a list also for a single one'),
+    "columns": (dict, 'columns = {question = "query"}, or a table [columns]'),
 }
 
 
@@ -164,19 +170,25 @@ def read_project_file(path: Path) -> ProjectFile:
                 f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
             )
         table = tomllib.loads(content.decode("utf-8-sig"))
-        for name, example in _EXAMPLES_OF_LISTS.items():
-            if not isinstance(table.get(name, []), list):
+        for name, value in table.items():
+            if isinstance(value, dict) and name not in _FORMS:
                 raise SettingError(
-                    f"{name}: a list is needed, also for a single one: {name} ="
-                    f' ["{example}"]'
+                    f"[{name}] is no table of settings: [columns] is the only one, and"
+                    " all other settings stand above it"
                 )
-        columns = table.get("columns", {})
-        for name in ProjectSettings.model_fields:
-            if isinstance(columns, dict) and name in columns:
+        for name, (kind, form) in _FORMS.items():
+            if name in table and not isinstance(table[name], kind):
+                raise SettingError(f"{name} is written {form}")
+        for name in table.get("columns", {}):
+            if f"{name}_column" in Columns.__annotations__:
+                continue
+            setting = nearest_name(name, ProjectSettings.model_fields)
+            if setting is not None:
                 raise SettingError(
                     f"{name} stands below [columns], which makes it one of them: write"
-                    " it above that line"
+                    f" {setting} above that line"
                 )
+            raise SettingError(f"it names the column of {name}, which samples lack")
         return ProjectFile(path, content, ProjectSettings(**table))
     except RecursionError:
         raise SettingError(

@@ -190,16 +190,26 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
             "metric: no such setting (did you mean 'metrics'?); there are: metrics",
         ),
         ("self = 'adherence'", "self: no such setting"),
-        ("gates = 'adherence=0.9'", "gates: a list is needed, also for a single one"),
+        ("gates = 'm=0.9'", 'gates = ["adherence=0.8"], a list also for a single one'),
         ("metrics = 'adherence'", 'metrics = ["adherence"]'),
-        ("gates = 0.9", "gates: a list is needed"),
+        ("gates = 0.9", "gates is written gates = ["),
+        ("[gates]\nadherence = 0.9", "gates is written gates = ["),
+        ("[judge]\nname = 'm'\ngates = ['a=1']", 'judge is written judge = "gpt-4o'),
+        ("columns = ['question=q']", 'columns = {question = "query"}, or a table'),
+        ("[tool.ragmetrics]\ngates = ['a=1']", "[tool] is no table of settings: [col"),
+        ("[Columns]\nquestion = 'q'", "[Columns] is no table of settings"),
         ("metrics = " + "[" * 5000, "nested"),
         ("x" * 70_000, "larger than 64 kB"),
         ("= 3", "cannot be read: "),
         ("[columns]\nquestion = 'q'\ngates = ['a=1']", "gates stands below [columns]"),
         (
+            "[columns]\napi-base = 'x'",
+            "api-base stands below [columns], which makes it",
+        ),
+        ("[columns]\nhistory = 'h'", "history, which only Python and pytest take"),
+        (
             "[columns]\nquestions = 'q'",
-            "ragmetrics.toml names the column of questions, which samples lack",
+            "it names the column of questions, which samples lack",
         ),
     ],
 )
@@ -207,6 +217,13 @@ def test_what_is_wrong_in_it_is_told(text, said, capsys):
     FILE.write_text(text)
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_column_of_the_file_that_samples_lack_hides_no_gate_from_a_report(capsys):
+    Report([]).to_jsonl("run.jsonl")
+    FILE.write_text("[columns]\nfail_under = 'adherence=0.99'\n")
+    assert main(["report", "run.jsonl"]) == 2
+    assert "the column of fail_under, which samples lack" in capsys.readouterr().err
 
 
 @pytest.mark.nightly
