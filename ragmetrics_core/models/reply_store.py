@@ -183,6 +183,11 @@ class SqliteStore(ReplyStore):
     _connection: sqlite3.Connection | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False) -> None:
+        if str(path).startswith((":", "file:")):  # SQLite's names of what is no file
+            raise SettingError(
+                f"a store is a file, and {path} names none: --no-store (in Python"
+                " store=False) keeps replies in memory"
+            )
         self.path = Path(path).expanduser()
         named_path = Path(path)
         # The usual file need not be one that anybody named: a run goes on without it.

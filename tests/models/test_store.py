@@ -410,6 +410,11 @@ def test_which_store_is_used(path, monkeypatch):
 def test_what_is_no_store_is_explained():
     with pytest.raises(SettingError, match="store is a int"):
         resolve_store(7)  # type: ignore[arg-type]
+    for no_file in (":memory:", "file:replies?mode=memory"):
+        with pytest.raises(
+            SettingError, match=r"store=False\) keeps replies in memory"
+        ):
+            resolve_store(no_file)
 
 
 # The command
