@@ -120,10 +120,11 @@ class JudgeUnavailable(JudgeError):
     errors below.
 
     ``single`` is True if only this question was refused, as far as is known: it has
-    answered others, or the refusal may be about the row's texts.
+    answered others, or the refusal may be about the row's texts. It is False where the
+    refusal speaks of every question, e.g. of money that is spent.
     """
 
-    single: bool = False
+    single: bool | None = None
 
 
 class AuthenticationFailed(JudgeUnavailable):

@@ -451,10 +451,13 @@ def _error_of_rejection(
     if status in _STATUSES_OF_SPENT:
         is_spent = is_spent or _SPENT_IN_WORDS.search(fault.text)
     if is_spent or (_QUOTA in fault.text and fault.retry_after is None):
-        return errors.JudgeUnavailable(
+        spent = errors.JudgeUnavailable(
             f"the quota or budget for {where} is used up{fault.details}: raise it or use"
             " another model"
         )
+        if is_spent:  # whatever was answered before
+            spent.single = False
+        return spent
     # Some providers tell a request that is too long as a rate that is exceeded.
     is_within_rate = status != 429 or "oo large" in fault.text
     if is_within_rate and (status == 413 or _TOO_LONG.search(fault.text)):

@@ -196,7 +196,8 @@ class EndpointState:
         elif isinstance(outcome, errors.JudgeUnavailable):
             # What has answered before may mean this request alone. It is marked as
             # ``single``, so that it fails its own request and no other.
-            outcome.single |= self.n_answers > 0
+            if outcome.single is None:
+                outcome.single = self.n_answers > 0
             if not outcome.single:
                 self.begin_outage(outcome)
         elif isinstance(outcome, errors.TransientJudgeError) and not isinstance(

@@ -477,13 +477,22 @@ def test_a_wait_of_many_minutes_ends_the_run_and_a_later_one_goes_on(
 
 
 @pytest.mark.parametrize(
-    "fault", [_quota("Day"), _quota("Month", status="insufficient_quota")]
+    "fault",
+    [_quota("Day"), _quota("Month", status="insufficient_quota"), Fault(402)],
 )
 def test_a_quota_that_is_used_up_for_long_ends_the_run(loopback_server, fault):
     server = loopback_server(lambda _: GOOD, faults=lambda _: fault)
     with pytest.raises(JudgeUnavailable, match="quota or budget"):
         judged(server, 8)
     assert len(server.requests) == 1
+    # no call begins after the first that says so, whatever was answered before
+    server.faults = lambda number: fault if number >= 6 else None
+    model = OpenAICompatibleModel(server.base_url, "local", api_key=KEY)
+    rows = [row(number) for number in range(40)]
+    report = evaluate(rows, [ContextRecall()], judge=model, concurrency=1)
+    assert len(server.requests) == 7
+    assert report.summary()["context_recall"].count == 5
+    assert report.run.stopped.startswith("the quota or budget for ")
 
 
 @pytest.mark.parametrize(
