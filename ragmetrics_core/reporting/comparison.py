@@ -20,7 +20,6 @@ from ragmetrics_core.data import (
     SampleResult,
     SettingError,
     caution_about,
-    did_you_mean,
     element,
     find_metric,
     import_deferred,
@@ -94,18 +93,14 @@ class Comparison(Frozen):
     titles: tuple[str, str] = ("first run", "second run")
     added: tuple[str, ...] = ()
 
-    def __getitem__(self, name: str) -> MetricChange:
+    def __getitem__(self, metric: MetricLike) -> MetricChange:
         """Return the change of a metric.
 
         It is over all samples, or over one slice for ``"metric [slice]"``.
         """
         change_by_name = {change.name: change for change in self.changes}
-        if name not in change_by_name:
-            raise SettingError(
-                f"no {name!r} in this comparison{did_you_mean(name, change_by_name)}; it has:"
-                f" {', '.join(change_by_name)}"
-            )
-        return change_by_name[name]
+        names = list(change_by_name)
+        return change_by_name[find_metric(metric, names, place="in this comparison")]
 
     @property
     def over_all_samples(self) -> tuple[MetricChange, ...]:

@@ -49,6 +49,7 @@ from ragmetrics_core.reporting.what_if import WhatIf, what_if
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ragmetrics_core.metrics.registry import MetricLike
     from ragmetrics_core.reporting.glance import Glance
     from ragmetrics_core.reporting.journey import Journey
 
@@ -211,7 +212,7 @@ class Report:
         return tuple(map(diagnose, self.results))
 
     def answering(
-        self, metric: str = "context_sufficiency", *, cluster: GroupBy = "auto"
+        self, metric: MetricLike = "context_sufficiency", *, cluster: GroupBy = "auto"
     ) -> Answering:
         """Count what the application did where its contexts were enough and where not.
 
@@ -229,7 +230,7 @@ class Report:
         """
         return count_answering(self.results, self._full_name(metric), cluster)
 
-    def what_if(self, metric: str = "context_utilization") -> WhatIf:
+    def what_if(self, metric: MetricLike = "context_utilization") -> WhatIf:
         """Work out what fewer chunks, or a perfect order, would have scored.
 
         It follows from the verdicts that are there: nobody is asked. ``print`` shows it
@@ -244,7 +245,7 @@ class Report:
         """
         return what_if(self.results, self._full_name(metric))
 
-    def scores(self, metric: str) -> list[float | None]:
+    def scores(self, metric: MetricLike) -> list[float | None]:
         """Scores of one metric, aligned with ``results``.
 
         None for undefined, failed, not judged and bad rows.
@@ -255,7 +256,7 @@ class Report:
             for row in self.results
         ]
 
-    def _full_name(self, metric: str) -> str:
+    def _full_name(self, metric: MetricLike) -> str:
         """The full name of a metric; see ``find_metric``."""
         return find_metric(metric, self.metrics, place="in this report")
 
@@ -324,7 +325,9 @@ class Report:
         }
         return Report(rows, self.run.model_copy(update=changes))
 
-    def worst(self, count: int = 10, metric: str | None = None) -> list[SampleResult]:
+    def worst(
+        self, count: int = 10, metric: MetricLike | None = None
+    ) -> list[SampleResult]:
         """The rows to look at first.
 
         Args:
@@ -501,9 +504,9 @@ class Report:
     def __getitem__(self, key: int) -> SampleResult: ...
 
     @overload
-    def __getitem__(self, key: str) -> MetricSummary: ...
+    def __getitem__(self, key: MetricLike) -> MetricSummary: ...
 
-    def __getitem__(self, key: int | str) -> SampleResult | MetricSummary:
+    def __getitem__(self, key: int | MetricLike) -> SampleResult | MetricSummary:
         """Return a row, by its place from 0, or the numbers of a metric, by its name.
 
         Examples: ``report[0].results``, ``report["context_adherence"].mean``.

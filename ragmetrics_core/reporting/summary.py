@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from shlex import quote
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field
 
@@ -47,6 +47,9 @@ from ragmetrics_core.statistics.means import (
     sd,
     share_clusters,
 )
+
+if TYPE_CHECKING:
+    from ragmetrics_core.metrics.registry import MetricLike
 
 Name = TypeVar("Name", bound=str)
 _BINS = 10
@@ -294,7 +297,7 @@ class Summary(Frozen):
     caption: str = CAPTION
     slices: dict[str, dict[str, "Summary"]] = Field(default={}, repr=False)
 
-    def __getitem__(self, metric: str) -> MetricSummary:
+    def __getitem__(self, metric: "MetricLike") -> MetricSummary:
         """Summary of one metric by name.
 
         Raises ``SettingError`` if it was not measured.

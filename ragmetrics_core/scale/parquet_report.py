@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import InputError, RowError, import_extra, json_value
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
@@ -22,6 +22,9 @@ from ragmetrics_core.engine.resolve import NOBODY
 from ragmetrics_core.reporting.jsonl import plain, validate_data
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
+
+if TYPE_CHECKING:
+    from ragmetrics_core.metrics.registry import MetricLike
 
 # The fields of a metric's struct; ``result`` holds the whole result as JSON.
 _RESULT_FIELDS = ("status", "value", "reason", "judge", "signature", "result")
@@ -279,11 +282,13 @@ class ParquetReport(Report):
         """Names of the metrics."""
         return self.results.metrics
 
-    def scores(self, metric: str) -> list[float | None]:
+    def scores(self, metric: "MetricLike") -> list[float | None]:
         """Scores of one metric, aligned with ``results``."""
         return list(self.results.values(self._full_name(metric), "value"))
 
-    def worst(self, count: int = 10, metric: str | None = None) -> list[SampleResult]:
+    def worst(
+        self, count: int = 10, metric: "MetricLike | None" = None
+    ) -> list[SampleResult]:
         """The rows to look at first; of a metric only its scores are read."""
         if metric is None:
             return super().worst(count)

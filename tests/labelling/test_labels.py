@@ -640,10 +640,14 @@ def test_a_metric_without_a_score_fails_also_beside_one_that_passes():
 @pytest.mark.parametrize("metric", [ContextAdherence, ContextAdherence(), "adherence"])
 def test_a_metric_of_a_report_is_named_as_for_evaluate(metric):
     row = {"question": "Who lit it?", "contexts": ["Anna lit it."], "answer": "Bo did."}
+    row["topic"] = "lamps"
     report = evaluate([row], [metric, "utilization"], judge="lexical")
     assert_score(report, at_least=0, metric=metric)
     with pytest.raises(AssertionError, match="context_adherence misses 1"):
         assert_score(report, at_least=1, metric=metric)
+    compared = report.compare(report, metrics=[metric], slices="topic")
+    assert compared[metric].slice is None
+    assert compared["context_adherence [lamps]"].slice == "lamps"
     compared = report.compare(report, metrics=[metric])
     assert [change.metric for change in compared.changes] == ["context_adherence"]
 

@@ -94,10 +94,11 @@ def many(samples: list[Sample]) -> Report:
     low: float | None = report.summary()["retrieval_accuracy"].mean
     scores: list[float | None] = list(report.scores("retrieval_accuracy"))
     print(low, scores, report.table(), report.run.judges)
+    print(report.scores(ContextRecall), report[ContextRecall()].mean)
     report.to_jsonl("out.jsonl")
     report.to_html("out.html", cluster="user.id")
     comparison = report.compare(report, slices="language", margin=0.05)
-    verdict: str = comparison["retrieval_accuracy"].verdict
+    verdict: str = comparison[ContextRecall].verdict
     print(verdict, comparison.table())
     assert_score(report, at_least=0.8, undecided="fail")
     return Report.from_jsonl("out.jsonl")
