@@ -461,6 +461,11 @@ def _add_from_messages(
             ]
             if holder == "question" or not earlier:
                 continue  # a prompt may hold the question in other words
+            answers = {
+                last_said(said[start:end], "assistant")[-1] for start, end in earlier
+            }
+            if len(answers) > 1:
+                raise RowError(several_in_one_row("answer", len(answers)))
             place, end = earlier[-1]
             said, answer = said[:end], answer._replace(value=None)
         turns = [

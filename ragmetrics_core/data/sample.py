@@ -458,6 +458,28 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     ]
     if taken:
         doubts["other_column"] = "; ".join(taken)
+    # A whole conversation ends before this turn, where it stands first in it. It may be a
+    # later one that asked and answered the same.
+    turns = [Turn.model_validate(turn) for turn in values.get("history", ())]
+    left_out = turns[len(sample.history) :]
+    if left_out and notes.grade is None:
+        later = left_out[1:]
+        asked = [sample.question or "", sample.standalone_question or ""]
+        before_next = before_this_turn(
+            later, asked, sample.answer or "", is_captured=False
+        )
+        # messages around the question have no turn but earlier ones
+        holders = [
+            found_by_field.get(name, _NO_VALUE) for name in ("question", "answer")
+        ]
+        is_of_messages = found_by_field["history"].column in {
+            holder.column for holder in holders
+        }
+        if is_of_messages or len(before_next) < len(later):
+            doubts["history_unread"] = (
+                "this question and answer stand in the conversation more than once; the"
+                " turns before the first are its history"
+            )
     for field in ("contexts", "retrieved", "reference"):
         is_named = columns.get(field) is not None
         if is_named or field not in found_by_field or notes.grade is not None:

@@ -27,7 +27,7 @@ from ragmetrics_core.data.columns import columns_with_usual_names
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
-from ragmetrics_core.data.sample import UNDIVIDED_CODES, fields_of_row
+from ragmetrics_core.data.sample import fields_of_row
 from ragmetrics_core.data.scalars import plain_data
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.statistics.means import n_repeats
@@ -341,7 +341,7 @@ def _refuse_rows_inside(row: Mapping[str, Any], sample: Sample) -> None:
 
 
 # the doubts about rows that are said of the whole table
-_DOUBTS_OF_TABLE = {UNDIVIDED_CODES["contexts"], "names", "other_column"}
+_DOUBTS_OF_TABLE = {"joined", "names", "other_column", "history_unread"}
 
 
 class ColumnsRead:

@@ -983,6 +983,33 @@ def test_of_a_whole_conversation_the_turns_before_this_one_are_earlier(history, 
     assert thinking.history == sample.history
 
 
+@pytest.mark.parametrize(
+    ("row", "n_doubted"),
+    [
+        ({"question": Q, "answer": "Anna.", "history": [*NOW, ANSWERED[-1]]}, 0),
+        ({"question": Q, "answer": "Anna.", "history": SESSION}, 1),
+        ({"question": Q, "answer": "Anna.", "history": [*ANSWERED, *NOW]}, 1),
+        ({"question": [*ANSWERED, *NOW], "answer": "Anna."}, 1),
+        ({"question": [*ANSWERED, *ANSWERED]}, 1),
+        ({"question": Q, "output": [*ANSWERED, *ANSWERED, *EARLIER]}, 1),
+    ],
+)
+def test_a_turn_that_stands_twice_in_its_conversation_is_told(row, n_doubted):
+    columns = ColumnsRead()
+    sample = columns.read_sample({**row, "contexts": list(C)})
+    assert sample.answer == "Anna."
+    assert "Anna." not in [turn.content for turn in sample.history]
+    told = [line for line in columns.sentences if "more than once" in line]
+    assert len(told) == n_doubted
+
+
+def test_of_two_replies_to_one_question_in_a_conversation_none_is_the_answer():
+    bo = [*NOW, {"role": "assistant", "content": "Bo."}]
+    row = {"question": Q, "output": [*bo, *ANSWERED, *EARLIER]}
+    with pytest.raises(RowError, match="2 answers in one row"):
+        Sample.from_row(row)
+
+
 def test_a_captured_history_holds_this_turn_at_its_end_alone():
     talk = [("user", Q), ("assistant", "Anna."), ("user", "Sure?"), ("ai", "Yes.")]
     turns = [Turn(role=role, content=text) for role, text in talk]
