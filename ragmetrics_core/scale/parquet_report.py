@@ -257,17 +257,15 @@ class ParquetReport(Report):
                 f"the folder {left} is not read, and rows may be missing: a job keeps"
                 " them there until it ends well"
             )
-        notes: tuple[str, ...] = ()
         if self.results.copies:
             files = count_in_words(len(self.results.copies), "file")
             file, first_file = next(iter(self.results.copies.items()))
-            notes = (
-                f"{files} too many may be there, as {file} looks like {first_file}; the"
-                " rows count twice.",
+            stopped = stopped or (
+                f"{files} too many may be there, as {file} looks like {first_file}, and"
+                " rows count twice: remove the copy"
             )
         self.run = RunFacts(
             stopped=stopped,
-            notes=notes,
             metrics={
                 metric: signature.without_judge()
                 for metric, signature in signature_by_metric.items()

@@ -356,18 +356,20 @@ def test_a_folder_that_a_job_left_unfinished_decides_no_gate(left, stored, tmp_p
     assert f"the folder {tmp_path / left}" in decision.sentence
 
 
-def test_a_part_that_stands_twice_is_said(stored, tmp_path):
+def test_a_part_that_stands_twice_decides_no_gate(stored, tmp_path):
     table = GIVEN.set_column(2, "answer", [["Ada."] * 3 + ["Bob."]])
     report = stored(Scorer("adherence"), pa.concat_tables([table, table.slice(0, 2)]))
     nothing = parquet.read_table(tmp_path / "part-0.parquet").slice(0, 0)
     for name in "ab":  # parts without a row, as Spark writes them
         parquet.write_table(nothing, tmp_path / f"{name}.parquet")
-    assert not Report.from_parquet(tmp_path).run.notes
+    gate = "adherence=0.1"
+    assert decide(gate, Report.from_parquet(tmp_path)).outcome == "passed"
     (tmp_path / "copy.parquet").write_bytes((tmp_path / "part-0.parquet").read_bytes())
     report = Report.from_parquet(tmp_path)
-    (note,) = report.glance().notes
-    assert "1 file too many may be there" in note
-    assert "part-0.parquet looks like" in note
+    decision = decide(gate, report)
+    assert decision.outcome == "undecided"
+    assert "1 file too many may be there" in decision.sentence
+    assert "part-0.parquet looks like" in decision.sentence
     assert "1 file too many" in str(report)
 
 
