@@ -228,7 +228,8 @@ class _Rule(NamedTuple):
         """
         why_undecided = self._why_undecided(summary)
         if why_undecided:
-            return "undecided", f"cannot be decided: {why_undecided}."
+            words = "; ".join((why_undecided, *summary.left_out))
+            return "undecided", f"cannot be decided: {words}."
         measure = self._measure(summary)
         threshold = self.gate.at_least
         by_bounds = three_way(measure.low, measure.high, threshold)

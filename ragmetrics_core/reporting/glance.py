@@ -335,8 +335,8 @@ class GlanceTally:
             notes = (on_language, *notes)
         if summary.other_models:
             notes = (summary.other_models, *notes)
-        if not ordered:  # else each gate says so
-            notes = (*summary.left_out, *notes)
+        told = " ".join(decision.sentence for decision in ordered)
+        notes = (*(words for words in summary.left_out if words not in told), *notes)
         failures = ""
         failed = [numbers for numbers in summary.metrics if numbers.failed]
         if failed:

@@ -419,9 +419,14 @@ def test_a_gate_says_on_how_many_rows_it_rests_of_how_many(gate, rows):
     run.run = run.run.model_copy(update=LEFT_OUT)
     decision = decide(gate, run)
     assert (decision.outcome, rows in decision.sentence) == ("passed", True), decision
-    # nothing of it is told twice, nor of a slice
-    assert str(decision).count("left out") == str(run).count("left out") == 1
-    assert str(run.glance([decision])).count("left out") == 1
+    # nothing of it is told twice, nor of a slice, nor forgotten where all is undecided
+    assert str(run).count("left out") == 1
+    for told in (decision, decide(gate.replace("0.5", "1"), run, strict=True)):
+        assert str(told).count("left out") == 1
+        assert str(run.glance([told])).count("left out") == 1
+    nothing = report(*["failed"] * 20, half=halves)
+    nothing.run = run.run
+    assert str(decide(gate, nothing)).count("left out") == 1
 
 
 @pytest.mark.parametrize(
