@@ -449,6 +449,8 @@ def read_list(value: Any, field: str) -> list[Any]:
             set. For a history in one text.
     """
     text = data_in(value)
+    if isinstance(text, set):  # in no order, as a list of Postgres is read
+        text = str(text)
     if not isinstance(text, str):
         return as_list(text)
     is_of_ids = field == "expected_ids"

@@ -748,7 +748,7 @@ def _texts(value: Any, field: str) -> list[Any]:
     data = data_in(value)
     # a reference that looks like a list is one only where it holds texts
     is_text = isinstance(value, str) and field == "reference"
-    is_list = isinstance(data, (list, tuple))
+    is_list = isinstance(data, (list, tuple, set))
     if is_text and is_list:
         is_list = all(isinstance(text, str) for text in data)
     may_be_cut = data is value and is_text and value.lstrip().startswith("{")

@@ -1270,6 +1270,14 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {},
         "reference number 2: needs a text or a list of texts, found dict",
     ),
+    *(
+        (
+            {field: '{"SECRET","b"}'},
+            {},
+            f"{field}: begins as a list .* list as JSON, .*",
+        )
+        for field in ("reference", "contexts", "expected_ids")
+    ),
     ({"question": 4}, {}, "question: needs a text, found int; .*"),
     (
         {"contexts": ["SECRET", 4]},
