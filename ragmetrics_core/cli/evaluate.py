@@ -354,8 +354,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         exit_code = _INTERRUPTED
     else:
         exit_code = shared.exit_code_of_run(summary, decisions)
-    notes = plan.source.notes
-    glance = measured.glance_tally.glance(summary, facts, decisions, notes)
+    glance = measured.glance_tally.glance(summary, facts, decisions)
 
     # The files come first: the screen names the exit code if one cannot be written.
     outputs = measured.outputs

@@ -256,7 +256,7 @@ class Source:
             yield row
         if file.traces is not None:
             sentences = file.traces.notes.sentences
-            file.notes = [f"{sentence} ({file.path})" for sentence in sentences]
+            file.notes = [f"{sentence} ({file.path.name})" for sentence in sentences]
 
     def described(self, facts: RunFacts) -> RunFacts:
         """Return the facts of a run, with the files that it reads.
@@ -280,7 +280,14 @@ class Source:
             for file in self._files
             if file.rows == self._limit
         )
-        return facts.model_copy(update={"inputs": inputs, "left_out": left_out})
+        # fields whose column differs by row, and traces that gave no complete sample
+        notes = [*facts.notes]
+        for file in self._files:
+            sentences = file.columns_read.sentences
+            notes += [f"{sentence} ({file.path.name})" for sentence in sentences]
+            notes += file.notes
+        changes = {"inputs": inputs, "left_out": left_out, "notes": tuple(notes)}
+        return facts.model_copy(update=changes)
 
     def say_why_idle(self, reasons: Mapping[str, str]) -> None:
         """Print for each file why no metric applies to its rows, and what to do.
@@ -309,22 +316,8 @@ class Source:
                 print(f"ragmetrics: {note}", file=sys.stderr)
 
     @property
-    def notes(self) -> list[str]:
-        """Sentences on fields that were read from different columns, and on traces.
-
-        They speak of fields whose column differs by row, and of traces that gave no
-        complete sample.
-        """
-        sentences = [
-            f"{sentence} ({file.path})"  # a screen that is too narrow cuts the path
-            for file in self._files
-            for sentence in file.columns_read.sentences
-        ]
-        return sentences + [note for file in self._files for note in file.notes]
-
-    @property
     def remarks(self) -> list[str]:
-        """Lines on columns that no field was made of, then the notes."""
+        """Lines on columns that no field was made of."""
         lines = []
         for file in self._files:
             if file.columns_read.unread:
@@ -333,4 +326,4 @@ class Source:
                     f"{file.path}: columns that were not recognised: {names}, kept as"
                     " metadata"
                 )
-        return lines + [f"! {note}" for note in self.notes]
+        return lines

@@ -896,15 +896,15 @@ def test_the_command_evaluates_traces(tmp_path, capsys):
     path.write_text(
         f"{json.dumps(otlp(*openinference(), *chat))}\nno span\n", encoding="utf-8"
     )
-    assert (
-        command.main(
-            ["evaluate", "--traces", str(path), "--judge", "lexical", "--explain"]
-        )
-        == 0
-    )
-    said = capsys.readouterr().out
-    assert "traces that gave no sample: 1 no_retrieval" in said
-    assert "unreadable lines or spans: 1" in said
+    results, summary = tmp_path / "results.jsonl", tmp_path / "summary.md"
+    outputs = ["--out", str(results), "--summary", str(summary), "--explain"]
+    options = ["--traces", str(path), "--judge", "lexical", *outputs]
+    assert command.main(["evaluate", *options]) == 0
+    screen = capsys.readouterr().out
+    notes = " ".join(Report.from_jsonl(results).run.notes)
+    for said in (screen, notes, summary.read_text("utf-8").replace("\\_", "_")):
+        assert "traces that gave no sample: 1 no_retrieval" in said
+        assert "unreadable lines or spans: 1" in said
 
 
 def without_id() -> Told:
