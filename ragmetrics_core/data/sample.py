@@ -463,19 +463,18 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     turns = [Turn.model_validate(turn) for turn in values.get("history", ())]
     left_out = turns[len(sample.history) :]
     if left_out and notes.grade is None:
-        later = left_out[1:]
+        later = tuple(left_out[1:])
         asked = [sample.question or "", sample.standalone_question or ""]
-        before_next = before_this_turn(
-            later, asked, sample.answer or "", is_captured=False
-        )
-        # messages around the question have no turn but earlier ones
-        holders = [
-            found_by_field.get(name, _NO_VALUE) for name in ("question", "answer")
+        answer = sample.answer or ""
+        # messages around the question hold no turn but earlier ones
+        column, *columns_of_messages = [
+            found_by_field.get(field, _NO_VALUE).column
+            for field in ("history", "question", "answer")
         ]
-        is_of_messages = found_by_field["history"].column in {
-            holder.column for holder in holders
-        }
-        if is_of_messages or len(before_next) < len(later):
+        is_named = columns.get("history") is not None
+        is_of_messages = column in columns_of_messages and not is_named
+        before_next = before_this_turn(later, asked, answer, is_captured=False)
+        if is_of_messages or before_next != later:
             doubts["history_unread"] = (
                 "this question and answer stand in the conversation more than once; the"
                 " turns before the first are its history"

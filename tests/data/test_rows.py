@@ -1003,6 +1003,15 @@ def test_a_turn_that_stands_twice_in_its_conversation_is_told(row, n_doubted):
     assert len(told) == n_doubted
 
 
+def test_functions_may_read_a_conversation_and_its_question():
+    row = {"asked": Q, "answer": "Anna.", "talk": [*ANSWERED, *EARLIER]}
+    sample = Sample.from_row(
+        row, question=lambda row: row["asked"], history=lambda row: row["talk"]
+    )
+    assert len(sample.history) == len(EARLIER)
+    assert sample.capture is None
+
+
 def test_of_two_replies_to_one_question_in_a_conversation_none_is_the_answer():
     bo = [*NOW, {"role": "assistant", "content": "Bo."}]
     row = {"question": Q, "output": [*bo, *ANSWERED, *EARLIER]}
