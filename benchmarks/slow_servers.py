@@ -46,7 +46,7 @@ def main() -> int:
                 width=width,
                 seconds=seconds_of_call,
                 drops=drops,
-                reply=lambda _: '{"reason": "r", "useful": 1}',
+                reply=lambda _: '{"useful": 1, "reason": "r"}',
             )
             with server:
                 model = OpenAICompatibleModel(

@@ -388,8 +388,9 @@ class Slots:
 
     All runs of the session share the slots. If the endpoint refuses several calls in a
     row because they are too many, the number of slots falls, and it halves if a call is
-    not answered in time. Each call that goes well lets it rise again. A single refusal
-    changes nothing: its request waits by itself, and all others go on.
+    not answered in time. Each call that goes well lets it rise again, slowly after
+    refusals, or where a server of this machine let later calls overtake it. A single
+    refusal changes nothing: its request waits by itself, and all others go on.
 
     Args:
         most: The most slots.
@@ -406,9 +407,11 @@ class Slots:
         # Estimate of how many calls in flight the endpoint takes; it grows by
         # fractions.
         self._width = math.inf if first is None else float(first)
+        self._is_narrow_at_first = first is not None
         # Until the endpoint refuses calls, each quick answer gives a slot more.
         self._has_refused = False
         self._quickest_answer = math.inf  # seconds
+        self._newest_answered = 0  # the ticket of the call
         # One future for each call that waits for a slot, first come first served.
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._n_refused_in_a_row = 0
@@ -462,6 +465,7 @@ class Slots:
         )
         if isinstance(outcome, ChatReply):
             self._n_refused_in_a_row = 0
+            self._newest_answered = max(self._newest_answered, ticket)
             self._quickest_answer = min(self._quickest_answer, seconds)
             if seconds < max(time_of_a_call / 2, 2 * self._quickest_answer):
                 # After refusals there is one slot more when each of ``width`` calls has
@@ -473,7 +477,10 @@ class Slots:
                 self._has_refused = True
                 self._narrow_after(ticket, _SHARE_AFTER_REFUSALS)
         elif isinstance(outcome, NoReplyInTime) and self.taken > 1:
-            # a call that was alone did not wait for others
+            # A call that was alone did not wait for others. One that later calls overtook
+            # never found the places that it needs, as for several choices.
+            was_overtaken = ticket < self._newest_answered
+            self._has_refused |= self._is_narrow_at_first and was_overtaken
             self._narrow_after(ticket, _SHARE_AFTER_LATE_CALL)
             self._quickest_answer = math.inf  # of shorter calls, perhaps
         self.taken -= 1

@@ -500,6 +500,27 @@ def test_a_late_call_halves_the_slots_and_slow_answers_add_none():
     asyncio.run(run())
 
 
+def test_slots_rise_slowly_after_a_late_call_that_later_ones_overtook():
+    """It wants several free places at once, as five choices of llama.cpp do."""
+
+    async def run() -> None:
+        slots = Slots(32, first=4)
+        for _ in range(4):
+            slots.observe(await slots.acquire(), ANSWERED)
+        assert slots.width == 8
+        first, *others = [await slots.acquire() for _ in range(8)]
+        slots.observe(others.pop(), ANSWERED, seconds=31.0, time_of_a_call=60.0)
+        slots.observe(first, LATE)
+        assert slots.width == 3
+        for ticket in others:
+            slots.observe(ticket, None)
+        for _ in range(5):
+            slots.observe(await slots.acquire(), ANSWERED)
+        assert slots.width == 4
+
+    asyncio.run(run())
+
+
 class Waits(selectors.DefaultSelector):
     """Moves a clock in place of waiting."""
 
