@@ -379,14 +379,12 @@ def _choice(model: str, choice: Any) -> Choice:
             if isinstance(part, dict) and part.get("type") in ("text", "output_text")
         ]
         text = "".join(text for text in texts if isinstance(text, str))
-    if not isinstance(text, str) or not text.strip():
+    reason = choice.get("finish_reason")
+    # at a limit, what stands in the reasoning may be a draft
+    is_cut = _FINISH.get(str(reason).lower()) == "length"
+    if not is_cut and (not isinstance(text, str) or not text.strip()):
         text = _object_elsewhere(message) or text
-    read = choice_of(
-        text,
-        choice.get("finish_reason"),
-        message.get("refusal"),
-        choice.get("logprobs"),
-    )
+    read = choice_of(text, reason, message.get("refusal"), choice.get("logprobs"))
     # not every server has a reason of its own for it
     calls_tool = read.finish == "stop" and message.get("tool_calls")
     return replace(read, finish="tool_calls") if calls_tool else read

@@ -1127,6 +1127,14 @@ def test_a_verdict_is_read_where_the_server_puts_it(loopback_server, message):
     assert (summary.count, summary.mean) == (1, 1.0)
 
 
+@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS"])
+def test_a_draft_in_reasoning_that_was_cut_is_no_verdict(loopback_server, finish):
+    message = {"content": None, "reasoning_content": f"A draft:\n{GOOD}"}
+    server = loopback_server(lambda _: {"message": message, "finish_reason": finish})
+    (outcome,) = judged(server).results[0].results.values()
+    assert (outcome.status, outcome.value) == ("failed", None)
+
+
 @pytest.mark.parametrize("key", ["Bearer sk-abc123456789", '"sk-abc123456789"'])
 def test_a_key_with_more_around_it_is_not_sent(loopback_server, key):
     server = loopback_server(lambda _: GOOD)
