@@ -185,14 +185,18 @@ class Source:
         before any call is paid.
 
         Raises:
-            InputError: If a file cannot be read or holds no rows, or no sample has a
-                key of a slice or cluster.
+            InputError: If a file cannot be read, holds no rows or is a copy of another,
+                or no sample has a key of a slice or cluster.
             SettingError: If two columns of the first row may hold one field.
             RowError: With ``--stop-at-bad-row``, for the first row that is no sample.
         """
         self._n_rows = 0
+        file_by_digest: dict[tuple[str, int], Path] = {}
         for file in self._files:
             file.at_first = file.digest()  # before its rows
+            first = file_by_digest.setdefault(file.at_first, file.path)
+            if first != file.path:
+                raise InputError(f"{file.path} is a copy of {first}; name one of them")
             n_rows_of_file = 0
             for _ in self._checked_rows(file):
                 n_rows_of_file += 1

@@ -401,6 +401,9 @@ def test_several_files_are_one_run(rows, capsys):
     assert "Rows: 3 no fault found, 1 input missing." in screen
     assert "no more than 2 rows of a.jsonl read, by --limit" in screen
     assert "rows of b.jsonl read" not in screen
+    rows({"answer": "x"}, name="copy.jsonl")
+    said = fails(capsys, "evaluate a.jsonl c.jsonl copy.jsonl")
+    assert said.endswith("copy.jsonl is a copy of c.jsonl; name one of them")
     rows({"answer": "y"}, name="d.jsonl")
     assert run("evaluate c.jsonl d.jsonl") == 2
     first, last = capsys.readouterr().err.splitlines()[-2:]

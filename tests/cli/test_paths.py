@@ -391,7 +391,7 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(files, capsys, monkeypatch)
         raise JudgeUnavailable("the endpoint is gone")
 
     monkeypatch.setattr(evaluate, "stream", stream)
-    Path("more.jsonl").write_bytes(Path("rows.jsonl").read_bytes())
+    Path("more.jsonl").write_bytes(2 * Path("rows.jsonl").read_bytes())
     before = files()
     assert run(f"{EVALUATE} more.jsonl --out a.jsonl --no-store --no-files") == 2
     assert capsys.readouterr().err.splitlines() == [

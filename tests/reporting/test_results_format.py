@@ -142,8 +142,9 @@ def test_real_results_fit_the_schema(tmp_path, rows):
 def test_the_header_says_what_was_judged_with_what(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]) + "\n"
-    Path("rows.jsonl").write_text(text)
-    Path("more.jsonl").write_text(text)
+    text_by_name = {"rows.jsonl": text, "more.jsonl": 2 * text}
+    for name, content in text_by_name.items():
+        Path(name).write_text(content)
     assert (
         main(
             ["evaluate", "rows.jsonl", "more.jsonl", "--limit", "1", "--out", "r.jsonl"]
@@ -151,14 +152,15 @@ def test_the_header_says_what_was_judged_with_what(tmp_path, monkeypatch):
         == 0
     )
     header, *_, last = lines_of(Path("r.jsonl"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    names = ("rows.jsonl", "more.jsonl")
-    assert header["run"]["inputs"] == [
-        {"name": name, "sha256": digest, "rows": None} for name in names
-    ]
-    assert last["run"]["inputs"] == [
-        {"name": name, "sha256": digest, "rows": 1} for name in names
-    ]
+    for line, n_rows in ((header, None), (last, 1)):
+        assert line["run"]["inputs"] == [
+            {
+                "name": name,
+                "sha256": hashlib.sha256(content.encode()).hexdigest(),
+                "rows": n_rows,
+            }
+            for name, content in text_by_name.items()
+        ]
     assert set(last["run"]["packages"]) >= {"python"}
     assert last["run"]["metrics"]["context_adherence"]["settings"] == {
         "polls": "5",
