@@ -372,7 +372,7 @@ class GlanceTally:
             n_faults=self._count("fault"),
             n_open=self._count("unjudged"),
             failures=failures,
-            notes=(*run.notes, *notes),
+            notes=(*notes, *run.notes),
             sure=self._how_sure(summary, by_words=by_words),
             use=self._use.sentence,
         )
