@@ -432,10 +432,40 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
     _refuse_what_is_no_text(sample, found_by_field, columns)
+    notes = sample.capture or CaptureNotes()
+    for field in UNDIVIDED_CODES:
+        texts = [context.text for context in getattr(sample, field) or ()]
+        # as empty texts: what was shown is not known, and only ids may be compared
+        if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
+            sample = sample.model_copy(update={field: None})
+    doubts = _doubts_of_row(sample, notes, values, found_by_field, columns)
+    if doubts != notes.doubts:
+        notes = notes.model_copy(update={"doubts": doubts})
+        sample = sample.model_copy(update={"capture": notes})
+    if sample.citations is not None:  # the cell had a list
+        return sample
+    return _with_citations_of_marks(sample, numbering_cell)
+
+
+def _doubts_of_row(
+    sample: Sample,
+    notes: CaptureNotes,
+    values: Mapping[str, Any],
+    found_by_field: _Found,
+    columns: Mapping[str, Any],
+) -> dict[str, str]:
+    """Return what nobody can know of a row: its doubts by their codes.
+
+    Args:
+        sample: The sample of the row.
+        notes: What its row says of its capture; a row of results tells of its own.
+        values: What its cells hold, by field.
+        found_by_field: Where the row holds each field.
+        columns: For a field, the column that the caller named for it, if any.
+    """
+    doubts = dict(notes.doubts)
     # What one text holds is one context or several; nobody knows which until the caller
     # says, by naming its column, that each cell is one. A row of results tells of its own.
-    notes = sample.capture or CaptureNotes()
-    doubts = dict(notes.doubts)
     # So it is with texts that are written lists themselves; one of several may begin so.
     for field, code in UNDIVIDED_CODES.items():
         found_value = found_by_field.get(field, _NO_VALUE)
@@ -443,9 +473,6 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         texts = [context.text for context in getattr(sample, field) or ()]
         are_lists = bool(texts) and all(map(cells.is_written_list, texts))
         are_lists = are_lists and notes.grade is None
-        # as empty texts: what was shown is not known, and only ids may be compared
-        if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
-            sample = sample.model_copy(update={field: None})
         if columns.get(field) is not None:
             doubts.pop(code, None)
         elif is_one_text or are_lists or code in doubts:
@@ -490,12 +517,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
                 f"{field} like names of files or ids are judged as texts (if they are:"
                 f" {option})"
             )
-    if doubts != notes.doubts:
-        notes = notes.model_copy(update={"doubts": doubts})
-        sample = sample.model_copy(update={"capture": notes})
-    if sample.citations is not None:  # the cell had a list
-        return sample
-    return _with_citations_of_marks(sample, numbering_cell)
+    return doubts
 
 
 def _names_a_source(text: str) -> bool:
