@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Self
 
 from ragmetrics_core.cli.parsers import COLUMNS
@@ -104,21 +103,14 @@ def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
     """Say which columns a file has, and with which options to name them.
 
     Example: "; its columns are question, chunks_found; name the one that holds it:
-    --contexts-column chunks_found".
+    --contexts-column NAME".
     """
     columns = [*file.columns_read.columns, *file.columns_read.unread]
     if not columns or not missing_fields:
         return ""
     names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
-    # a single column that was not recognised may be one of the missing fields, not all
-    unread = list(file.columns_read.unread)
-    likely = quote(unread[0]) if len(unread) == 1 else "NAME"
-    options = [
-        f"--{field.replace('_', '-')}-column {likely}" for field in missing_fields
-    ]
+    options = [f"--{field.replace('_', '-')}-column NAME" for field in missing_fields]
     which = "the one that holds it" if len(options) == 1 else "those that hold them"
-    if len(options) > len(unread) == 1:
-        which = f"what {likely} holds by one of"
     return f"; its columns are {names}; name {which}: {', '.join(options)}"
 
 

@@ -19,7 +19,9 @@ from ragmetrics_core.data.messages import (
     MEDIA_REFUSED,
     UnwrappedMessage,
     is_of_parts,
+    known_role,
     names_media,
+    unwrap_message,
 )
 from ragmetrics_core.data.name_matching import plain_name
 from ragmetrics_core.data.sample_parts import Context, fields_of_document
@@ -536,6 +538,12 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         raise RowError(
             f"{field}: number {rank} must be a text or an object with a text, found"
             f" {kind}; write it as a text, or leave it out"
+        )
+    message = unwrap_message(cell)
+    if known_role(message.fields.get("role") or message.class_name) == "assistant":
+        raise RowError(
+            f"{field}: number {rank} is a message of the assistant, and what a model said"
+            " is no evidence; if it was retrieved, write its text alone"
         )
     texts = _texts_of_document(cell)
     filled = {path: text for path, text in texts.items() if is_present(text)}

@@ -362,12 +362,12 @@ NOT_APPLIED = [
     (
         [{"prompt": "Who?", "docs": ["Anna."], "said": "Anna."}],
         "no answer",
-        "; name what said holds by one of: --answer-column said, --reference-column said",
+        "; name those that hold them: --answer-column NAME, --reference-column NAME",
     ),
     (
         [{"messages": [{"role": "user", "content": "Who?"}], "docs": ["Anna."]}],
         "no reference",
-        "; name what messages holds by one of: --question-column messages, ",
+        "; name those that hold them: --question-column NAME, ",
     ),
     (["{]", "3"], "no metric applies to rows.jsonl (rows: 2, bad: 2)", ""),
     ([], "ragmetrics: rows.jsonl holds no rows: write it again", ""),

@@ -87,9 +87,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
         "evaluate a.csv --metrics recall",
         ["context_recall: no reference", "--reference-column NAME"],
     ),
-    ("evaluate no_contexts.csv", ["answer, chunks_found", "-column chunks_found"]),
+    ("evaluate no_contexts.csv", ["answer, chunks_found", "--contexts-column NAME"]),
     ("evaluate rivals.jsonl", ["'answer' and 'response'", "--answer-column"]),
-    ("evaluate output.jsonl", ["no answer", "--answer-column output_text"]),
+    ("evaluate output.jsonl", ["no answer", "output_text", "--answer-column NAME"]),
     ("evaluate objects.jsonl", ["by str() of Python", "write the whole list as JSON"]),
     ("evaluate cut_list.csv", ["begins as a list", "write the whole list as JSON"]),
     # files

@@ -1301,6 +1301,16 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ({"contexts": [["SECRET"]]}, {}, "contexts: number 1 .* found list; .*"),
     ({"contexts": [{}]}, {}, f"{NUMBER_1} .*of 0 keys: none is a name"),
     (
+        {
+            "contexts": [
+                {"role": "user", "content": "Who?"},
+                {"role": "assistant", "content": "Anna."},
+            ]
+        },
+        {},
+        "contexts: number 2 is a message of the assistant, and .*",
+    ),
+    (
         {"contexts": [{"SECRET of a patient": "x", "title": "t", "source.url": "u"}]},
         {},
         f"{NUMBER_1} .*of 3 keys: title, source.url",
