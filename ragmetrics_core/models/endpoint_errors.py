@@ -66,7 +66,8 @@ _UNSUPPORTED = re.compile(
 )
 _FILTERED = re.compile(
     r"content_?(?:filter|policy)|content management policy|ResponsibleAI|flagged_input"
-    r"|data_inspection_failed",
+    r"|data_inspection_failed|invalid_prompt|Content Exists Risk"
+    r"|violat\w+ (?:our |its |the )?(?:usage|content|safety) (?:polic|guideline)",
     re.IGNORECASE,
 )
 # Errors in place of a reply that was written, and how that ended.

@@ -380,9 +380,9 @@ def _choice(model: str, choice: Any) -> Choice:
         ]
         text = "".join(text for text in texts if isinstance(text, str))
     reason = choice.get("finish_reason")
-    # at a limit, what stands in the reasoning may be a draft
-    is_cut = _FINISH.get(str(reason).lower()) == "length"
-    if not is_cut and (not isinstance(text, str) or not text.strip()):
+    # where it was cut or broken off, what stands in the reasoning may be a draft
+    has_ended = _FINISH.get(str(reason or "stop").lower()) in ("stop", "tool_calls")
+    if has_ended and (not isinstance(text, str) or not text.strip()):
         text = _object_elsewhere(message) or text
     read = choice_of(text, reason, message.get("refusal"), choice.get("logprobs"))
     # not every server has a reason of its own for it

@@ -287,6 +287,14 @@ def test_hostile_replies_are_typed_faults(loopback_server, fault):
             ),
             "a content filter refused the request",
         ),
+        (
+            Fault(400, body='{"error": {"message": "x", "code": "invalid_prompt"}}'),
+            "a content filter refused the request",
+        ),
+        (
+            Fault(403, body='{"code": "x", "error": "It violates usage guidelines."}'),
+            "a content filter refused the request",
+        ),
     ],
 )
 def test_what_is_no_reply_of_an_endpoint_is_told_as_what_it_is(

@@ -1127,7 +1127,7 @@ def test_a_verdict_is_read_where_the_server_puts_it(loopback_server, message):
     assert (summary.count, summary.mean) == (1, 1.0)
 
 
-@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS"])
+@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS", "abort"])
 def test_a_draft_in_reasoning_that_was_cut_is_no_verdict(loopback_server, finish):
     message = {"content": None, "reasoning_content": f"A draft:\n{GOOD}"}
     server = loopback_server(lambda _: {"message": message, "finish_reason": finish})
