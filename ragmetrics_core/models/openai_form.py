@@ -218,9 +218,14 @@ def chat_reply(
     """
     listed_choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed_choices, list) or not listed_choices:
-        error = errors.TransientJudgeError(
-            f"{model} sent a body without any reply; check the endpoint"
+        is_of_other = not (
+            isinstance(body, dict) and {"choices", "error"} & body.keys()
         )
+        checked = "address, up to and with /v1" if is_of_other else "endpoint"
+        error = errors.TransientJudgeError(
+            f"{model} sent a body without any reply; check the {checked}"
+        )
+        error.is_of_other = is_of_other
         error.raw = without_secret(message_in(body), key)
         error.topics = topics_of(error.raw)
         raise error
