@@ -555,7 +555,7 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         names = [key for key in keys if _NAME.fullmatch(key)]
         hint = ""
         prose = _prose_by_path(cell, _DEEPEST)
-        if len(prose) > 1 and prose.keys() == set(keys):  # texts by their ids
+        if prose and prose.keys() == set(keys):  # texts by their ids
             hint = "; if each of them is one, write a list of their texts"
         elif column and isinstance(document, Mapping) and prose:
             paths = sorted(prose, key=lambda path: -len(prose[path]))[:_MOST_PATHS]

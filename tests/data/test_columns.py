@@ -1143,8 +1143,9 @@ def test_a_document_without_a_text_is_refused_with_the_path_to_it(path, item):
     (error,) = iterate_samples([{"docs": [secret]}], {})
     assert str(error).endswith("of 2 keys: n")
     by_id = {"a": FOUND_TEXT, "b": f"{FOUND_TEXT} It shone."}
-    (error,) = iterate_samples([{"docs": [by_id]}], {})
-    assert "; if each of them is one, write a list of their texts" in str(error)
+    for texts in (by_id, {"a": FOUND_TEXT}):
+        (error,) = iterate_samples([{"docs": texts}], {})
+        assert "; if each of them is one, write a list of their texts" in str(error)
 
 
 def test_a_flat_column_of_outputs_is_an_answer():
