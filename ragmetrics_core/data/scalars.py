@@ -50,10 +50,11 @@ def number_as_text(value: Any) -> Any:
     return str(int(number)) if is_whole else repr(number)
 
 
-# What programs write for nothing: Python, numpy, pandas, databases, and Excel for its
+# What programs write for nothing: Python, numpy, pandas, R, databases, and Excel for its
 # errors (ECMA-376, part 1, 18.18.11). People write other words, and write these
 # otherwise: a name is "Nan", and "Null" is German.
 _MARKS_OF_NOTHING = {"None", "nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
+_MARKS_OF_NOTHING |= {"NA", "N/A", "n/a"}
 _MARKS_OF_NOTHING |= {
     "#N/A",
     "#REF!",

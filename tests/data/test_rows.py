@@ -1098,7 +1098,7 @@ def test_what_shows_nothing_is_missing(nothing):
 
 
 MARKS = ["nan", " NaN ", "NaT", "NULL", "null", "<NA>", r"\N", "#N/A", "#VALUE!"]
-MARKS += ["None"]
+MARKS += ["None", "NA", "N/A", "n/a"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet"])
@@ -1118,7 +1118,7 @@ def test_what_programs_write_for_nothing_is_nothing_in_every_field(tmp_path, suf
         nothing = [Sample(generator="g")] * len(MARKS)
         assert [row.sample for row in report.results] == nothing
     # as people write them they are answers
-    for answer in ("None.", "none", "N/A", "Nan", "Null", r"\n"):
+    for answer in ("None.", "none", "Na", "Nan", "Null", r"\n"):
         assert Sample.from_row({"answer": answer}).answer == answer
 
 
@@ -1133,8 +1133,8 @@ def test_what_tables_write_for_nothing_is_missing(field, nothing):
     if isinstance(nothing, str):
         cells += [f"[{nothing}]", json.dumps([nothing])]
     for cell in cells:
-        sample = Sample.from_row({"answer": "N/A", field: cell})
-        assert sample == Sample(answer="N/A")
+        sample = Sample.from_row({"answer": "none", field: cell})
+        assert sample == Sample(answer="none")
 
 
 @pytest.mark.parametrize("field", LISTS)
@@ -1153,7 +1153,7 @@ def test_a_reference_of_dashes_or_dots_is_missing(dash):
         report = evaluate([{**row, "reference": reference}], metrics, judge="lexical")
         results = report.results[0].results.values()
         assert {result.status for result in results} == {"undefined"}
-    for reference in ("none", "N/A", "#", [dash, "Anna."]):
+    for reference in ("none", "Na", "#", [dash, "Anna."]):
         assert not Sample.from_row({"reference": reference}).missing("reference")
 
 
