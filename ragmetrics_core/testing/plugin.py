@@ -133,11 +133,17 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
             which leaves a gate undecided whose interval holds the threshold.
     """
     from ragmetrics_core.engine.evaluation import evaluate
-    from ragmetrics_core.reporting.gates import decide
+    from ragmetrics_core.metrics.registry import choose_metrics
+    from ragmetrics_core.reporting.gates import decide, parse_gate
     from ragmetrics_core.reporting.screen import reason_lines
 
-    gates = arguments.pop("gates")
-    gates = [gates] if isinstance(gates, str) else list(gates)
+    arguments["metrics"] = choose_metrics(arguments["metrics"])
+    names = [metric.name for metric in arguments["metrics"]]
+    given = arguments.pop("gates")
+    gates = [
+        parse_gate(gate, names) if isinstance(gate, str) else gate
+        for gate in ([given] if isinstance(given, str) else given)
+    ]
     strict = arguments.pop("strict")
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)

@@ -274,7 +274,7 @@ def test_key(ragmetrics):
     ragmetrics([{"answer": "a", "contexts": ["a"]}], judge="gpt-4o-mini", gates="adherence=0.8")
 
 def test_gate(ragmetrics):
-    ragmetrics([{"answer": "a", "contexts": ["a"]}], gates="adherance=0.8")
+    ragmetrics((1 / 0 for _ in "no row is read"), gates="adherance=0.8")
 """)
     status, shown = run("-q")
     assert status == 1
