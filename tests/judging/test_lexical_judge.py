@@ -96,7 +96,7 @@ def test_the_table_says_what_it_is_about():
     assert not any("negated" in row[5] for row in denying_nothing)
 
 
-@pytest.mark.parametrize("answer", ["N/A", "Which lamp?", "I do not know.", "Hello!"])
+@pytest.mark.parametrize("answer", ["N/A.", "Which lamp?", "I do not know.", "Hello!"])
 def test_an_answer_that_claims_nothing_has_a_score_of_no_metric(answer):
     row = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."]}
     metrics = ["utilization", ContextUtilization(relevance="probability"), "adherence"]

@@ -105,7 +105,7 @@ def test_a_reference_that_declines_is_no_ground_to_call_chunks_useless(
         assert result.value == 0.0
 
 
-@pytest.mark.parametrize("reference", ["I don't know.", "Hello!", "N/A"])
+@pytest.mark.parametrize("reference", ["I don't know.", "Hello!", "N/A."])
 @pytest.mark.parametrize(
     "metric",
     [
