@@ -110,8 +110,8 @@ class Provider(NamedTuple):
 
     def owns(self, address: str) -> bool:
         """Whether an address is the provider's own, to which its usual key may go."""
-        own_host = _host(self.address)
-        host = _host(address)
+        own_host = host_of(self.address)
+        host = host_of(address)
         if own_host is None or host is None:
             return False
         if own_host[1].startswith("."):
@@ -120,7 +120,7 @@ class Provider(NamedTuple):
 
     def whole(self, address: str) -> str:
         """Return an address with the provider's path, if it has none."""
-        if _host(address) is None:
+        if host_of(address) is None:
             return address
         parts = urlsplit(address)
         if parts.path.strip("/"):
@@ -318,11 +318,6 @@ def headers_that_say_who(
     return names
 
 
-def has_host_of(url: str, address: str) -> bool:
-    """Whether a URL has the scheme, host and port of an address."""
-    return _host(url) == _host(address)
-
-
 def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
     """Return the name of the variable whose address has the host of a URL.
 
@@ -333,7 +328,7 @@ def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
         variables: The names and values of environment variables; variables of proxies
             do not count.
     """
-    host = _host(url)
+    host = host_of(url)
     if host is None:
         return ""
     for provider in _PROVIDERS:
@@ -341,7 +336,7 @@ def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
         if is_within or host[1] == provider:
             return ""
     for name, value in variables:
-        if not _PROXY.search(name) and _host(value) == host:
+        if not _PROXY.search(name) and host_of(value) == host:
             return name
     return ""
 
@@ -359,7 +354,7 @@ def _address_in(variable: str) -> str:
     return os.environ.get(variable, "").strip()
 
 
-def _host(address: str) -> tuple[str, str, int] | None:
+def host_of(address: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of an address; None if the text is no address."""
     if "://" not in address:
         return None  # most variables, which each request is held against

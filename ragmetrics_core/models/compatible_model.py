@@ -8,7 +8,7 @@ import atexit
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
 from io import BytesIO
@@ -99,6 +99,8 @@ class OpenAICompatibleModel(ChatModel):
     name = ""
     cache_key: str | None = ""
     batch_share = 1.0
+    # Makes an object of a reply of its names and values; None for a usual one.
+    _object_of_pairs: Callable[[Sequence[tuple[str, Any]]], Any] | None = None
 
     def __init__(
         self,
@@ -322,7 +324,8 @@ class OpenAICompatibleModel(ChatModel):
         """Read a reply as JSON; ``TransientJudgeError`` if it is none."""
         try:
             return await compute_beside_loop(
-                partial(self._parsed, content), size=len(content)
+                partial(json.loads, content, object_pairs_hook=self._object_of_pairs),
+                size=len(content),
             )
         except (ValueError, RecursionError) as raised:
             problem = "that is no JSON: check the address, up to and with /v1"
@@ -355,10 +358,6 @@ class OpenAICompatibleModel(ChatModel):
             error = errors.TransientJudgeError(f"{self.name} sent a body {problem}")
             error.is_of_other = is_of_other
             raise error from None
-
-    def _parsed(self, content: bytes) -> Any:
-        """Parse a body as JSON; ValueError or RecursionError if it is none."""
-        return json.loads(content)
 
     def _error_of_reply(
         self, status: int, headers: Mapping[str, str], content: bytes

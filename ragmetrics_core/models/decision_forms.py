@@ -220,16 +220,6 @@ def _is_truncated(answer: Any) -> bool:
     return False
 
 
-def tokens_by_name(body: Any) -> Mapping[str, Any]:
-    """Return the numbers of tokens in a reply, by the names that chat endpoints use."""
-    usage = body.get("usage")
-    counted = usage if isinstance(usage, Mapping) else {}
-    return {
-        "prompt_tokens": counted.get("input_tokens"),
-        "completion_tokens": counted.get("output_tokens"),
-    }
-
-
 def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     """Check the probabilities that an answer holds, and return them.
 

@@ -9,8 +9,8 @@ each choice of a reply is the answer to one question.
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.models.addresses import (
@@ -27,7 +27,6 @@ from ragmetrics_core.models.decision_forms import (
     object_of_single_names,
     openai_fields,
     systemone_fields,
-    tokens_by_name,
 )
 from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.openai_form import add_price, decision_prices, reply_of
@@ -77,6 +76,9 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
     # The prefix of its name, "decisions/" or "systemone/"; also the endpoint's path.
     form: ClassVar[str]
     provider: ClassVar[Provider]
+    # Writes state and questions as this form of endpoint takes them.
+    _fields: Callable[[str], Body]
+    _object_of_pairs = staticmethod(object_of_single_names)
 
     def __init__(
         self,
@@ -150,10 +152,15 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
                 f"{self.name} sent {error}: check that the endpoint speaks the form of"
                 f" /v1/{self.form.strip('/')}"
             ) from None
+        tokens = reply_body.get("usage")
+        counted = tokens if isinstance(tokens, Mapping) else {}
         reply = reply_of(
             self.name,
             choices,
-            usage=tokens_by_name(reply_body),
+            usage={
+                "prompt_tokens": counted.get("input_tokens"),
+                "completion_tokens": counted.get("output_tokens"),
+            },
             models=[reply_body.get("model")],
             # An endpoint may echo the key as its model's name.
             secret_to_leave_out=self._key(),
@@ -174,9 +181,6 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
         del is_address_given  # the same at all addresses
         return model
 
-    def _parsed(self, content: bytes) -> Any:
-        return json.loads(content, object_pairs_hook=object_of_single_names)
-
     def _error(self, fault: Fault) -> errors.JudgeError:
         if fault.status == _NOT_IMPLEMENTED:
             return errors.JudgeUnavailable(
@@ -188,10 +192,6 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
     def body(self, request: ChatRequest) -> Body:
         """Return the body of a request, as it is sent."""
         return {"model": self.model, **self._fields(request.messages[0].content)}
-
-    @abstractmethod
-    def _fields(self, request: str) -> Body:
-        """Return state and questions as this form of endpoint takes them."""
 
 
 class OpenAIDecisionModel(ServedDecisionModel):
@@ -207,10 +207,8 @@ class OpenAIDecisionModel(ServedDecisionModel):
 
     form = DECISIONS
     provider = OPENAI
+    _fields = staticmethod(openai_fields)
     most_questions = 400
-
-    def _fields(self, request: str) -> Body:
-        return openai_fields(request)
 
 
 class SystemOneModel(ServedDecisionModel):
@@ -227,6 +225,7 @@ class SystemOneModel(ServedDecisionModel):
 
     form = SYSTEM_ONE
     provider = TYPESAFE
+    _fields = staticmethod(systemone_fields)
     most_questions = 64  # of transformers serve, the least that is known
 
     def _with_version(self, address: str) -> str:
@@ -247,9 +246,6 @@ class SystemOneModel(ServedDecisionModel):
                 " stands before the model, e.g. systemone/typesafe/jev-1.13.0"
             )
         return model.removeprefix(_TYPESAFE)
-
-    def _fields(self, request: str) -> Body:
-        return systemone_fields(request)
 
 
 def decision_model(

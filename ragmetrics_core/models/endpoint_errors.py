@@ -17,7 +17,7 @@ import re
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -209,16 +209,10 @@ class Fault:
             for each in tls_errors
         ]
         # Newer clients of OpenAI keep the body out of their message.
-        words = [_parameter_in(body), *map(_words_of, (*exceptions, body))]
-        text = "\n".join(words)[:_MOST_SEARCHED]
-        return cls(
-            status=status,
-            codes=_codes(body),
-            retry_after=_wait_in(body, text) if retry_after is None else retry_after,
-            text=text,
+        words = "\n".join(map(_words_of, (*exceptions, body)))
+        return replace(
+            cls._of_body(body, words, status, retry_after),
             class_names=frozenset(class_names),
-            sentence=message_in(body),
-            written=_written_in(body),
             tls_problem=next((str(words) for words in tls_words if words), ""),
         )
 
@@ -240,17 +234,30 @@ class Fault:
             body = text
         # A batch service may write anything in place of a status.
         known_status = status if type(status) is int else None
-        sentence = message_in(body)
-        words = f"{_parameter_in(body)}\n{sentence}\n{text}"[:_MOST_SEARCHED]
-        if retry_after is None:
-            retry_after = _wait_in(body, words)
+        words = f"{message_in(body)}\n{text}"
+        return cls._of_body(body, words, known_status, retry_after)
+
+    @classmethod
+    def _of_body(
+        cls, body: object, words: str, status: int | None, retry_after: float | None
+    ) -> Self:
+        """Read the body of an error, beside all words of the error."""
+        detail = _detail_in(body)
+        named = [detail.get(name) for name in ("code", "type", "status", "param")]
+        codes = [
+            each for each in named if isinstance(each, str) and _CODE.fullmatch(each)
+        ]
+        parameter = detail.get("param")
+        about = f"parameter {parameter}" if isinstance(parameter, str) else ""
+        written = detail.get("failed_generation")  # Groq's, of what it rejects
+        text = f"{about}\n{words}"[:_MOST_SEARCHED]
         return cls(
-            known_status,
-            _codes(body),
-            retry_after,
-            words,
-            sentence=sentence,
-            written=_written_in(body),
+            status,
+            tuple(dict.fromkeys(codes)),
+            _wait_in(body, text) if retry_after is None else retry_after,
+            text,
+            sentence=message_in(body),
+            written=written if isinstance(written, str) else "",
         )
 
     @property
@@ -632,16 +639,6 @@ def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | 
 # Where clients and gateways keep what they know.
 
 
-def status_number(status: object) -> int | None:
-    """Return an HTTP status as a number; a service may have written it as a text.
-
-    None if it is no status.
-    """
-    if isinstance(status, str) and status.strip().isdecimal():
-        status = int(status.strip()[:9])
-    return status if type(status) is int and 100 <= status < 600 else None
-
-
 def status_of_body(body: object) -> int | None:
     """Return the status of an error that came as a success; None if it is no error.
 
@@ -653,8 +650,10 @@ def status_of_body(body: object) -> int | None:
     if not isinstance(error, dict):
         return None
     for name in ("code", "status"):
-        status = status_number(error.get(name))
-        if status is not None and status >= 400:
+        status = error.get(name)
+        if isinstance(status, str) and status.strip().isdecimal():
+            status = int(status.strip()[:9])
+        if type(status) is int and 400 <= status < 600:
             return status
     return None
 
@@ -664,7 +663,9 @@ def _wait_in(body: object, words: str) -> float | None:
 
     Headers of the provider behind a gateway tell, which stand in the body, else words.
     """
-    headers = _metadata_in(body).get("headers")
+    error = body.get("error") if isinstance(body, Mapping) else None
+    metadata = error.get("metadata") if isinstance(error, Mapping) else None
+    headers = metadata.get("headers") if isinstance(metadata, Mapping) else None
     wait = wait_in_headers(headers) if isinstance(headers, Mapping) else None
     for told in _WAIT_IN_WORDS.finditer(words):
         if wait is None and any(told.groups()):
@@ -712,33 +713,6 @@ def _raw_in(detail: Mapping[str, Any]) -> object:
         return json.loads(raw) if isinstance(raw, str) else None
     except (ValueError, RecursionError):
         return raw
-
-
-def _metadata_in(body: object) -> Mapping[str, Any]:
-    """Return what a gateway tells beside its error."""
-    error = body.get("error") if isinstance(body, Mapping) else None
-    metadata = error.get("metadata") if isinstance(error, Mapping) else None
-    return metadata if isinstance(metadata, Mapping) else {}
-
-
-def _codes(body: object) -> tuple[str, ...]:
-    """Return the codes in an error reply that look like codes, without repeats."""
-    detail = _detail_in(body)
-    named = [detail.get(name) for name in ("code", "type", "status", "param")]
-    codes = [code for code in named if isinstance(code, str) and _CODE.fullmatch(code)]
-    return tuple(dict.fromkeys(codes))
-
-
-def _parameter_in(body: object) -> str:
-    """Return words that name the parameter that an error is about; "" without one."""
-    parameter = _detail_in(body).get("param")
-    return f"parameter {parameter}" if isinstance(parameter, str) else ""
-
-
-def _written_in(body: object) -> str:
-    """Return what the model had written, where Groq rejects that; else ""."""
-    written = _detail_in(body).get("failed_generation")
-    return written if isinstance(written, str) else ""
 
 
 def message_in(body: object) -> str:

@@ -502,9 +502,8 @@ class Slots:
                 slot.set_result(None)
 
 
-_LONGEST_WAIT = (
-    5.0  # a call that waits looks so often, in seconds, whether the run ended
-)
+# A call that waits looks so often, in seconds, whether the run ended.
+_LONGEST_WAIT = 5.0
 
 
 class RateLimiter:

@@ -21,8 +21,8 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.models.addresses import (
     ADDRESS_VARIABLE,
     KEY_VARIABLE,
-    has_host_of,
     headers_that_say_who,
+    host_of,
     is_on_this_machine,
     proxy_for,
     public_address,
@@ -141,7 +141,7 @@ def _check_request(request: httpx.Request) -> None:
         # take no address, so that LiteLLM calls another host: without these headers.
         given_headers: frozenset[str] = frozenset()
         given_key = ""
-        if has_host_of(url, call.given_address):
+        if host_of(url) == host_of(call.given_address):
             given_headers = call.given_headers
             given_key = call.given_key
         for name in headers_that_say_who(request.headers, given_headers, given_key):

@@ -92,13 +92,6 @@ def _prices_file() -> Mapping[str, Any]:
     return content
 
 
-def _prices_of_models() -> Mapping[str, tuple[float, float, str]]:
-    """Return the prices of a million tokens sent and received, and the kind, by model."""
-    models: Mapping[str, tuple[float, float, str]] = _prices_file()["models"]
-    return models
-
-
-@cache
 def decision_prices(model: str) -> tuple[float, float] | None:
     """Return US dollars per token read and given, of an OpenAI model of typed questions.
 
@@ -135,7 +128,7 @@ def prices_in_litellm(name: str) -> tuple[float, float] | None:
 
 def names_of_models() -> list[str]:
     """Return the names of OpenAI's models that our dated file knows."""
-    return list(_prices_of_models())
+    return list(_prices_file()["models"])
 
 
 @lru_cache(maxsize=64)
@@ -145,7 +138,7 @@ def facts_of_listed_model(model: str) -> Listed | None:
     Args:
         model: The name without ``openai/``.
     """
-    entry = _prices_of_models().get(model)
+    entry = _prices_file()["models"].get(model)
     if entry is None:
         return None
     # the prices are those of a million tokens
@@ -165,21 +158,16 @@ def facts_of_listed_model(model: str) -> Listed | None:
 
 
 def request_body(request: ChatRequest) -> dict[str, Any]:
-    """Return the body of a request: its messages and parameters."""
+    """Return the body of a request: its messages and parameters, by OpenAI's names.
+
+    Parameters that the request does not use are left out. Example: 5 polls at
+    temperature 1 give ``{"messages": […], "temperature": 1.0, "n": 5}``. Thousands of requests share the
+    schema: a client that may change it in place is given a copy.
+    """
     messages = [
         {"role": message.role, "content": message.content}
         for message in request.messages
     ]
-    return {"messages": messages, **parameters(request)}
-
-
-def parameters(request: ChatRequest) -> dict[str, Any]:
-    """Return the parameters of a request beside its messages, by OpenAI's names.
-
-    Parameters that the request does not use are left out. Example: 5 polls at
-    temperature 1 give ``{"temperature": 1.0, "n": 5}``. Thousands of requests share the
-    schema: a client that may change it in place is given a copy.
-    """
     response_format: dict[str, Any] | None = None
     if request.json_mode:
         response_format = {"type": "json_object"}
@@ -188,6 +176,7 @@ def parameters(request: ChatRequest) -> dict[str, Any]:
         response_format = {"type": "json_schema", "json_schema": schema}
     name_of_limit = "max_completion_tokens" if request.newer_limit else "max_tokens"
     optional = {
+        "messages": messages,
         "temperature": request.temperature,
         name_of_limit: request.max_tokens,
         "n": request.n if request.n > 1 else None,

@@ -374,6 +374,13 @@ class SqliteStore(ReplyStore):
                 advice = "make room or name another file"
                 if is_damaged:
                     advice = "it is damaged: move it away, and a new one is begun"
+                # no text of a sample: SQLite's name of the error, the system's words, or
+                # the class
+                name_of_error = (
+                    getattr(error, "sqlite_errorname", None)
+                    or getattr(error, "strerror", None)
+                    or type(error).__name__
+                )
                 _logger.warning(
                     "%s: %s",
                     "new replies are kept in memory only"
@@ -381,7 +388,7 @@ class SqliteStore(ReplyStore):
                     else "stored replies are not read any more",
                     str(error)  # which says what to do
                     if isinstance(error, ForeignFile)
-                    else f"{reason_without_texts(error, self.path)}; {advice}",
+                    else f"{self.path} cannot be used ({name_of_error}); {advice}",
                 )
                 self.trouble = error
                 return None
@@ -649,17 +656,3 @@ def _make_table(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={VERSION}")
     connection.execute("COMMIT")
-
-
-def reason_without_texts(error: Exception, path: Path) -> str:
-    """Say why a file cannot be used, in words that hold no text of a sample.
-
-    Of an error that is not ours only its name is told: SQLite's name of it, the
-    system's words, or its class.
-    """
-    name_of_error = (
-        getattr(error, "sqlite_errorname", None)
-        or getattr(error, "strerror", None)
-        or type(error).__name__
-    )
-    return f"{path} cannot be used ({name_of_error})"

@@ -309,9 +309,8 @@ class Session:
         async def read_here(outcome: ReplyOrError) -> T | errors.JudgeError:
             """Read a reply beside the event loop; return why it cannot be used."""
             work = partial(_read, outcome, read)
-            if (
-                is_users_reader
-            ):  # in a thread of its own: one that never ends holds up nobody
+            if is_users_reader:
+                # in a thread of its own: one that never ends holds up nobody
                 result = call_in_thread(
                     work, context=copy_context(), name="ragmetrics reader"
                 )
