@@ -86,7 +86,7 @@ Show = bool | Callable[[Progress], None] | None
 class Display:
     """Shows the progress of a run until it ends; use it as a context manager."""
 
-    def __init__(self, total: int | None, show: Show = None) -> None:
+    def __init__(self, total: int | None, show: Show) -> None:
         """Begin at no sample done, and find out where the progress can be shown.
 
         Example: ``Display(100, show=True)`` shows a line that counts up to 100 samples.
@@ -110,10 +110,6 @@ class Display:
     def __exit__(self, *_: object) -> None:
         if self._shows_line:
             _write(f"\r{' ' * _columns()}\r")
-
-    def expect(self, total: int | None) -> None:
-        """Note how many samples there will be; None if nobody knows it beforehand."""
-        self.progress.total = total
 
     def add(self, result: SampleResult) -> SampleResult:
         """Count one sample, show it and hand it on."""

@@ -445,9 +445,8 @@ def stream(
     ``columns`` says, by field of the sample, which column of a row holds it, or which
     function returns it.
     """
-    with Display(total=None, show=progress) as display:
+    with Display(_number_of_rows(samples), progress) as display:
         futures = run.start_rows(samples, columns)
-        display.expect(_number_of_rows(samples))
         try:
             if run.batch_store is not None:
                 take_in_replies = run.batch_store.look_at_batches()
@@ -477,9 +476,8 @@ async def astream(
     ``columns`` says, by field of the sample, which column of a row holds it, or which
     function returns it.
     """
-    with Display(total=None, show=progress) as display:
+    with Display(_number_of_rows(samples), progress) as display:
         futures = run.start_rows(samples, columns)
-        display.expect(_number_of_rows(samples))
         try:
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)

@@ -215,9 +215,11 @@ class RunJudge:
             concurrency=concurrency, store=store, budget=self.budget
         )
         check_judge(session)
-        self.session = judge_in_run(
-            session, concurrency=concurrency, budget=self.budget
-        )
+        if not counts_by_itself(session):
+            session = UserJudge(session, concurrency, self.budget)
+        elif not is_ours(type(session)):  # it keeps to the budget by itself
+            session = UserJudge(session, concurrency, None)
+        self.session = session
         self.answered = 0
         self.paid = False
         self.unavailable: JudgeUnavailable | None = None
@@ -252,15 +254,6 @@ class RunJudge:
         if self.unavailable is None or not isinstance(error, LimitReached):
             self.unavailable = error
         return LimitReached(str(error)) if self.ends_run else error
-
-    def note_answer(self, answer: Answer[Any]) -> None:
-        """Note that the judge answered, and whether a call was paid for that."""
-        is_answered = not isinstance(answer.reply, NotAnswered)
-        if is_answered:
-            self.answered += 1
-        # A call that the endpoint refused counts as a call, but takes no tokens.
-        is_paid = is_answered and answer.usage.calls > 0
-        self.paid = self.paid or is_paid or _took_tokens(answer.usage)
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
@@ -518,7 +511,11 @@ async def _ask_in_slot(
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
                 raise
     usages.append(answer.usage)
-    judge.note_answer(answer)
+    is_answered = not isinstance(answer.reply, NotAnswered)
+    judge.answered += is_answered
+    # A call that the endpoint refused counts as a call, but takes no tokens.
+    is_paid = is_answered and answer.usage.calls > 0
+    judge.paid = judge.paid or is_paid or _took_tokens(answer.usage)
     return answer
 
 
@@ -551,19 +548,6 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
 def counts_by_itself(judge: Judge) -> bool:
     """Whether a judge keeps the limits of a run: in a session of its own, or it is free."""
     return judge.free or type(judge).session is not Judge.session
-
-
-def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
-    """Wrap a judge of a user's own in a session, so that its requests are counted.
-
-    Args:
-        session: The session that a judge opened for the run.
-        concurrency: Most requests to a judge of a user's own in flight.
-        budget: What the run may spend.
-    """
-    if not counts_by_itself(session):
-        return UserJudge(session, concurrency, budget)
-    return session if is_ours(type(session)) else UserJudge(session, concurrency, None)
 
 
 class UserJudge(Judge):

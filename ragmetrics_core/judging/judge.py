@@ -194,23 +194,13 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
     n_verdicts = len(verdicts_of(reply.replies[0]))
     if question.wanted_probability is None or len(reply.weights) in {0, n_verdicts}:
         return ""
-    return problem_of_missing_weights(reply, question)
-
-
-def problem_of_missing_weights(reply: Asked[Any], question: Question[Any]) -> str:
-    """Say what a reply lacks that has not the probability of each verdict."""
-    n_verdicts = len(verdicts_of(reply.replies[0]))
     verdicts_in_words = (
         "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
     )
-    label = (
-        "a label"
-        if question.wanted_probability is None
-        else repr(question.wanted_probability.field)
-    )
     return (
-        f"this question wants the probability of {label}: give Asked weights=, a Weight"
-        f" for {verdicts_in_words}, e.g. weights=(Weight(0.9),); got {len(reply.weights)}"
+        f"this question wants the probability of {question.wanted_probability.field!r}:"
+        f" give Asked weights=, a Weight for {verdicts_in_words}, e.g."
+        f" weights=(Weight(0.9),); got {len(reply.weights)}"
     )
 
 

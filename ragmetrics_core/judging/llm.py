@@ -217,11 +217,11 @@ class _ModelQuestion:
         if wanted_probability.needs_tokens and not reply.choice.tokens:
             raise no_logprobs(self._judge_name)
         # None for a verdict whose token does not tell
-        weights_of_tokens = read_weights(reply, self._question)
+        weights_of_tokens = read_weights(reply, self._question, wanted_probability)
         known_weights = tuple(
             weight for weight in weights_of_tokens if weight is not None
         )
-        probable_reply = with_probable_bits(reply, self._question)
+        probable_reply = with_probable_bits(reply, wanted_probability)
         are_all_known = 0 < len(known_weights) == len(weights_of_tokens)
         if are_all_known and probable_reply is not None:
             return Asked((probable_reply,), weights=known_weights)
@@ -345,31 +345,30 @@ _ROUNDING = 1e-3
 
 
 def read_weights(
-    reply: ReadReply[BaseModel], question: Question[BaseModel]
+    reply: ReadReply[BaseModel],
+    question: Question[BaseModel],
+    wanted_probability: LabelProbability,
 ) -> tuple[Weight | None, ...]:
     """Return for each verdict of a reply how probable "1" (or "yes") was in its place.
 
     The log-probabilities of the reply's tokens tell it. Example: the reply holds a
     verdict on text A, ``{"label": "A", "useful": 1}``, and one on text B, ``{"label":
     "B", "useful": 0}``. (.9, None) is returned: the "1" of A had a probability of .9,
-    and the tokens of B do not tell. All are None if the question wants no probability,
-    if the verdicts cannot be matched with the model's text, or if the model wrote
-    anything before a verdict: the probability is then that of one chain of thought.
+    and the tokens of B do not tell. All are None if the verdicts cannot be matched with
+    the model's text, or if the model wrote anything before a verdict: the probability is
+    then that of one chain of thought.
 
     Args:
         reply: The reply, with its tokens.
-        question: The question. Its ``wanted_probability`` names the field with the
-            verdict ("useful"), and the field with the id of the text ("label").
+        question: The question.
+        wanted_probability: Names the field with the verdict ("useful"), and the field
+            with the id of the text ("label").
 
     Source:
         Design note "Probabilities from tokens".
     """
     verdicts = verdicts_of(reply.value)
     all_unknown = (None,) * len(verdicts)
-    wanted_probability = question.wanted_probability
-    if wanted_probability is None:
-        return all_unknown
-
     # nothing but the id of its text may stand before a verdict
     keys = _keys_in(reply.choice.text, reply.start, reply.end)
     names = [name for name, _ in keys]
@@ -404,7 +403,7 @@ def read_weights(
 
 
 def with_probable_bits(
-    reply: ReadReply[BaseModel], question: Question[BaseModel]
+    reply: ReadReply[BaseModel], wanted_probability: LabelProbability
 ) -> BaseModel | None:
     """Return a reply whose bits beside the verdict are the more probable ones.
 
@@ -413,11 +412,9 @@ def with_probable_bits(
     Returns:
         The reply; None if the token of such a bit does not tell.
     """
-    if question.wanted_probability is None:
-        return reply.value
     probable_bits: dict[str, bool] = {}
     for name, info in type(reply.value).model_fields.items():
-        if info.annotation is not bool or name == question.wanted_probability.field:
+        if info.annotation is not bool or name == wanted_probability.field:
             continue
         weights = label_weights(
             reply.choice, LabelProbability(name), "logprobs", reply.start, reply.end

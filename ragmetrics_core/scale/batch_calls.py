@@ -139,28 +139,8 @@ async def ask_service(
 ) -> Any:
     """Ask a service for a file's content, or for the description of an object.
 
-    It is asked again after a fault that passes.
-
-    Raises:
-        BatchFailed: If the service takes no batches.
-        JudgeError: If it cannot be asked.
-    """
-    reply = await _call_until_it_succeeds(model, method, path, data)
-    if isinstance(reply, bytes):
-        return reply
-    if isinstance(reply, dict):
-        return _object_with_known_types(reply)
-    raise errors.TransientJudgeError(
-        f"{model.name} sent no object; check that its endpoint takes batches"
-    )
-
-
-async def _call_until_it_succeeds(
-    model: OpenAICompatibleModel, method: str, path: str, data: Any
-) -> object:
-    """Call a service, and call it again after each fault that passes.
-
-    Example: a 503, then a 200: the second reply.
+    It is asked again after each fault that passes. Example: a 503, then a 200: the
+    second reply.
 
     Args:
         model: The model that knows the address and the key.
@@ -170,15 +150,18 @@ async def _call_until_it_succeeds(
 
     Raises:
         BatchFailed: If the service takes no batches.
-        JudgeError: If a fault does not pass, or not soon enough.
+        JudgeError: If a fault does not pass, or not soon enough; if what came is no
+            object.
     """
     started = time.monotonic()
     for n_failed in count(1):
         try:
             sent = data() if callable(data) else data
             content = await model.call(method, path, sent)
-            is_file = path.endswith("/content")
-            return content if is_file else await model.read_json(content)
+            if path.endswith("/content"):  # of a file
+                return content
+            described = await model.read_json(content)
+            break
         except errors.JudgeUnavailable as error:
             if isinstance(error, errors.AuthenticationFailed) or error.single:
                 raise
@@ -202,7 +185,11 @@ async def _call_until_it_succeeds(
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)
         await asyncio.sleep(wait)
-    raise AssertionError  # count() never ends
+    if not isinstance(described, dict):
+        raise errors.TransientJudgeError(
+            f"{model.name} sent no object; check that its endpoint takes batches"
+        )
+    return _object_with_known_types(described)
 
 
 def may_have_made_batch(error: errors.JudgeError) -> bool:

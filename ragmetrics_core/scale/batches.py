@@ -17,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any, TypeVar, cast
@@ -200,20 +200,13 @@ class ParkingStore(SqliteStore):
             return ChatReply(reply.choices, usage, failures)
         if entry.token and entry.result is None:  # it stands in a batch, not ended
             self.batches_of_pass.add(entry.token.decode())
-            return self._reply_of_waiting(model, body, request.n)
-        # No batch has answered, or it has failed for a reason that may pass.
-        parked = ParkedRequest.of(request_id, body, entry.tries + 1)
-        self._waiting.write(model, parked)
-        return self._reply_of_waiting(model, body, request.n)
-
-    def _reply_of_waiting(
-        self, model: OpenAICompatibleModel, body: str, n_replies: int
-    ) -> ChatReply:
-        """Count a request that waits for a batch's answer, and say so in its reply."""
-        self._waiting.count(model, body, n_replies)
+        else:  # no batch has answered, or it has failed for a reason that may pass
+            parked = ParkedRequest.of(request_id, body, entry.tries + 1)
+            self._waiting.write(model, parked)
+        self._waiting.count(model, body, request.n)
         waits = errors.LimitReached("the request stands in a batch: evaluate again")
         waits.single = True
-        return ChatReply((), failures=(waits,) * n_replies)
+        return ChatReply((), failures=(waits,) * request.n)
 
     def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
@@ -303,7 +296,7 @@ class ParkingStore(SqliteStore):
             self._forget_unmade(token)
             raise
         except errors.JudgeError as error:
-            raise await self._not_made(token, error) from None
+            raise self._not_made(token, error) from None
         # from now the requests are claimed for ten minutes more
         has_claim_expired = not self._run_and_commit(
             partial(batch_table.restart_clock, token)
@@ -315,7 +308,7 @@ class ParkingStore(SqliteStore):
         except errors.JudgeError as error:
             # Refused, so surely not made: the token is removed from the file again.
             if not batch_calls.may_have_made_batch(error):
-                raise await self._not_made(token, error) from None
+                raise self._not_made(token, error) from None
             logger.warning("a batch may have been made, and is looked for: %s", error)
             return
         logger.info(
@@ -325,9 +318,7 @@ class ParkingStore(SqliteStore):
             model.name,
         )
 
-    async def _not_made(
-        self, token: str, error: errors.JudgeError
-    ) -> errors.BatchFailed:
+    def _not_made(self, token: str, error: errors.JudgeError) -> errors.BatchFailed:
         """Forget a batch that was surely not made, and return the error to raise."""
         self._forget_unmade(token)
         return errors.BatchFailed(
@@ -498,45 +489,27 @@ class ParkingStore(SqliteStore):
             if time.time() - first_look < SETTLED_SECONDS:
                 state["status"] = f"{status}, but its answers cannot be read yet"
                 return
-        counts = await self._forget(token, status, n_entered)
-        outcome = (
-            f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
-            f" requests answered, {counts.n_to_ask_again} to be asked again"
-        )
-        if status in _REFUSED_OR_CANCELLED:
-            reason = reason_for_failure(state)  # "" if the service says none
-            raise errors.BatchFailed(f"{outcome} by the next run {reason}".rstrip())
-        level = logging.INFO if counts.are_all_answered else logging.WARNING
-        logger.log(level, "%s", outcome)
-
-    async def _forget(self, token: str, status: str, n_entered: int) -> "_Counts":
-        """Forget a batch that has ended, and count what became of its requests.
-
-        Example: of 10 requests 8 were answered and 1 failed, which are 9 answers in the
-        file. The tenth has no answer at all.
-
-        Args:
-            token: The token of the batch.
-            status: Its status, as the service names it.
-            n_entered: How many answers of the service are in our file.
-        """
         n_failed = self._count_failures_to_ask_again(token)
         # In our file, requests without an answer become failures with this code.
         code_of_unanswered = _CODES_BY_STATUS.get(status)
         n_without_answer = self._run_and_commit(
             partial(batch_table.forget_batch, token, code_of_unanswered)
         )
-        if (
-            status in _REFUSED_OR_CANCELLED
-        ):  # then they are no failures: all are asked again
-            n_to_ask_again = n_failed + n_without_answer
-        else:  # counted with the new failures, without those asked three times
+        # Of a batch that was refused they are no failures: all are asked again. Else they
+        # are counted with the new failures, without those that were asked three times.
+        n_to_ask_again = n_failed + n_without_answer
+        if status not in _REFUSED_OR_CANCELLED:
             n_to_ask_again = self._count_failures_to_ask_again(token)
-        return _Counts(
-            n_answered=n_entered - n_failed,
-            n_to_ask_again=n_to_ask_again,
-            are_all_answered=n_failed == 0 and n_without_answer == 0,
+        outcome = (
+            f"{state['id'] or 'a batch not made'}: {status}, {n_entered - n_failed}"
+            f" requests answered, {n_to_ask_again} to be asked again"
         )
+        if status in _REFUSED_OR_CANCELLED:
+            reason = reason_for_failure(state)  # "" if the service says none
+            raise errors.BatchFailed(f"{outcome} by the next run {reason}".rstrip())
+        are_all_answered = n_failed == 0 and n_without_answer == 0
+        level = logging.INFO if are_all_answered else logging.WARNING
+        logger.log(level, "%s", outcome)
 
     def _count_failures_to_ask_again(self, token: str) -> int:
         """How many requests failed for a reason that may pass: the next run asks them."""
@@ -592,22 +565,6 @@ class ParkingStore(SqliteStore):
                 " or name another"
             )
         return cast("T", result)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """What became of the requests of a batch that has ended.
-
-    Attributes:
-        n_answered: How many were answered, or failed for good.
-        n_to_ask_again: How many the next run asks again.
-        are_all_answered: Whether none failed for a reason that may pass, and none was
-            left without an answer.
-    """
-
-    n_answered: int
-    n_to_ask_again: int
-    are_all_answered: bool
 
 
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
