@@ -269,8 +269,8 @@ class Question(PrivateRepr, Generic[R]):
         wanted_probability: Which label's probability is wanted; None for bare verdicts.
         if_too_long: Which text is judged in windows where all texts together are too
             long for the judge; None if they are needed as a whole.
-        example: A usual reply, for dry runs; or a function of the question that
-            returns it.
+        example: A usual reply, for dry runs; the fields of each of its verdicts; or a
+            function of the question that returns it.
     """
 
     parts: Mapping[str, Part]
@@ -281,7 +281,9 @@ class Question(PrivateRepr, Generic[R]):
     temperature: float | None = None
     wanted_probability: LabelProbability | None = None
     if_too_long: Windows | None = None
-    example: R | Callable[[Any], R] | None = field(default=None, compare=False)
+    example: R | Mapping[str, Any] | Callable[[Any], R] | None = field(
+        default=None, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Refuse, by ``SettingError``, what no judge can ask with, e.g. ``polls=0``.
@@ -357,6 +359,9 @@ class Question(PrivateRepr, Generic[R]):
 
     def example_reply(self) -> R | None:
         """Return a usual reply; None if the question names none."""
+        if isinstance(self.example, Mapping):
+            n_verdicts = len(self.labels_of_verdicts) or 1
+            return self.read_verdicts([self.example] * n_verdicts)
         return self.example(self) if callable(self.example) else self.example
 
 

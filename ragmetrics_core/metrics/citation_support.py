@@ -67,12 +67,6 @@ _SUPPORT_EXAMPLE = SupportReply.model_construct(
 _WINDOWS = Windows("passages", "supported")
 
 
-def _all_claims(question: MakesClaim) -> EachSentence:
-    """Return the reply that calls every sentence a claim, for dry runs."""
-    verdicts = [{"claims": 1}] * len(question["sentences"])
-    return question.read_verdicts(verdicts)
-
-
 @dataclass(frozen=True, slots=True)
 class Support:
     """Whether texts together support a statement.
@@ -334,7 +328,7 @@ def ask_for_claims(
         },
         instructions=instructions,
         Reply=EachSentence,
-        example=_all_claims,
+        example={"claims": 1},
     )
     (reply,) = yield from ask([on_claims])
     if isinstance(reply, NotAnswered):

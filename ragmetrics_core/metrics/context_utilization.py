@@ -261,7 +261,7 @@ class ContextUtilization(Metric):
                     wanted_probability=wanted,
                     # a long chunk is judged in pieces: it is useful if one of them is
                     if_too_long=Windows(part_name, "useful"),
-                    example=_all_useful,  # replies of a usual length, for dry runs
+                    example=_EXAMPLE,
                 )
             )
         return questions
@@ -407,6 +407,8 @@ _BLANK: _Verdict = {
 _NOT_JUDGED: _Verdict = {}
 
 
+# The best verdict on each chunk, with a reason of a usual length, for dry runs.
+_EXAMPLE = {"useful": 1, "reason": "It says who lit the lamp, and when."}
 _MOST_RANKS_LISTED = 10
 
 
@@ -488,9 +490,3 @@ def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, _Verd
             "windows": n_windows if n_windows > 1 else None,
         }
     return verdict_by_text
-
-
-def _all_useful(question: Useful) -> Any:
-    """Return the best verdict on each chunk, for dry runs."""
-    best = {"useful": 1, "reason": "It says who lit the lamp, and when."}
-    return question.read_verdicts([best] * (len(question.labels_of_verdicts) or 1))

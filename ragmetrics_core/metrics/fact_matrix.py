@@ -23,7 +23,6 @@ from ragmetrics_core.data.asking import (
     LabelProbability,
     Part,
     Question,
-    Windows,
     weight_of_each_verdict,
 )
 from ragmetrics_core.data.replies import (
@@ -179,62 +178,6 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
                 value = max((cell.probability or 0.0 for cell in cells), default=0.0)
             weighted_values.append(fact.weight * value)
         return fsum(weighted_values) / fsum(fact.weight for fact in self.facts)
-
-
-def questions_of_coverage(
-    about: dict[str, Part],
-    texts: Iterable[str],
-    facts: Sequence[str],
-    instructions: Instructions,
-    polls: int | None,
-    *,
-    own_template: bool = False,
-) -> list[FactInContext]:
-    """Build the questions that ask which facts each context covers.
-
-    Three facts: one question about F1 to F3, or with ``polls`` one about each fact.
-
-    Args:
-        about: Parts that are shown beside the context and the facts, by name.
-        texts: The contexts.
-        facts: The facts, at least one.
-        instructions: What the judge is told.
-        polls: None: one question about all facts. 3: a question for each fact, which
-            is asked 3 times if a token does not tell its probability.
-        own_template: Whether the user wrote the prompt's template in ``instructions``.
-            Then texts alone decide no answer: the template may ask something else.
-    """
-    if polls is None:
-        fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
-        wanted_probability = LabelProbability(
-            "covered", item_id_field="label", fallback_polls=1
-        )
-    else:
-        fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
-        # A judge that gives no probability is asked ``polls`` times instead: facts ×
-        # contexts × polls. One question about all facts is the other way; a user's own
-        # template has none.
-        wanted_probability = LabelProbability(
-            "covered", fallback_polls=polls, needs_tokens=not own_template
-        )
-    return [
-        FactInContext(
-            parts={**about, "context": Part("Context", text), **fact_part},
-            instructions=instructions,
-            Reply=CoveredList if polls is None else Covered,
-            wanted_probability=wanted_probability,
-            # a long context is judged in windows: a fact covered in one is covered
-            if_too_long=Windows("context", "covered"),
-            example=_all_covered,
-        )
-        for text, fact_part in product(texts, fact_parts)
-    ]
-
-
-def _all_covered(question: FactInContext) -> Any:
-    """Every fact is covered."""
-    verdicts = [{"covered": 1}] * (len(question.labels_of_verdicts) or 1)
-    return question.read_verdicts(verdicts)
 
 
 Grid = dict[tuple[str, str], Cell]

@@ -4,10 +4,10 @@ It is the share of the facts that the response states. The contexts are those re
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 import ragmetrics_core.metrics.fact_matrix as matrix
 from ragmetrics_core.data import (
@@ -22,7 +22,10 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
+    LabelProbability,
+    Part,
     Replies,
+    Windows,
     ask,
     question_part,
 )
@@ -138,7 +141,11 @@ class RetrievalAccuracy(Metric):
         A reference states 4 facts, and the contexts cover 3: .75. Of several references
         the one with the highest value counts.
         """
-        if not _distinct_texts_of_contexts(_contexts_to_evaluate(sample)):
+        contexts = _contexts_to_evaluate(sample)
+        texts = list(
+            dict.fromkeys(context.text for context in contexts if not context.blank)
+        )
+        if not texts:
             evidence = None
             if sample.facts:
                 # no cell, or those of blank contexts, which hold no fact
@@ -152,7 +159,6 @@ class RetrievalAccuracy(Metric):
             return self.undefined(NO_FACTS, "no_facts")
         all_facts = chain.from_iterable(fact_lists)
         facts = list(dict.fromkeys(fact.text for fact in all_facts))
-        texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
         calls = self.calls
         replies = yield from ask(self._questions(sample, texts, facts, calls))
         # A judge that gives no probability of a single fact refuses that question. It is
@@ -174,7 +180,6 @@ class RetrievalAccuracy(Metric):
         # Without a ledger it is not known which call returned which context. With one: a
         # first search covers 2 of 4 facts, a second one a third: gains of .5 and .25.
         if sample.ledger is not None:
-            contexts = _contexts_to_evaluate(sample)
             gains = curve_by_call(sample, contexts, evidence.combine)
             evidence = evidence.model_copy(update={"ledger": gains})
         value = _value_over_all_contexts(evidence)
@@ -220,15 +225,41 @@ class RetrievalAccuracy(Metric):
     def _questions(
         self, sample: Sample, texts: Sequence[str], facts: Sequence[str], calls: Calls
     ) -> list[matrix.FactInContext]:
-        """Build the questions that ask which facts each text covers."""
-        return matrix.questions_of_coverage(
-            question_part(sample),
-            texts,
-            facts,
-            self._cell_instructions(calls),
-            polls=None if calls == "per_context" else self.polls,
-            own_template=self.template is not None,
-        )
+        """Build the questions that ask which facts each text covers.
+
+        Three facts: a question about F1 to F3 for each text, or one about each fact.
+        """
+        if calls == "per_context":
+            Reply: type[BaseModel] = matrix.CoveredList  # noqa: N806
+            fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
+            wanted_probability = LabelProbability(
+                "covered", item_id_field="label", fallback_polls=1
+            )
+        else:
+            Reply = matrix.Covered  # noqa: N806
+            fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
+            # A judge that gives no probability is asked ``polls`` times instead: facts ×
+            # contexts × polls. One question about all facts is the other way; a user's
+            # own template has none: it may ask something else.
+            wanted_probability = LabelProbability(
+                "covered",
+                fallback_polls=self.polls,
+                needs_tokens=self.template is None,
+            )
+        about = question_part(sample)
+        instructions = self._cell_instructions(calls)
+        return [
+            matrix.FactInContext(
+                parts={**about, "context": Part("Context", text), **fact_part},
+                instructions=instructions,
+                Reply=Reply,
+                wanted_probability=wanted_probability,
+                # a long context is judged in windows: a fact covered in one is covered
+                if_too_long=Windows("context", "covered"),
+                example={"covered": 1},
+            )
+            for text, fact_part in product(texts, fact_parts)
+        ]
 
     def _evidence(
         self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
@@ -327,13 +358,6 @@ def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
     return (*sample.retrieved, *further)
 
 
-def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
-    """Return the texts of contexts that are not blank, each once."""
-    return list(
-        dict.fromkeys(context.text for context in contexts if not context.blank)
-    )
-
-
 def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Return each fact once, whatever its case, spacing and full stop."""
     fact_by_wording: dict[str, Fact] = {}
@@ -360,7 +384,7 @@ def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:
         context.text: column
         for column, context in enumerate(_contexts_to_evaluate(sample))
     }
-    kept_texts = _distinct_texts_of_contexts(sample.known_contexts)
+    kept_texts = sample.context_texts
     if not kept_texts or not all(text in column_of for text in kept_texts):
         return None
     return [column_of[text] for text in kept_texts]

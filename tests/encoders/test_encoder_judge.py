@@ -32,7 +32,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed
-from ragmetrics_core.encoders import EncoderJudge, checkpoints
+from ragmetrics_core.encoders import EncoderJudge, encoder_judge
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.labelling.measured_judges import asking, measure_judge
 
@@ -265,7 +265,7 @@ def test_what_fails_takes_no_other_question_with_it(tmp_path):
     ],
 )
 def test_which_label_supports_a_claim(names, label, place):
-    assert checkpoints._index_of_support("m", names, label) == place
+    assert encoder_judge._index_of_support("m", names, label) == place
 
 
 @pytest.mark.parametrize(
