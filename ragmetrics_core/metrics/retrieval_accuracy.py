@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, product
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 import ragmetrics_core.metrics.fact_matrix as matrix
 from ragmetrics_core.data import (
@@ -229,14 +229,13 @@ class RetrievalAccuracy(Metric):
 
         Three facts: a question about F1 to F3 for each text, or one about each fact.
         """
-        if calls == "per_context":
-            Reply: type[BaseModel] = matrix.CoveredList  # noqa: N806
+        about_all = calls == "per_context"
+        if about_all:
             fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
             wanted_probability = LabelProbability(
                 "covered", item_id_field="label", fallback_polls=1
             )
         else:
-            Reply = matrix.Covered  # noqa: N806
             fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
             # A judge that gives no probability is asked ``polls`` times instead: facts ×
             # contexts × polls. One question about all facts is the other way; a user's
@@ -252,7 +251,7 @@ class RetrievalAccuracy(Metric):
             matrix.FactInContext(
                 parts={**about, "context": Part("Context", text), **fact_part},
                 instructions=instructions,
-                Reply=Reply,
+                Reply=matrix.CoveredList if about_all else matrix.Covered,
                 wanted_probability=wanted_probability,
                 # a long context is judged in windows: a fact covered in one is covered
                 if_too_long=Windows("context", "covered"),
