@@ -66,6 +66,7 @@ from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 
 T = TypeVar("T")
+Asking = TypeVar("Asking", Pair, LabelledDocument)
 R = TypeVar("R", bound=BaseModel)
 Making = Callable[[Sample], Generator[Any, Any, T | Failed | Undefined]]
 """A plan that ends with what a model made of the sample, or why it made nothing."""
@@ -224,47 +225,43 @@ class Maker:
             raise JudgeUnavailable(run.stopped)
 
     def until(
-        self,
-        count: int,
-        candidates: Iterable[Sample],
-        plan: Making[T],
-        key: Callable[[T], str],
-    ) -> list[T]:
+        self, count: int, candidates: Iterable[Sample], plan: Making[Asking]
+    ) -> list[Asking]:
         """Make as many different products as are wanted, each from one candidate.
 
         Example: 5 are wanted. The first 5 candidates give 4, so a sixth is tried. A
         product is what the plan makes, e.g. a question with its answer. Where a
         candidate gives none, the reason is counted in ``left_out`` and a further
-        candidate is tried. ``key`` returns the question of a product, which no other
-        may share.
+        candidate is tried. No two products share a question.
 
         Raises:
             InputError: If no candidate gave a product.
             JudgeUnavailable: If the model will answer nothing.
         """
-        product_by_key: dict[str, T] = {}
+        product_by_question: dict[str, Asking] = {}
         untried_candidates = iter(candidates)
-        while len(product_by_key) < count:
-            n_missing = count - len(product_by_key)
+        while len(product_by_question) < count:
+            n_missing = count - len(product_by_question)
             batch = list(islice(untried_candidates, n_missing))
             if not batch:
                 break
             for product in self.make(plan, batch):
                 if isinstance(product, Failed):
                     self.left_out[product.error.type] += 1
-                elif isinstance(product, Undefined):
+                    continue
+                if isinstance(product, Undefined):
                     self.left_out[product.code] += 1
-                elif key(product) in product_by_key:
+                    continue
+                question = normalise_question(product.question)
+                if product_by_question.setdefault(question, product) is not product:
                     self.left_out["duplicate question"] += 1
-                else:
-                    product_by_key[key(product)] = product
-        if not product_by_key:
+        if not product_by_question:
             counts = [f"{count} {reason}" for reason, count in self.left_out.items()]
             raise InputError(
                 f"{self.name} gave nothing that could be used ({', '.join(counts)}); try"
                 " another model"
             )
-        return list(product_by_key.values())
+        return list(product_by_question.values())
 
 
 def ask_one(question: Question[R]) -> Generator[Any, Any, R]:
@@ -306,25 +303,23 @@ def make_header(
     seed = parameters.pop("seed")
     if origin_of_questions is not None:
         parameters["pairs"] = origin_of_questions  # pairs of a question and an answer
-    ids_and_texts: list[str] = []
-    for document in documents:
-        ids_and_texts += [document.id, document.text]
-    set_header = Header(
+    of_model: dict[str, Any] = {}
+    if maker is not None:
+        of_model = {
+            "model": maker.name,
+            "prompts": digest_of_prompt(*prompts, maker.language or ""),
+            # how many texts the model made nothing of, by the reason
+            "left_out": dict(sorted(maker.left_out.items())),
+        }
+    ids_and_texts = ((document.id, document.text) for document in documents)
+    return Header(
         kind=kind,
         source=tuple(source),
-        corpus=digest_of(ids_and_texts),
+        corpus=digest_of(chain.from_iterable(ids_and_texts)),
         seed=seed,
         parameters=parameters,
+        **of_model,
     )
-    if maker is None:
-        return set_header
-    fields_of_model = {
-        "model": maker.name,
-        "prompts": digest_of_prompt(*prompts, maker.language or ""),
-        # how many texts the model made nothing of, by the reason
-        "left_out": dict(sorted(maker.left_out.items())),
-    }
-    return set_header.model_copy(update=fields_of_model)
 
 
 # The discrete set
@@ -377,7 +372,6 @@ def write_pairs(
         InputError: If the model gave no usable question.
         JudgeUnavailable: If the model will answer nothing.
     """
-    candidates = _chunks_in_turn(documents, settings)
 
     def write_pair(sample: Sample) -> Generator[Any, Any, Pair]:
         """Write a pair about the chunk that is the sample's only context."""
@@ -390,12 +384,8 @@ def write_pairs(
             document=sample.metadata["document"],
         )
 
-    def question_of(pair: Pair) -> str:
-        return normalise_question(pair.question)
-
-    # until there are so many pairs, no two with the same question
-    pairs = maker.until(settings.questions, candidates, write_pair, question_of)
-    return tuple(pairs)
+    candidates = _chunks_in_turn(documents, settings)
+    return tuple(maker.until(settings.questions, candidates, write_pair))
 
 
 def _chunks_in_turn(
@@ -407,14 +397,15 @@ def _chunks_in_turn(
     documents and of the chunks in them is random, and the same for each call with the
     same seed. A sample's metadata name its document.
     """
-    random_source = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
+    random_source = _random_of_parts(settings.seed, "questions")
     samples_by_document: list[list[Sample]] = []
     for document in documents:
         chunks = chunk_document(document, size=settings.chunk_size)
         metadata = {"document": document.id}
-        samples_of_document = []
-        for chunk in random_source.sample(chunks, len(chunks)):
-            samples_of_document.append(Sample(contexts=(chunk,), metadata=metadata))
+        samples_of_document = [
+            Sample(contexts=(chunk,), metadata=metadata)
+            for chunk in random_source.sample(chunks, len(chunks))
+        ]
         samples_by_document.append(samples_of_document)
     random_source.shuffle(samples_by_document)
     for one_of_each in zip_longest(*samples_by_document):
@@ -578,9 +569,7 @@ class BM25:
         # the values that Lucene searches with
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         words_by_chunk = [list(content_terms(chunk.text)) for chunk in chunks]
-        self._vocabulary: set[str] = set()  # all words of the chunks
-        for words in words_by_chunk:
-            self._vocabulary.update(words)
+        self._vocabulary = set(chain.from_iterable(words_by_chunk))
         if self._vocabulary:  # bm25s cannot index texts without any word
             self._index.index(words_by_chunk, show_progress=False)
 
@@ -590,20 +579,18 @@ class BM25:
         Example: for "When did the bridge open?" the chunks that say most of "bridge"
         and "open". If no chunk shares a word with the question, every score is 0.
         """
-        known_words = []
-        for word in content_terms(question):
-            if word in self._vocabulary:
-                known_words.append(word)
+        known_words = [
+            word for word in content_terms(question) if word in self._vocabulary
+        ]
         scores = [0.0] * len(self._chunks)
         if known_words:
             scores = self._index.get_scores(known_words).tolist()
         # sorted() keeps the corpus' order of equal scores, also in reverse
         best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
-        contexts = []
-        for index in best_first[:count]:
-            score = round(scores[index], 6)
-            contexts.append(self._chunks[index].model_copy(update={"score": score}))
-        return contexts
+        return [
+            self._chunks[index].model_copy(update={"score": round(scores[index], 6)})
+            for index in best_first[:count]
+        ]
 
 
 def retrieve(
@@ -708,11 +695,10 @@ def build_continuous(
         JudgeUnavailable: If the model will answer nothing.
     """
     settings = settings.refuse_misfits()
-    chunks_by_document: _ChunksByDocument = {}
-    for document in documents:
-        chunks_by_document[document.id] = chunk_document(
-            document, size=settings.chunk_size
-        )
+    chunks_by_document = {
+        document.id: chunk_document(document, size=settings.chunk_size)
+        for document in documents
+    }
     # Each is a document with its contexts. The model may give no usable question for it,
     # so there are more than are labelled.
     candidates = (
@@ -771,10 +757,7 @@ def _label_documents(
             update={"facts": evidence.facts, "cells": evidence.cells, "calls": calls}
         )
 
-    def question_of(document: LabelledDocument) -> str:
-        return normalise_question(document.question)
-
-    return maker.until(settings.documents, samples, label, question_of)
+    return maker.until(settings.documents, samples, label)
 
 
 def _random_of_parts(*parts: object) -> random.Random:
@@ -801,10 +784,11 @@ def _draw_candidates(
             "noise comes from at least two other documents, and there are"
             f" {n_others}; give more documents, or no noise"
         )
-    ids_long_enough = []
-    for document_id in ids_with_text:
-        if len(chunks_by_document[document_id]) >= settings.golden:
-            ids_long_enough.append(document_id)
+    ids_long_enough = [
+        name
+        for name in ids_with_text
+        if len(chunks_by_document[name]) >= settings.golden
+    ]
     if not ids_long_enough:
         most_chunks = max(map(len, chunks_by_document.values()), default=0)
         raise InputError(
@@ -835,13 +819,11 @@ def _choose_contexts(
     start = random_source.randrange(last_start + 1)
     golden_chunks = chunks[start : start + settings.golden]
 
-    chunks_of_others = []
-    for other_id, chunks_of_other in chunks_by_document.items():
-        if other_id != document_id and chunks_of_other:
-            shuffled_chunks = random_source.sample(
-                chunks_of_other, len(chunks_of_other)
-            )
-            chunks_of_others.append(shuffled_chunks)
+    chunks_of_others = [
+        random_source.sample(chunks_of_other, len(chunks_of_other))
+        for other_id, chunks_of_other in chunks_by_document.items()
+        if other_id != document_id and chunks_of_other
+    ]
     random_source.shuffle(chunks_of_others)
     texts_of_document = {chunk.text for chunk in chunks}
     noise_by_text: dict[str, Context] = {}
@@ -885,10 +867,9 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     for cells_of_fact in document.cells:
         is_covered = any(cells_of_fact[index].covered for index in indices)
         are_facts_covered.append(is_covered)
-    n_golden = document.golden
     return CombinationPoint(
         document=document.id,
         contexts=indices,
-        golden=len([index for index in indices if index < n_golden]),
+        golden=sum(index < document.golden for index in indices),
         label=fmean(are_facts_covered),
     )

@@ -78,11 +78,10 @@ def samples_of(labelled_set: AnySet, metric: Metric) -> list[Sample]:
     if isinstance(metric, RetrievalAccuracy):
         return [document.sample() for document in labelled_set.documents]
     document_by_id = {document.id: document for document in labelled_set.documents}
-    samples = []
-    for point in labelled_set.points:
-        document = document_by_id[point.document]
-        samples.append(document.sample(point.contexts))
-    return samples
+    return [
+        document_by_id[point.document].sample(point.contexts)
+        for point in labelled_set.points
+    ]
 
 
 def score_set(
@@ -314,22 +313,16 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
     then the heading names who made the labels, and how many were reviewed: "(only 3 of
     10 points reviewed)".
     """
+    kind, unit, labeller = "continuous", "cells", "the labelling model"
     if isinstance(labelled_set, DiscreteSet):
-        kind = "discrete"
-        unit = "points"
-        labeller = "the retriever's ranks"
-    else:
-        kind = "continuous"
-        unit = "cells"
-        labeller = "the labelling model"
+        kind, unit, labeller = "discrete", "points", "the retriever's ranks"
     total = len(review_items(labelled_set))
     n_reviewed = 0 if reviews is None else len(reviews.first)
     if n_reviewed == total:
         return f"{kind} set, agreement with reviewed labels"
+    progress = f"no {unit} reviewed"
     if n_reviewed:
         progress = f"only {n_reviewed} of {total} {unit} reviewed"
-    else:
-        progress = f"no {unit} reviewed"
     return f"{kind} set, agreement with {labeller}, not accuracy ({progress})"
 
 

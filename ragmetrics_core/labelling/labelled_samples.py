@@ -90,11 +90,10 @@ def find_labelled_files(path: Path) -> list[Path]:
 
 def inputs_of(path: Path) -> tuple[Input, ...]:
     """Return the files of labelled rows as facts of a run name them."""
-    inputs = []
-    for file in find_labelled_files(path):
-        digest = sha256(file.read_bytes()).hexdigest()
-        inputs.append(Input(name=file.name, sha256=digest))
-    return tuple(inputs)
+    return tuple(
+        Input(name=file.name, sha256=sha256(file.read_bytes()).hexdigest())
+        for file in find_labelled_files(path)
+    )
 
 
 def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
@@ -184,9 +183,9 @@ def sample_of(
             history.append({"role": role, "content": content})
     if history:
         fields["history"] = history
-    for name, value in row.items():
-        if name not in _COLUMNS_ABOUT_LABELS:
-            fields[name] = value
+    fields |= {
+        name: value for name, value in row.items() if name not in _COLUMNS_ABOUT_LABELS
+    }
     if answer is not None:
         fields["answer"] = answer
     if facts is not None:
@@ -223,10 +222,11 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
                 " contexts; each needs one"
             )
         yield LabelledSample("relevant", source, sample, useful)
-    facts = []  # those that people compared with the contexts
-    for fact in data_in(row.get("facts")) or ():
-        if isinstance(fact, Mapping) and fact.get("present") is not None:
-            facts.append(fact)
+    facts = [  # those that people compared with the contexts
+        fact
+        for fact in data_in(row.get("facts")) or ()
+        if isinstance(fact, Mapping) and fact.get("present") is not None
+    ]
     if facts:
         are_present = votes_of([fact["present"] for fact in facts], "present")
         sample = sample_of(row, facts=facts)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from statistics import fmean
-from typing import NamedTuple
 
 from ragmetrics_core.data import (
     EMBEDDED,
@@ -152,9 +151,7 @@ def judge_samples(
     results = ask(metric, [row.sample for row in labelled], again)
     # the second answers, of those rows in which people compared two
     others = [row.other_sample for row in labelled if row.other_sample is not None]
-    results_of_others: Iterator[MetricResult] = iter(())
-    if others:
-        results_of_others = iter(ask(metric, others, again))
+    results_of_others = iter(ask(metric, others, again) if others else ())
     judged_rows = []
     for row, result in zip(labelled, results, strict=True):
         other_result = None
@@ -222,9 +219,7 @@ def measure_judge(
         if question == "adherent":
             figures_of_question += _shares(_observe_swaying(ask, metric, rows))
         figures_of_question += _spent(rows, seconds)
-        figures[question] = tuple(
-            figure for figure in figures_of_question if figure.value is not None
-        )
+        figures[question] = tuple(figures_of_question)
     if not any(row.verdicts for row in judged_rows):
         reason = next(row.result.reason for row in judged_rows if row.result)
         raise InputError(
@@ -322,7 +317,7 @@ def measure_run(
         version=report.run.version,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(notes),
-        figures={metric: tuple(each for each in figures if each.value is not None)},
+        figures={metric: tuple(figures)},
         run=report.run.key,
         corrected=corrected,
     )
@@ -376,6 +371,8 @@ def _in_clusters(rows: LabelledSamples, cluster: GroupBy) -> list[list[LabelledS
 def _agreement(groups: Sequence[LabelledSamples], *, draws: int) -> list[Measured]:
     """Return how well the judge agrees with the labels, and people with each other.
 
+    A measure without a value is left out.
+
     Args:
         groups: Scored rows in groups that are not independent, each of one source.
         draws: How many bootstrap resamples the intervals rest on.
@@ -388,7 +385,7 @@ def _agreement(groups: Sequence[LabelledSamples], *, draws: int) -> list[Measure
     ]
     of_judge = measure_all(verdicts, _MEASURES, draws=draws)
     of_people = measure_all(votes, {"kappa of people": human_kappa}, draws=draws)
-    return [*of_judge, *of_people]
+    return [figure for figure in (*of_judge, *of_people) if figure.value is not None]
 
 
 def _spent(rows: LabelledSamples, seconds: float) -> Iterator[Measured]:
@@ -396,9 +393,7 @@ def _spent(rows: LabelledSamples, seconds: float) -> Iterator[Measured]:
 
     Nothing if any reply came from the store: then neither time nor money is known.
     """
-    usage = Usage()
-    for row in rows:
-        usage += row.usage
+    usage = sum((row.usage for row in rows), Usage())
     if usage.stored:
         return
     spent_by_unit = {
@@ -422,10 +417,11 @@ def _follows_length(rows: Sequence[Labelled]) -> float | None:
     """
     correlations = []
     for label in (True, False):
-        scores_and_lengths = []
-        for row in rows:
-            if row.is_labelled_yes is label:
-                scores_and_lengths.append((row.score, float(row.length)))
+        scores_and_lengths = [
+            (row.score, float(row.length))
+            for row in rows
+            if row.is_labelled_yes is label
+        ]
         if len(scores_and_lengths) < 3:
             continue
         correlation = spearman(scores_and_lengths)
@@ -468,14 +464,6 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
             yield "same when asked again", row.source, is_same
 
 
-class _Change(NamedTuple):
-    """A row, the row with a changed sample, and a measure such as "caught: negated"."""
-
-    measure: str
-    original: LabelledSample
-    changed: LabelledSample
-
-
 def _observe_swaying(
     ask: Ask, metric: Metric, rows: LabelledSamples
 ) -> Iterator[Observation]:
@@ -496,7 +484,8 @@ def _observe_swaying(
         - "flipped: …": the verdict changed or is missing, as it should not be;
         - "no verdict after a change": only if that happened to any row.
     """
-    changes: list[_Change] = []
+    # a measure such as "caught: negated", a row, and the row with a changed sample
+    changes: list[tuple[str, LabelledSample, LabelledSample]] = []
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
@@ -508,13 +497,12 @@ def _observe_swaying(
         for measure, changed_sample in _changes(row):
             new_id = {"id": f"{row_name} | {measure}"}
             named_sample = changed_sample.model_copy(update=new_id)
-            changes.append(_Change(measure, row, replace(row, sample=named_sample)))
-    judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
-    for change, judged in zip(changes, judged_rows, strict=True):
-        if not judged.bool_verdicts and change.measure.startswith("caught"):
+            changes.append((measure, row, replace(row, sample=named_sample)))
+    judged_rows = judge_samples(ask, metric, [changed for *_, changed in changes])
+    for (measure, row, _), judged in zip(changes, judged_rows, strict=True):
+        if not judged.bool_verdicts and measure.startswith("caught"):
             continue  # no verdict: the row is left out here, and counted below
-        has_changed = change.original.bool_verdicts != judged.bool_verdicts
-        yield change.measure, change.original.source, has_changed
+        yield measure, row.source, row.bool_verdicts != judged.bool_verdicts
     are_all_answered = all(row.bool_verdicts for row in judged_rows)
     if not are_all_answered:
         for row in judged_rows:
@@ -554,18 +542,16 @@ def _shares(observations: Iterable[Observation]) -> list[Measured]:
     for measure, source, holds in observations:
         flags_by_measure.setdefault((measure, None), []).append(holds)
         flags_by_measure.setdefault((measure, source), []).append(holds)
-    shares = []
-    for (measure, source_or_none), flags in flags_by_measure.items():
-        interval = wilson(sum(flags), len(flags))
-        share = Measured(
+    return [
+        Measured(
             measure,
             source=source_or_none,
             count=len(flags),
             value=fmean(flags),
-            interval=interval,
+            interval=wilson(sum(flags), len(flags)),
         )
-        shares.append(share)
-    return shares
+        for (measure, source_or_none), flags in flags_by_measure.items()
+    ]
 
 
 def pair_with_labels(
@@ -698,32 +684,28 @@ def edit_answer(kind: str, sample: Sample) -> str | None:
     """
     random_source = random.Random(f"{kind} {sample.id}")  # noqa: S311 - sampling is no cryptography
     answer = sample.answer or ""
+    replacements_by_name = _other_names(answer, sample) if kind == NAME else {}
     if kind == NAME:
-        replacements_by_name = _other_names(answer, sample)
-        names = [
+        places = [
             name for name in _NAME.finditer(answer) if replacements_by_name[name[0]]
         ]
-        if not names:
-            return None
-        place = random_source.choice(names)
-        new_text = random_source.choice(replacements_by_name[place[0]])
     elif kind == NEGATION:
-        verbs = list(_VERB.finditer(answer))
-        if not verbs:
-            return None
-        place = random_source.choice(verbs)
-        new_text = f"{place[0]} not"
+        places = list(_VERB.finditer(answer))
     else:
         min_digits = 2 if kind == LONG_NUMBER else 1
-        numbers = [
+        places = [
             number
             for number in _NUMBER.finditer(answer)
             if len(number[0]) >= min_digits
         ]
-        if not numbers:
-            return None
-        place = random_source.choice(numbers)
-        # another number of as many digits
+    if not places:
+        return None
+    place = random_source.choice(places)
+    if kind == NAME:
+        new_text = random_source.choice(replacements_by_name[place[0]])
+    elif kind == NEGATION:
+        new_text = f"{place[0]} not"
+    else:  # another number of as many digits
         smallest = 10 ** (len(place[0]) - 1)
         number = int(place[0])
         while number == int(place[0]):
@@ -746,10 +728,11 @@ def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
     candidates = sorted(name for name in names_in_contexts if name not in answer)
     replacements_by_name: dict[str, list[str]] = {}
     for name in _NAME.findall(answer):
-        replacements_by_name[name] = []
-        for candidate in candidates:
-            if not any(word in candidate for word in name.split()):
-                replacements_by_name[name].append(candidate)
+        replacements_by_name[name] = [
+            candidate
+            for candidate in candidates
+            if not any(word in candidate for word in name.split())
+        ]
     return replacements_by_name
 
 

@@ -152,21 +152,20 @@ def review_items(labelled_set: sets.AnySet) -> list[Item]:
     and 3 contexts are 6 items. In a discrete set they decide whether a point's contexts
     hold the golden answer. Points of one id are listed once.
     """
-    items: list[Item] = []
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
-        for point in point_by_id.values():
-            # Sorted, because the order of the contexts would tell their ranks.
-            texts = sorted(context.text for context in point.sample.known_contexts)
-            item = Item(
+        return [
+            Item(
                 id=point.id,
                 was=point.by_rank,
                 question=point.sample.question or "",
                 claim=point.sample.answer or "",
-                texts=tuple(texts),
+                # sorted, because the order of the contexts would tell their ranks
+                texts=tuple(sorted(each.text for each in point.sample.known_contexts)),
             )
-            items.append(item)
-        return items
+            for point in point_by_id.values()
+        ]
+    items: list[Item] = []
     for document in labelled_set.documents:
         for fact_number, fact in enumerate(document.facts):
             for context_number, context in enumerate(document.contexts):
@@ -325,12 +324,9 @@ def _ask_verdict(
 
 def _page_of(item: Item, n_decided: int, total: int) -> str:
     """Return an item as a person sees it."""
-    texts = []
-    for number, text in enumerate(item.texts, start=1):
-        texts.append(f"--- text {number}\n{text}")
     parts = [
         f"\n=== {n_decided} of {total} decided",
-        *texts,
+        *(f"--- text {n}\n{text}" for n, text in enumerate(item.texts, start=1)),
         f"--- question\n{item.question}",
         f"--- expected\n{item.claim}",
         "Do the texts hold what is expected?",
@@ -345,12 +341,9 @@ def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
     The first sentence begins like "8 of 10 points reviewed: 5 positive, …". The second
     sentence is left out if no item was reviewed by both.
     """
+    unit, labeller = "cells", "the model"  # a cell is a context and a fact
     if isinstance(labelled_set, sets.DiscreteSet):
-        unit = "points"
-        labeller = "rank"  # the original label follows from a point's rank
-    else:
-        unit = "cells"  # a context and a fact that it may cover
-        labeller = "the model"
+        unit, labeller = "points", "rank"
     n_items = len(review_items(labelled_set))
     first_reviews = reviews.first.values()
     n_by_label = Counter(review.label for review in first_reviews)
@@ -361,11 +354,11 @@ def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
         f" {n_by_label['ambiguous']} ambiguous (left out);"
         f" {n_changed} differ from the label by {labeller}."
     ]
-    label_pairs = []
-    for item_id, second_review in reviews.second.items():
-        if item_id in reviews.first:
-            first_review = reviews.first[item_id]
-            label_pairs.append((first_review.label, second_review.label))
+    label_pairs = [
+        (reviews.first[item_id].label, second_review.label)
+        for item_id, second_review in reviews.second.items()
+        if item_id in reviews.first
+    ]
     if label_pairs:  # "ambiguous" is a label like the others
         n_same = sum(of_first == of_second for of_first, of_second in label_pairs)
         value = kappa(label_pairs)
