@@ -74,8 +74,7 @@ class Scores(NamedTuple):
 def _as_python_numbers(scores: Scores) -> Scores:
     """The scores as Python's numbers, whose precision is that of the formulas."""
     values = [float(value) for value in scores.values]
-    cluster_numbers = [int(number) for number in scores.cluster_numbers]
-    return Scores(values, cluster_numbers)
+    return Scores(values, [int(number) for number in scores.cluster_numbers])
 
 
 def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
@@ -122,11 +121,12 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     # label − weight · (score − mean score of the unlabelled samples): the label of a
     # sample that scores higher than the unlabelled ones is lowered
     unlabelled_mean = fmean(unlabelled.values)
-    corrected_labels = []
-    for label, weight, score in zip(
-        label_values, weight_for_each_label, scores.values, strict=True
-    ):
-        corrected_labels.append(label - weight * (score - unlabelled_mean))
+    corrected_labels = [
+        label - weight * (score - unlabelled_mean)
+        for label, weight, score in zip(
+            label_values, weight_for_each_label, scores.values, strict=True
+        )
+    ]
     mean = min(1.0, max(0.0, fmean(corrected_labels)))
     mean_weight = fmean(weight_for_each_label)
     corrected = Scores(corrected_labels, scores.cluster_numbers)
@@ -269,16 +269,15 @@ def _folds(cluster_numbers: Sequence[int]) -> list[int]:
 
     The samples of a cluster are in one fold. The draw is the same at every call.
     """
-    unique_numbers = []  # of each sample that of its cluster, or one of its own
-    for sample_index, cluster_number in enumerate(cluster_numbers):
-        stands_alone = cluster_number < 0
-        number = -1 - sample_index if stands_alone else cluster_number
-        unique_numbers.append(number)
+    unique_numbers = [  # of each sample that of its cluster, or one of its own
+        -1 - index if number < 0 else number
+        for index, number in enumerate(cluster_numbers)
+    ]
     shuffled_numbers = sorted(set(unique_numbers))
     random.Random(0).shuffle(shuffled_numbers)  # noqa: S311  # a split is no cryptography
-    fold_by_number = {}
-    for index, number in enumerate(shuffled_numbers):
-        fold_by_number[number] = index % _FOLDS
+    fold_by_number = {
+        number: index % _FOLDS for index, number in enumerate(shuffled_numbers)
+    }
     return [fold_by_number[number] for number in unique_numbers]
 
 

@@ -63,10 +63,10 @@ def median(values: Sequence[float]) -> float | None:
     if len(values) == 0:
         return None
     # Sorted in blocks and merged: millions of sorted numbers at once take gigabytes.
-    sorted_blocks = []
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
-        sorted_blocks.append(array("d", sorted(block)))
+    sorted_blocks = [
+        array("d", sorted(values[start : start + _BLOCK]))
+        for start in range(0, len(values), _BLOCK)
+    ]
     lower_index = (len(values) - 1) // 2
     upper_index = len(values) // 2  # for an odd number of values the same index
     merged_values = merge(*sorted_blocks)

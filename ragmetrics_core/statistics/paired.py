@@ -154,11 +154,8 @@ def mcnemar(first_only: int, second_only: int) -> float:
     n_pairs = first_only + second_only
     n_rarer = min(first_only, second_only)
     # If the sides do not differ, each pair falls to either of them as by a coin.
-    n_patterns: int = 2**n_pairs
-    n_patterns_as_lopsided = 0
-    for n_heads in range(n_rarer + 1):
-        n_patterns_as_lopsided += comb(n_pairs, n_heads)
-    p_one_sided = n_patterns_as_lopsided / n_patterns
+    n_as_lopsided = sum(comb(n_pairs, n_heads) for n_heads in range(n_rarer + 1))
+    p_one_sided = n_as_lopsided / int(2**n_pairs)
     return min(1.0, 2 * p_one_sided)
 
 

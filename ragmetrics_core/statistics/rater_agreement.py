@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import chain, combinations
+from itertools import chain, combinations, compress
 from math import log, sqrt, tanh
 from statistics import fmean
 from typing import NamedTuple, TypeVar
@@ -41,10 +41,7 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
     if n_positive == 0 or n_negative == 0:
         return None
     ranks = _ranks([score for score, _ in pairs])  # from 0
-    rank_sum_of_positive = 0.0
-    for rank, label in zip(ranks, labels, strict=True):
-        if label:
-            rank_sum_of_positive += rank
+    rank_sum_of_positive = sum(compress(ranks, labels), 0.0)
     # the rank sum if all positive rows had the lowest scores
     least_rank_sum = n_positive * (n_positive - 1) / 2
     # Pairs of a positive and a negative row in which the positive one scores higher:
@@ -192,7 +189,6 @@ def bootstrap(
     statistic: Callable[[Sequence[Item]], float | None],
     *,
     draws: int,
-    seed: int = 0,
 ) -> Bounds | None:
     """Return the 95 % percentile interval of the mean of a statistic over sources.
 
@@ -203,13 +199,13 @@ def bootstrap(
         statistic: What is computed of the rows of one source. Resamples where it is
             None are left out.
         draws: How many resamples are drawn of each.
-        seed: That of the first source; each further one has the next.
     """
-    values_by_source = []
-    for source_seed, rows in enumerate(sources, seed):
-        resampled = _values_of_resamples(rows, {"": statistic}, draws, source_seed)
-        values_by_source.append(resampled[""])
-    return _bounds(values_by_source)
+    return _bounds(
+        [
+            _values_of_resamples(rows, {"": statistic}, draws, seed)[""]
+            for seed, rows in enumerate(sources)
+        ]
+    )
 
 
 def _values_of_resamples(
@@ -416,9 +412,10 @@ def measure_all(
         For each measure its values on the sources, then its mean over them, whose
         source is None.
     """
-    measures_by_name: dict[str, _MeasureOfGroups] = {}
-    for name, measure_of_rows in statistics.items():
-        measures_by_name[name] = partial(_of_groups, measure_of_rows)
+    measures_by_name: dict[str, _MeasureOfGroups] = {
+        name: partial(_of_groups, measure_of_rows)
+        for name, measure_of_rows in statistics.items()
+    }
     sources = []
     groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
     for group in groups:
@@ -451,16 +448,8 @@ class _Source:
 def _on_source(name: str, measure: _MeasureOfGroups, source: _Source) -> Measured:
     """Compute the measure of this name on one source, with its bootstrap interval."""
     value = measure(source.groups)
-    interval = None
-    if value is not None:
-        interval = _bounds([source.resampled_values[name]])
-    return Measured(
-        name,
-        source=source.name,
-        count=len(source.groups),
-        value=value,
-        interval=interval,
-    )
+    bounds = None if value is None else _bounds([source.resampled_values[name]])
+    return Measured(name, source.name, len(source.groups), value, bounds)
 
 
 def _mean_over_sources(
@@ -490,22 +479,20 @@ def _mean_over_sources(
         if value is not None:
             values.append(value)
             groups_where_defined.append(source.groups)
-    # resamples each source independently, and takes the mean over the sources
-    interval = bootstrap(groups_where_defined, measure, draws=draws)
     return Measured(
         name,
         source=None,
         count=len(values),
         value=fmean(values) if values else None,
-        interval=interval,
+        # resamples each source independently, and takes the mean over the sources
+        interval=bootstrap(groups_where_defined, measure, draws=draws),
     )
 
 
 def _of_groups(
     statistic: Statistic, groups: Sequence[Sequence[Labelled]]
 ) -> float | None:
-    rows = list(chain.from_iterable(groups))
-    return statistic(rows)
+    return statistic(list(chain.from_iterable(groups)))
 
 
 FEWEST_FOR_ERROR = 200
