@@ -277,12 +277,11 @@ def _with_addresses(
         results = dict(row.results)
         for name, result in row.results.items():
             signature = result.signature
-            if signature is None or signature.judge not in address_by_judge:
-                continue
-            address = address_by_judge[signature.judge]
-            details = {**signature.details, "address": address}
-            signature = signature.with_judge(signature.judge, details)
-            results[name] = result.model_copy(update={"signature": signature})
+            if signature.judge in address_by_judge:
+                address = address_by_judge[signature.judge]
+                details = {**signature.details, "address": address}
+                signature = signature.with_judge(signature.judge, details)
+                results[name] = result.model_copy(update={"signature": signature})
         yield row.model_copy(update={"results": results})
 
 

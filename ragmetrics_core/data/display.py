@@ -72,18 +72,14 @@ def one_line(text: str, longest: int = _LONGEST_FOREIGN) -> str:
     return words if len(words) <= longest else f"{words[: longest - 1].rstrip()}…"
 
 
-def markdown_text(text: str, longest: int = _LONGEST) -> str:
+def markdown_text(text: str) -> str:
     r"""Return text of data, or a sentence that holds some, as a part of a Markdown line.
 
     It is on one line, marks nothing up, mentions nobody and links nowhere. It must not
     begin a line, where also a number or a dash would be read. Example: ``"**@ann**"``
     becomes ``"\*\*@&#8203;ann\*\*"``, which is shown as it was.
-
-    Args:
-        text: The text.
-        longest: The most characters that are shown.
     """
-    escaped = _MARKUP.sub(r"\\\g<0>", one_line(text, longest))
+    escaped = _MARKUP.sub(r"\\\g<0>", one_line(text, _LONGEST))
     return _LINKED.sub(rf"\g<0>{_ZERO_WIDTH_SPACE}", escaped)
 
 
@@ -125,15 +121,14 @@ def judges_in_words(
 
     Each name comes with the addresses that were asked, where they are known.
     """
-    judges = []
-    for name in names:
-        addresses_of_judge = ", ".join(addresses.get(name, ()))
-        judges.append(
-            f"{judge_in_words(name)} at {addresses_of_judge}"
-            if addresses_of_judge
-            else judge_in_words(name)
-        )
-    return ", ".join(judges)
+    return ", ".join(
+        at_addresses(judge_in_words(name), addresses.get(name, ())) for name in names
+    )
+
+
+def at_addresses(judge: str, addresses: Sequence[str]) -> str:
+    """Return a judge with the addresses that were asked, e.g. ``gpt at http://a, http://b``."""
+    return f"{judge} at {', '.join(addresses)}" if addresses else judge
 
 
 def element(tag: str, texts: Iterable[Shown]) -> str:

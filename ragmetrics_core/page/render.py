@@ -80,9 +80,9 @@ def write_page(
     # each judge whose card says something of adherence, with the figures of it
     figures_on_adherence = []
     for judge in run_facts.judges:
-        for card_figures in figures_of_cards(judge, run_facts).values():
-            if card_figures.question == "adherent":
-                figures_on_adherence.append((judge, card_figures.figures))
+        for question, figures in figures_of_cards(judge, run_facts).values():
+            if question == "adherent":
+                figures_on_adherence.append((judge, figures))
 
     data = {
         "glance": glance,

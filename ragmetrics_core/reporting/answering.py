@@ -60,9 +60,8 @@ class AnsweringShare(Frozen):
         if self.interval is None:
             return text
         text += f" [{self.interval.low:.3f}, {self.interval.high:.3f}]"
-        n_clusters = self.interval.clusters
-        if n_clusters is not None:
-            text += f" over {count_in_words(n_clusters, 'cluster')}"
+        if self.interval.clusters is not None:
+            text += f" over {count_in_words(self.interval.clusters, 'cluster')}"
         return text
 
 

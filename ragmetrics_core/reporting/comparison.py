@@ -412,13 +412,13 @@ def _names_in_both(
     in_both = [name for name in before.metrics if name in after.metrics]
     if not in_both:
         raise InputError("the two runs have no metric in common")
-    full_names: dict[str, None] = {}  # as an ordered set
     if isinstance(metrics, str) or not isinstance(metrics, Collection | None):
         metrics = [metrics]
-    for metric in metrics or in_both:
-        full_name = find_metric(metric, in_both, place="in both runs")
-        full_names[full_name] = None
-    return list(full_names)
+    full_names = [
+        find_metric(metric, in_both, place="in both runs")
+        for metric in metrics or in_both
+    ]
+    return list(dict.fromkeys(full_names))
 
 
 def _why_not_comparable(

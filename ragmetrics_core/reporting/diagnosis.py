@@ -337,10 +337,14 @@ def diagnose(row: SampleResult) -> Diagnosis:
 
 def lacks_wanted_answer(row: SampleResult) -> bool:
     """Whether a row has no answer, and some metric had no score for want of its input."""
-    if row.sample is None or not row.sample.missing("answer"):
-        return False
+    lacks_answer = row.sample is not None and row.sample.missing("answer")
+    return lacks_answer and _is_undefined(row, "missing")
+
+
+def _is_undefined(row: SampleResult, code: str) -> bool:
+    """Whether some metric has no meaning for a row, for the reason of this code."""
     return any(
-        isinstance(result, Undefined) and result.code == "missing"
+        isinstance(result, Undefined) and result.code == code
         for result in row.results.values()
     )
 
@@ -393,15 +397,15 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         elif _verdict(outcome) is False:
             low = low or name
 
-    texts_hold = _what_texts_hold(sample, row, by_kind)
+    found_holds, shown_holds, lost_facts = _what_texts_hold(sample, row, by_kind)
     recall = by_kind.get("context_recall")
     expected = _verdict(recall)
     return Judged(
         searched=False if did_not_search else None,
         found=found,
-        found_holds=texts_hold.found,
-        shown_holds=texts_hold.shown,
-        lost_facts=texts_hold.lost_facts,
+        found_holds=found_holds,
+        shown_holds=shown_holds,
+        lost_facts=lost_facts,
         all_shown=_was_all_shown(sample),
         declined=is_declined(row),
         adherent=_verdict(by_kind.get("context_adherence")),
@@ -427,10 +431,10 @@ def is_declined(row: SampleResult) -> bool | None:
 
     None where none did, as for a metric that reads no answer, or where it failed.
     """
+    if _is_undefined(row, "declined"):
+        return True
     asked = False
     for result in row.results.values():
-        if isinstance(result, Undefined) and result.code == "declined":
-            return True
         evidence = result.evidence
         if isinstance(evidence, Sufficed):
             if evidence.declined:
@@ -443,10 +447,7 @@ def is_declined(row: SampleResult) -> bool | None:
 
 def is_foreign(row: SampleResult) -> bool:
     """Whether a row is in a language in which its judge decides nothing."""
-    return any(
-        isinstance(result, Undefined) and result.code == "language"
-        for result in row.results.values()
-    )
+    return _is_undefined(row, "language")
 
 
 def _was_all_shown(sample: Sample) -> bool | None:
@@ -460,30 +461,23 @@ def _was_all_shown(sample: Sample) -> bool | None:
     return True if all(one.text in shown for one in sample.retrieved) else None
 
 
-class _TextsHold(NamedTuple):
-    """Whether what was found, and what was shown, holds the answer to the question."""
-
-    found: bool | None = None
-    shown: bool | None = None
-    lost_facts: bool = False
-
-
 def _what_texts_hold(
     sample: Sample, row: SampleResult, by_kind: dict[str, Scored]
-) -> _TextsHold:
+) -> tuple[bool | None, bool | None, bool]:
     """Whether what was found, and what was shown, holds the answer to the question.
+
+    The third value says whether what was found holds all facts, and what was shown fewer.
 
     The facts of the reference tell: all of them, or none; between them nobody knows
     whether those that the question asks for are there. A reference without facts tells
     that nothing could be found. Else whoever judged sufficiency tells, of what was shown
     alone.
     """
-    for result in row.results.values():
-        if isinstance(result, Undefined) and result.code == "no_facts":
-            return _TextsHold()  # as of the reference "The documents do not say."
+    if _is_undefined(row, "no_facts"):
+        return None, None, False  # as of the reference "The documents do not say."
     accuracy = by_kind.get("retrieval_accuracy")
     if accuracy is None or not isinstance(accuracy.evidence, FactMatrix):
-        return _TextsHold(shown=_is_sufficient(by_kind))
+        return None, _is_sufficient(by_kind), False
     found_share: float | None = None
     if accuracy.evidence.facts and not accuracy.uncertain:
         n_held = 0
@@ -492,14 +486,13 @@ def _what_texts_hold(
         found_share = n_held / len(accuracy.evidence.facts)
     found = _all_or_none(found_share)
     if found is False or lacks_context(sample):
-        return _TextsHold(found, False, lost_facts=found is True)
+        return found, False, found is True
     shown_share = accuracy.evidence.contexts_value
     if _was_all_shown(sample):
         shown_share = found_share
     if shown_share is None:
-        return _TextsHold(found, _is_sufficient(by_kind))
-    lost_facts = found is True and shown_share < 1
-    return _TextsHold(found, _all_or_none(shown_share), lost_facts)
+        return found, _is_sufficient(by_kind), False
+    return found, _all_or_none(shown_share), found is True and shown_share < 1
 
 
 def _all_or_none(share: float | None) -> bool | None:

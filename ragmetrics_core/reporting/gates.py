@@ -50,7 +50,7 @@ _FORMS = (
     " answered=0.8 or share(adherence>0.5)=0.95"
 )
 
-VERBS: dict[GateOutcome, str] = {
+_VERBS: dict[GateOutcome, str] = {
     "passed": "reaches",
     "failed": "misses",
     "undecided": "may or may not reach",
@@ -88,15 +88,6 @@ class Gate(Settings):
 
     def __str__(self) -> str:
         return f"{self.name}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
-
-
-class _Measure(NamedTuple):
-    """What is held against a threshold, with what it may be for samples like these."""
-
-    value: float
-    low: float
-    high: float
-    noun: str  # "mean" or "share"
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
@@ -230,24 +221,23 @@ class _Rule(NamedTuple):
         if why_undecided:
             words = "; ".join((why_undecided, *summary.left_out))
             return "undecided", f"cannot be decided: {words}."
-        measure = self._measure(summary)
+        noun, value, low, high = self._measure(summary)
         threshold = self.gate.at_least
-        by_bounds = three_way(measure.low, measure.high, threshold)
+        by_bounds = three_way(low, high, threshold)
         outcome: GateOutcome = "passed"
-        if measure.value < threshold - ROUNDING:
+        if value < threshold - ROUNDING:
             outcome = "failed"
-        decider = measure.noun
+        decider = noun
         if self.strict:
             outcome = by_bounds
             decider = "interval"
-        value, low, high = (
-            number_in_words(number, threshold)
-            for number in (measure.value, measure.low, measure.high)
+        mean_or_share, lowest, highest = (
+            number_in_words(number, threshold) for number in (value, low, high)
         )
         words = (
-            f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of"
-            f" {self.rows_in_words(summary)}, 95 % interval {low}–{high}; the {decider}"
-            " decides."
+            f"{_VERBS[outcome]} {threshold:g}: {noun} {mean_or_share} of"
+            f" {self.rows_in_words(summary)}, 95 % interval {lowest}–{highest}; the"
+            f" {decider} decides."
         )
         if by_bounds == "undecided":
             other = "reach" if outcome == "failed" else "miss"
@@ -331,8 +321,8 @@ class _Rule(NamedTuple):
         )
         return next(filter(None, mixed), "")
 
-    def _measure(self, summary: Summary) -> _Measure:
-        """The mean or share of the rows, and what it may be for samples like these."""
+    def _measure(self, summary: Summary) -> tuple[str, float, float, float]:
+        """Return "mean" or "share", which it is, and what it may be for samples like these."""
         noun = "share"
         lost = 0.0
         if self.gate.metric == ANSWERED:
@@ -361,7 +351,7 @@ class _Rule(NamedTuple):
         known = [interval for interval in intervals if interval is not None]
         low = min((interval.low for interval in known), default=value)
         high = max((interval.high for interval in known), default=value)
-        return _Measure(value, max(0.0, low - lost), min(1.0, high + lost), noun)
+        return noun, value, max(0.0, low - lost), min(1.0, high + lost)
 
 
 def number_in_words(value: float, threshold: float) -> str:
@@ -443,23 +433,18 @@ def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) ->
         exit_code: The exit code of the command that held the gates, which the line
             explains; None outside a command.
     """
-    if not decisions:
+    if not decisions or (len(decisions) == 1 and exit_code is None):
         return ""
-    if exit_code is None:
-        return "" if len(decisions) == 1 else f"{_outcomes_in_words(decisions)}."
-    effect = "stops" if exit_code else "goes on"
-    outcomes = _outcomes_in_words(decisions)
-    return f"{outcomes}: exit {exit_code}, at which a CI job {effect}."
-
-
-def _outcomes_in_words(decisions: Sequence[Decision]) -> str:
-    """For example "2 of 3 gates passed, 1 failed"."""
     if len(decisions) == 1:
-        return f"The gate {_OUTCOMES_OF_ONE[decisions[0].outcome]}"
-    n_by_outcome = Counter(decision.outcome for decision in decisions)
-    words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
-    if n_by_outcome["failed"]:
-        words += f", {n_by_outcome['failed']} failed"
-    if n_by_outcome["undecided"]:
-        words += f", {n_by_outcome['undecided']} undecided"
-    return words
+        words = f"The gate {_OUTCOMES_OF_ONE[decisions[0].outcome]}"
+    else:
+        n_by_outcome = Counter(decision.outcome for decision in decisions)
+        words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
+        if n_by_outcome["failed"]:
+            words += f", {n_by_outcome['failed']} failed"
+        if n_by_outcome["undecided"]:
+            words += f", {n_by_outcome['undecided']} undecided"
+    if exit_code is None:
+        return f"{words}."
+    effect = "stops" if exit_code else "goes on"
+    return f"{words}: exit {exit_code}, at which a CI job {effect}."

@@ -9,6 +9,7 @@ from array import array
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
@@ -23,7 +24,12 @@ from ragmetrics_core.data import (
     Usage,
     names_in_words,
 )
-from ragmetrics_core.data.display import count_in_words, one_line, way_to_a_judge
+from ragmetrics_core.data.display import (
+    at_addresses,
+    count_in_words,
+    one_line,
+    way_to_a_judge,
+)
 from ragmetrics_core.reporting.diagnosis import (
     NO_ANSWER,
     STAGES,
@@ -217,6 +223,7 @@ class Glance(Frozen):
         return self.decisions[0].outcome if self.decisions else None
 
 
+@dataclass
 class _Group:
     """The rows of one diagnosis.
 
@@ -226,10 +233,9 @@ class _Group:
         lowest: Those with the lowest scores, by which they are sorted.
     """
 
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        self.diagnosis = diagnosis
-        self.n_rows = 0
-        self.lowest: list[tuple[float, float, int, SampleResult]] = []
+    diagnosis: Diagnosis
+    n_rows: int = 0
+    lowest: list[tuple[float, float, int, SampleResult]] = field(default_factory=list)
 
 
 class GlanceTally:
@@ -278,18 +284,15 @@ class GlanceTally:
             ]
             names = (*fields, *map(str, row.sample.metadata))
             self._columns_without_answer.update(dict.fromkeys(names))
-        scores = [
-            result.value
-            for result in row.results.values()
-            if isinstance(result, Scored)
-        ]
+        scores: list[float] = []
+        for name, result in row.results.items():
+            if isinstance(result, Scored):
+                scores.append(result.value)
+                of_metric = self._lowest.setdefault(name, [])
+                _keep_lowest(of_metric, (result.value, row.index, row))
         lowest = min(scores, default=0.0)
         mean = sum(scores) / len(scores) if scores else 0.0
         _keep_lowest(group.lowest, (lowest, mean, row.index, row))
-        for name, result in row.results.items():
-            if isinstance(result, Scored):
-                of_metric = self._lowest.setdefault(name, [])
-                _keep_lowest(of_metric, (result.value, row.index, row))
         return diagnosis
 
     def glance(
@@ -319,11 +322,9 @@ class GlanceTally:
             sorted(decisions, key=lambda one: _WORST_FIRST.index(one.outcome))
         )
         weakest = _weakest(stages)
-        judges_and_addresses = []
-        for judge in judges:
-            addresses = ", ".join(run.addresses.get(judge, ()))
-            named = f"{judge} at {addresses}" if addresses else judge
-            judges_and_addresses.append(named)
+        judges_and_addresses = [
+            at_addresses(judge, run.addresses.get(judge, ())) for judge in judges
+        ]
         if not judges and run.judge_chosen:  # by a run of metrics that need no judge
             judges_and_addresses = ["none was asked"]
         if self._n_foreign:

@@ -187,9 +187,8 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     evidence = [result.evidence for result in row.results.values()]
     chunks = next((one for one in evidence if isinstance(one, JudgedChunks)), None)
     matrix = next((one for one in evidence if isinstance(one, FactMatrix)), None)
-    useful_by_rank: dict[int, bool | None] = {}
-    if chunks is not None:
-        useful_by_rank = {chunk.rank: chunk.useful for chunk in chunks.chunks}
+    judged = () if chunks is None else chunks.chunks
+    useful_by_rank = {chunk.rank: chunk.useful for chunk in judged}
     passages = tuple(_passages(sample, useful_by_rank))
     facts: tuple[FactOnItsWay, ...] = ()
     why_facts_unknown = _NOT_ASKED
@@ -470,10 +469,6 @@ class Journey:
         return "\n".join(lines)
 
 
-_Fate = tuple[bool, int]
-"""Whether a stage lost a passage or a fact, and the number of its sample."""
-
-
 def journey(rows: Iterable[SampleResult]) -> Journey:
     """Follow the passages and facts of a run.
 
@@ -481,7 +476,10 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         rows: The results, in any order; each is looked at once.
     """
     followed = [found for found in map(journey_of, rows) if found is not None]
-    fates: dict[tuple[Unit, Loss], list[_Fate]] = {stage: [] for stage in _STAGES}
+    # whether a stage lost a passage or a fact, and the number of its sample
+    fates: dict[tuple[Unit, Loss], list[tuple[bool, int]]] = {
+        stage: [] for stage in _STAGES
+    }
     dropped_by = Counter[str]()
     unknown = Counter[tuple[str, str]]()
     for number, sample in enumerate(followed):
@@ -501,8 +499,7 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
     for (unit, loss), fates_there in fates.items():
         if not fates_there:
             continue
-        lost = [is_lost for is_lost, _ in fates_there]
-        samples = [number for _, number in fates_there]
+        lost, samples = zip(*fates_there, strict=True)
         interval = mean_interval([float(is_lost) for is_lost in lost], samples)
         assert interval is not None  # noqa: S101  # at least one reached the stage
         by: dict[str, int] = {}

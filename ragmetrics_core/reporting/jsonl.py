@@ -99,11 +99,8 @@ class JsonlWriter:
 
         None if there are none, or all is well.
         """
-        return (
-            self._file.partial
-            if self._closed and not self._file.whole and self._file.written
-            else None
-        )
+        is_left = self._closed and not self._file.whole and self._file.written
+        return self._file.partial if is_left else None
 
     def write(self, result: SampleResult | Mapping[str, RunFacts]) -> None:
         """Write one row, or what closes the file; rows may come in any order."""
@@ -367,9 +364,8 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
         for metric, result in row.results.items():
             if result.judge:
                 judges[result.judge] = None
-            if result.signature is not None:
-                signature = result.signature.without_judge()
-                signature_by_metric.setdefault(metric, signature)
+            signature = result.signature.without_judge()
+            signature_by_metric.setdefault(metric, signature)
     return RunFacts(
         judges=tuple(judges),
         models=tuple(models),

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -94,19 +93,9 @@ def cell(figure: Measured) -> str:
     return f"{figure.value:.2f}{interval} n={figure.count}"
 
 
-class CardFigures(NamedTuple):
-    """What a card says of a judge with one metric.
-
-    Args:
-        question: The question to the judge that the card is about.
-        figures: How well the judge's answers agree with people's labels.
-    """
-
-    question: str
-    figures: tuple[Measured, ...]
-
-
-def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
+def figures_of_cards(
+    judge: str, run: RunFacts
+) -> dict[Signature, tuple[str, tuple[Measured, ...]]]:
     """Find what cards say of the agreement of a run's judge with people's labels.
 
     A card holds figures for each question to the judge, and for each question the
@@ -123,20 +112,20 @@ def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
         run: The facts of the run, with its metrics and the settings of its judges.
 
     Returns:
-        What the first card that fits says of each metric, by the metric's signature.
+        What the first card that fits says of each metric, by the metric's signature:
+        the question to the judge, and how well its answers agree with people's labels.
         Metrics without such a card are left out. Example: a run of adherence and
         recall, and a card of the same judge on adherence alone: one entry.
     """
     signatures_of_run = set(run.metrics.values())
-    figures_by_signature: dict[Signature, CardFigures] = {}
+    figures_by_signature: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
     for card in _cards():
         if card.judge != judge or card.details != run.details.get(judge):
             continue
         for question, figures in card.figures.items():
             signature = card.signatures[question]
             if signature in signatures_of_run:
-                card_figures = CardFigures(question, figures)
-                figures_by_signature.setdefault(signature, card_figures)
+                figures_by_signature.setdefault(signature, (question, figures))
     return figures_by_signature
 
 
@@ -149,12 +138,12 @@ def quotes_of_cards(run: RunFacts) -> list[str]:
     sentences = []
     for judge in run.judges:
         phrases = []
-        for signature, card_figures in figures_of_cards(judge, run).items():
+        for signature, (_, figures) in figures_of_cards(judge, run).items():
             cells = [
                 f"{figure.measure} {cell(figure)} sources".replace(
                     " n=", ", mean over "
                 )
-                for figure in card_figures.figures
+                for figure in figures
                 if figure.source is None and figure.measure in _QUOTED_MEASURES
             ]
             agreement = ", ".join(cells) or "one class only"

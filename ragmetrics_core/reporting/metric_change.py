@@ -174,8 +174,8 @@ def changes_of(
     # a look into slices takes no verdict of all rows back: they are corrected apart
     of_all = [change for change in changes if change.slice is None]
     return [
-        *_with_verdicts(of_all, max(margin, 0.0)),
-        *_with_verdicts(changes[len(of_all) :], max(margin, 0.0)),
+        *_with_verdicts(of_all, margin),
+        *_with_verdicts(changes[len(of_all) :], margin),
     ]
 
 
@@ -183,7 +183,8 @@ def _counted(metric: str, part: Part) -> MetricChange:
     """The outcomes of a metric in both runs; "identical" where all are equal."""
     results = _results(part.pairs, metric)
     outcomes = Counter(
-        f"{_status(before)}/{_status(after)}" for before, after in results
+        "/".join("not judged" if one is None else one.status for one in pair)
+        for pair in results
     )
     # the same score on each row, or undefined in both; what failed or was not judged is
     # not known, and equal to nothing
@@ -238,11 +239,6 @@ def value_of(
         low, high = result.bounds
         return high if if_failed else low
     return result.value
-
-
-def _status(result: MetricResult | None) -> str:
-    """What became of a metric on a row, in a word."""
-    return "not judged" if result is None else result.status
 
 
 def _measured(

@@ -23,13 +23,6 @@ Pair = tuple[SampleResult, SampleResult]
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
-def group_of_pair(pair: Pair, by: GroupBy) -> str | None:
-    """The group of a pair of rows: that which the first run names, else the second."""
-    before, after = pair
-    key = group_of(before.sample, by)
-    return group_of(after.sample, by) if key is None else key
-
-
 class Part(NamedTuple):
     """The matched rows of both runs, all or those of one slice.
 
@@ -100,8 +93,9 @@ class Matched(Frozen):
             if row.sample is not None:
                 n_alone_by_slice[group_of(row.sample, by) or slice_without_key] += 1
         pairs_by_slice: defaultdict[str, list[Pair]] = defaultdict(list)
-        for pair in self.pairs:
-            slice_name = group_of_pair(pair, by) or slice_without_key
+        for pair in self.pairs:  # the first run names the slice, else the second
+            of_runs = (group_of(row.sample, by) for row in pair)
+            slice_name = next(filter(None, of_runs), slice_without_key)
             pairs_by_slice[slice_name].append(pair)
         for slice_name in sorted({*n_alone_by_slice, *pairs_by_slice}):
             pairs = pairs_by_slice[slice_name]

@@ -533,9 +533,6 @@ class Tally:
         self._keys_to_find.check()
         run = run or RunFacts()
         run_of_slices = run.model_copy(update={"left_out": ()})  # of which, none knows
-        metric_summaries = []
-        for name, metric_tally in self.metrics.items():
-            metric_summaries.append(metric_tally.summary(name))
         row_counts = Counter(self.row_counts)
         answered_interval = mean_interval(self._answered, self._clusters_of_asked)
         if not self._n_asked_whether_declined and (
@@ -555,7 +552,7 @@ class Tally:
                     key=lambda doubt: (-doubt.samples, doubt.index),
                 )
             ),
-            metrics=tuple(metric_summaries),
+            metrics=tuple(tally.summary(name) for name, tally in self.metrics.items()),
             answered_interval=answered_interval,
             usage=self.usage,
             stopped=run.ended_early,

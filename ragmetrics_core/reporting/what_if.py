@@ -154,8 +154,8 @@ def _chunks_of(row: SampleResult, metric: str) -> list[_Chunk]:
     if not isinstance(result, Scored) or row.sample is None:
         return []
     evidence = result.evidence
-    settings = result.signature.settings if result.signature is not None else {}
-    if not isinstance(evidence, JudgedChunks) or settings.get("relevance") != "binary":
+    is_binary = result.signature.settings.get("relevance") == "binary"
+    if not isinstance(evidence, JudgedChunks) or not is_binary:
         return []
     contexts = row.sample.known_contexts
     return [
