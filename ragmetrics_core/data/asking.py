@@ -133,43 +133,33 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
             part within a line, where its text cannot be fenced off, or if it never
             names a part that it has to show.
     """
-    problem = _problem_of_template(instructions, parts)
-    if problem:
-        raise SettingError(
-            f"the template {problem}. The question's parts: {_names_in_braces(parts)}"
-        )
-
-
-def _problem_of_template(instructions: Instructions, parts: tuple[str, ...]) -> str:
-    """Say what is wrong with the placeholders of a template; "" for nothing.
-
-    Example: a question has the parts "answer" and "contexts". A template with {answer}
-    alone "never shows {contexts}". A template with {facts} "has {facts}, of which this
-    question has no part".
-    """
     placeholders = list(PLACEHOLDER.finditer(instructions.template))
     on_own_line = {match["alone"] for match in placeholders if match["alone"]}
     within_line = {match["inside"] for match in placeholders if match["inside"]}
     names = on_own_line | within_line
     unknown = names - {*parts, "examples", "language"}
+    parts_within_line = within_line.intersection(parts)
+    never_shown = set(parts) - names - set(instructions.optional)
     if unknown:
-        return (
+        problem = (
             f"has {_names_in_braces(unknown)}, of which this question has no part; for"
             " braces that are meant write { name }"
         )
-    parts_within_line = within_line.intersection(parts)
-    if parts_within_line:
-        return (
+    elif parts_within_line:
+        problem = (
             f"has {_names_in_braces(parts_within_line)} within a line, where it cannot be"
             " fenced; give it a line of its own"
         )
-    never_shown = set(parts) - names - set(instructions.optional)
-    if never_shown:
-        return (
+    elif never_shown:
+        problem = (
             f"never shows {_names_in_braces(never_shown)}; give it a line, or name it"
             " in optional="
         )
-    return ""
+    else:
+        return
+    raise SettingError(
+        f"the template {problem}. The question's parts: {_names_in_braces(parts)}"
+    )
 
 
 def _names_in_braces(names: Iterable[str]) -> str:
@@ -523,9 +513,7 @@ def _no_batch(value: object) -> SettingError:
 
 
 def weights_by_share(
-    replies: Sequence[BaseModel],
-    wanted_probability: LabelProbability,
-    mode: Mode | None = None,
+    replies: Sequence[BaseModel], wanted_probability: LabelProbability
 ) -> tuple[Weight, ...]:
     """Return for each judged text the share of the replies that label it positive.
 
@@ -535,11 +523,8 @@ def weights_by_share(
         replies: The replies of the polls, at least one, with a verdict on each text.
         wanted_probability: In which field the label stands, and which label is the
             positive one.
-        mode: The mode to store in the weights. None: "polls", or "verdict" for a single
-            reply.
     """
-    if mode is None:
-        mode = "verdict" if len(replies) == 1 else "polls"
+    mode: Mode = "verdict" if len(replies) == 1 else "polls"
     verdicts_by_poll = [verdicts_of(reply) for reply in replies]
     weights: list[Weight] = []
     for verdicts_on_text in zip(*verdicts_by_poll, strict=True):

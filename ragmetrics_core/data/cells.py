@@ -331,19 +331,11 @@ def as_list(value: Any) -> list[Any]:
         return list(data)
     if not isinstance(data, Mapping):
         return [data]
-    objects = _objects_of_lists(data)
-    return [data] if objects is None else objects
-
-
-def _objects_of_lists(data: Mapping[Any, Any]) -> list[dict[str, Any]] | None:
-    """Turn ``{"text": ["a", "b"], "id": [1, 2]}`` into ``[{"text": "a", "id": 1}, …]``.
-
-    Hugging Face writes a list of objects so. None if the text is no list.
-    """
+    # Hugging Face writes [{"text": "a", "id": 1}, …] as {"text": ["a", "b"], "id": [1, 2]}
     values_by_key = {name: plain_data(cell) for name, cell in data.items()}
     texts = _value_of_first_key(values_by_key, _TEXT_KEYS_OF_DOCUMENT)
     if not isinstance(texts, list):
-        return None
+        return [data]
     objects: list[dict[str, Any]] = [{} for _ in texts]
     for key, values in values_by_key.items():
         if isinstance(values, list) and len(values) == len(texts):
@@ -382,8 +374,17 @@ def looks_like_list(value: Any) -> bool:
     """
     if not isinstance(value, str):
         return False
-    begins_as_list = _LIST_BEGINS.match(value) is not None
-    return begins_as_list or _is_unquoted_list(value.strip())
+    if _LIST_BEGINS.match(value) is not None:
+        return True
+    # one pair of brackets holds all of the text, and it has a comma
+    text = value.strip()
+    opening = text[:1]
+    closing = _CLOSING.get(opening)
+    if closing is None or text[-1:] != closing or "," not in text:
+        return False
+    # before the first closing bracket inside there must be one that it closes
+    before, is_inside, _ = text[1:-1].partition(closing)
+    return not is_inside or opening in before
 
 
 def is_written_list(text: str) -> bool:
@@ -416,17 +417,6 @@ def is_object_written(text: str) -> bool:
     bare = _STRING.sub("''", text)
     has_text = "=''" in bare and ("(" in bare or " " in bare.strip())
     return has_text and _FIELDS_OF_OBJECT.fullmatch(bare) is not None
-
-
-def _is_unquoted_list(text: str) -> bool:
-    """Tell whether one pair of brackets holds all of a text, and it has a comma."""
-    opening = text[:1]
-    closing = _CLOSING.get(opening)
-    if closing is None or text[-1:] != closing or "," not in text:
-        return False
-    # before the first closing bracket inside there must be one that it closes
-    before, is_inside, _ = text[1:-1].partition(closing)
-    return not is_inside or opening in before
 
 
 _BEGINNINGS_OF_LISTS = ("[", "{", "(", "'", '"', "set(", "array(")

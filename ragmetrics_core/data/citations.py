@@ -222,24 +222,20 @@ def read_citations(
     """
     citations = citations_of_marks(answer, numbering)
     dangling = {label for citation in citations for label in citation.dangling}
-    if dangling and not dangling.isdisjoint(_numbers_shown_in(texts)):
-        return CitationsRead(None, _NUMBER_INSIDE)
+    for text in texts if dangling else ():
+        # the numbers of all marks and heads in the text, "[2]" or "Source 2:"
+        numbers = {
+            str(int(head["bracket"] or head["word"]))
+            for head in _NUMBER_OF_TEXT.finditer(text)
+        }
+        numbers.update(*(mark.labels for mark in marks_in(text)))
+        if not dangling.isdisjoint(numbers):
+            return CitationsRead(None, _NUMBER_INSIDE)
     # the 0 of "[0, 1]" may be the beginning of an interval
     has_strange_0 = any("0" in citation.dangling for citation in citations)
     if has_strange_0 or cites_otherwise(answer or ""):
         return CitationsRead(None, UNREAD_FORM)
     return CitationsRead(citations)
-
-
-def _numbers_shown_in(texts: Sequence[str]) -> set[str]:
-    """Return the numbers of all marks and heads in some texts, ``[2]`` or ``Source 2:``."""
-    numbers: set[str] = set()
-    for text in texts:
-        for mark in marks_in(text):
-            numbers.update(mark.labels)
-        for head in _NUMBER_OF_TEXT.finditer(text):
-            numbers.add(str(int(head["bracket"] or head["word"])))
-    return numbers
 
 
 @dataclass(frozen=True, slots=True)

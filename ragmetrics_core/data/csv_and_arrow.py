@@ -251,10 +251,9 @@ def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:
         return False
     if not _looks_like_row(first_line, n_columns, separator):
         return False
-    n_like_rows = 0
-    for line in lines_behind:
-        if _looks_like_row(line, n_columns, separator):
-            n_like_rows += 1
+    n_like_rows = sum(
+        _looks_like_row(line, n_columns, separator) for line in lines_behind
+    )
     return 2 * n_like_rows >= len(lines_behind)
 
 
@@ -324,9 +323,8 @@ def _row_or_error(table_of_one_row: Any, maps: Maps) -> dict[str, Any] | RowErro
             column.to_pylist(maps_as_pydicts=maps)
         except _UNREADABLE:
             unreadable_columns.append(name)
-    columns_in_words = ", ".join(unreadable_columns)
     return RowError(
-        f"{columns_in_words}: a value that Python cannot hold ({problem}): a text"
+        f"{', '.join(unreadable_columns)}: a value that Python cannot hold ({problem}): a text"
         " that is no UTF-8, a time out of range, or an object with one key twice; mend"
         " it where the table is made"
     )

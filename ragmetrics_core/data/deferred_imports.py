@@ -10,44 +10,37 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragmetrics_core.data.errors import MissingDependency, SettingError
 
-
-class _DeferredName(NamedTuple):
-    """Where a deferred name stands, and what it is needed for."""
-
-    module: str
-    attribute: str
-    needed_for: str
-
-
+# By name the module and attribute, and what they are needed for.
 _DEFERRED_NAMES = {
     # a report and a comparison as pages
-    "write_page": _DeferredName("page.render", "write_page", "a page of results"),
-    "write_comparison": _DeferredName(
-        "page.comparison_page", "write_comparison", "a page of a comparison"
+    "write_page": ("page.render:write_page", "a page of results"),
+    "write_comparison": (
+        "page.comparison_page:write_comparison",
+        "a page of a comparison",
     ),
     # evaluate(batch=) and Report.from_parquet
-    "ParkingStore": _DeferredName("scale.batches", "ParkingStore", "a run in batches"),
-    "ParquetReport": _DeferredName(
-        "scale.parquet_report", "ParquetReport", "reading results of a Scorer"
+    "ParkingStore": ("scale.batches:ParkingStore", "a run in batches"),
+    "ParquetReport": (
+        "scale.parquet_report:ParquetReport",
+        "reading results of a Scorer",
     ),
     # Report.write_to a target by its name
-    "target_named": _DeferredName(
-        "traces.targets", "target_named", "writing onto traces"
-    ),
+    "target_named": ("traces.targets:target_named", "writing onto traces"),
     # captured.measure_use
-    "measure_use": _DeferredName(
-        "measured_use.measuring", "measure_use", "measuring what passages did"
+    "measure_use": (
+        "measured_use.measuring:measure_use",
+        "measuring what passages did",
     ),
     # Metric.score, which the engine carries out
-    "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),
-    "submit_to_loop": _DeferredName("engine.loop", "submit", "scoring"),
-    "wait_on_loop": _DeferredName("engine.loop", "run", "scoring"),
+    "score_one": ("engine.scoring:score_one", "scoring"),
+    "submit_to_loop": ("engine.loop:submit", "scoring"),
+    "wait_on_loop": ("engine.loop:run", "scoring"),
     # an async function under @metric
-    "run_metric": _DeferredName("engine.loop", "run_metric", "an async metric"),
+    "run_metric": ("engine.loop:run_metric", "an async metric"),
 }
 
 
@@ -57,10 +50,11 @@ def import_deferred(name: str) -> Any:
     Raises:
         MissingDependency: If its package was left out of this installation.
     """
-    place = _DEFERRED_NAMES[name]
-    with whole_installation_for(place.needed_for):
-        module = import_module(f"ragmetrics_core.{place.module}")
-    return getattr(module, place.attribute)
+    place, needed_for = _DEFERRED_NAMES[name]
+    module_name, _, attribute = place.partition(":")
+    with whole_installation_for(needed_for):
+        module = import_module(f"ragmetrics_core.{module_name}")
+    return getattr(module, attribute)
 
 
 @contextmanager

@@ -105,14 +105,11 @@ Examples are ``"1"``, ``1.0``, ``true`` and ``"yes"``.
 """
 
 
-def _read_bit_if_given(value: object) -> object:
-    """Return the bit that a label stands for; None where there is none."""
-    return None if value is None else _BITS.get(plain_label(value), value)
-
-
 Overall = Annotated[
     bool | None,
-    BeforeValidator(_read_bit_if_given),
+    BeforeValidator(
+        lambda value: None if value is None else _BITS.get(plain_label(value), value)
+    ),
     WithJsonSchema({"type": "integer", "enum": [0, 1]}),
 ]
 """A verdict, 0 or 1, beside the list of what speaks against it.
@@ -462,9 +459,7 @@ def _merge_names(
     names: tuple[str, ...], further_names: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return each name of both once, sorted."""
-    if (
-        names == further_names or not further_names
-    ):  # the usual cases, and the fast ones
+    if names == further_names or not further_names:  # as usual, and fast
         return names
     return tuple(sorted({*names, *further_names}))
 

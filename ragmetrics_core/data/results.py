@@ -421,13 +421,9 @@ class SampleResult(Frozen):
         return f"SampleResult({self.label}: {summary})"
 
     def _repr_html_(self) -> str:
-        parts: list[str] = []
-        if self.sample is not None:
-            parts.append(self.sample._repr_html_())
-        for result in self.results.values():
-            parts.append(result._repr_html_())
-        if self.problem:
-            parts.append(element("p", [self.problem]))
+        parts = [] if self.sample is None else [self.sample._repr_html_()]
+        parts += [result._repr_html_() for result in self.results.values()]
+        parts.append(element("p", filter(None, [self.problem])))
         return "".join(parts)
 
     @property
@@ -436,7 +432,5 @@ class SampleResult(Frozen):
 
         The cost is None if any part of it is unknown.
         """
-        total = self.unfinished or Usage()
-        for result in self.results.values():
-            total += result.usage
-        return total
+        usages = (result.usage for result in self.results.values())
+        return sum(usages, self.unfinished or Usage())

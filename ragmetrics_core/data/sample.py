@@ -258,20 +258,15 @@ class Sample(Frozen):
         Example: a table with the rows "question", "contexts" and "answer". Empty fields
         have no row.
         """
-        contexts_by_field: dict[str, Sequence[Context]] = {
-            "contexts": self.known_contexts,
-            "retrieved": self.retrieved or (),
+        values: dict[str, str | Sequence[str] | None] = {
+            "question": self.question,
+            "contexts": [context.text for context in self.known_contexts],
+            "retrieved": [context.text for context in self.retrieved or ()],
+            "answer": self.answer,
+            "reference": self.reference,
+            "facts": [fact.text for fact in self.facts or ()],
         }
-        rows: list[tuple[str, str | Sequence[str]]] = [
-            ("question", self.question or "")
-        ]
-        for field, contexts in contexts_by_field.items():
-            rows.append((field, [context.text for context in contexts]))
-        rows.append(("answer", self.answer or ""))
-        rows.append(("reference", self.reference))
-        rows.append(("facts", [fact.text for fact in self.facts or ()]))
-        filled_rows = [(field, value) for field, value in rows if value]
-        return table(filled_rows)
+        return table([(field, value) for field, value in values.items() if value])
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], **columns: Unpack[Fields]) -> "Sample":
@@ -511,19 +506,16 @@ def _doubts_of_row(
         if is_named or field not in found_by_field or notes.grade is not None:
             continue
         texts = [getattr(each, "text", each) for each in getattr(sample, field) or ()]
-        if texts and all(map(_names_a_source, texts)):
+        # an answer may be the name of a file, a path or an id
+        if texts and all(
+            _NAME_OF_FILE.fullmatch(text) or _IDS.fullmatch(text) for text in texts
+        ):
             option = cells.option_of_column(field, found_by_field[field].column)
             doubts["names"] = (
                 f"{field} like names of files or ids are judged as texts (if they are:"
                 f" {option})"
             )
     return doubts
-
-
-def _names_a_source(text: str) -> bool:
-    """Whether a text may be the name of a file, a path or an id; an answer may be one."""
-    is_name = _NAME_OF_FILE.fullmatch(text) or _IDS.fullmatch(text)
-    return is_name is not None
 
 
 def fields_of_row(row: object) -> Row:
@@ -732,25 +724,17 @@ def _with_citations_of_marks(
     else:
         ids = [context.id for context in contexts]
         numbering_read = numbering_of_column(numbering_cell, ids)
+    reason = numbering_read.why_unknown
     if numbering_read.numbering is not None:
         citations_read = read_citations(sample.answer, numbering_read.numbering, texts)
         if citations_read.citations is not None:
             return sample.model_copy(update={"citations": citations_read.citations})
-        return _with_reason(sample, citations_read.why_unknown)
-    return _with_reason(sample, numbering_read.why_unknown)
-
-
-def _with_reason(sample: Sample, why_unknown: str) -> Sample:
-    """Note in a sample why its citations are unknown.
-
-    Nothing is noted for the reason "", if the answer cites nothing, or if the sample has
-    a reason already.
-    """
-    if not why_unknown or not may_cite(sample.answer or ""):
+        reason = citations_read.why_unknown
+    if not reason or not may_cite(sample.answer):
         return sample
     notes = sample.capture or CaptureNotes()
     if notes.citations_unknown is None:
-        notes = notes.model_copy(update={"citations_unknown": why_unknown})
+        notes = notes.model_copy(update={"citations_unknown": reason})
     return sample.model_copy(update={"capture": notes})
 
 

@@ -443,10 +443,10 @@ def _as_shown(row: SampleResult) -> SampleResult:
     if sample is None or sample.ledger is None:
         return row
     ledger = sample.ledger
-    calls = []
-    for call in ledger.calls:
-        is_of_this_turn = call.turn == ledger.turn
-        calls.append(call if is_of_this_turn else call.model_copy(update={"items": ()}))
+    calls = [
+        call if call.turn == ledger.turn else call.model_copy(update={"items": ()})
+        for call in ledger.calls
+    ]
     shown_ledger = ledger.model_copy(update={"calls": tuple(calls)})
     shown_sample = sample.model_copy(update={"ledger": shown_ledger})
     return row.model_copy(update={"sample": shown_sample})

@@ -261,9 +261,7 @@ class AdapterContract:
 
         Chunks lose what the framework cannot carry.
         """
-        lost: dict[str, None] = {}
-        if not self.keeps_ids:
-            lost["id"] = None
+        lost = {} if self.keeps_ids else {"id": None}
         if not self.keeps_scores:
             lost["score"] = None
         contexts = tuple(context.model_copy(update=lost) for context in turn.contexts)
@@ -489,10 +487,10 @@ class AdapterContract:
             samples = self.play_changed(turn)
             self.check(samples, turn)
             unchanged_samples, _ = self.play(turn)
-            metadata = [context.metadata for context in samples[0].known_contexts]
-            expected = [
-                context.metadata for context in unchanged_samples[0].known_contexts
-            ]
+            metadata, expected = (
+                [context.metadata for context in sample.known_contexts]
+                for sample in (samples[0], unchanged_samples[0])
+            )
             assert metadata == expected, (
                 f"{turn.name}: copy the metadata of a chunk when it is returned"
             )
@@ -663,14 +661,12 @@ class AdapterContract:
 
         It goes through the capture's ``redact``, and under its names.
         """
-        asyncio.run(self._request_for_two_tenants())
 
-    async def _request_for_two_tenants(self) -> None:
-        requests = []
-        for _ in range(10):
-            requests.append(self._request("a", GOLDEN_TURNS[0]))
-            requests.append(self._request("b", GOLDEN_TURNS[1]))
-        await asyncio.gather(*requests)
+        async def request_of_two_tenants() -> None:
+            tenants = [("a", GOLDEN_TURNS[0]), ("b", GOLDEN_TURNS[1])] * 10
+            await asyncio.gather(*(self._request(*tenant) for tenant in tenants))
+
+        asyncio.run(request_of_two_tenants())
 
     async def _request(self, tenant: str, turn: GoldenTurn) -> None:
         """Play a turn as the request of a tenant, and assert that the sample is theirs.

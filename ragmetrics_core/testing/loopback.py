@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -267,22 +267,17 @@ class LoopbackServer:
         It has as many choices as were asked for (``{"n": 3}``), if the server supports
         that, else one.
         """
-        n_choices = 1
-        gives_several = self.supports["n"] is True
-        if gives_several:
-            n_choices = body.get("n") or 1
-        choices = []
+        n_choices = (body.get("n") or 1) if self.supports["n"] is True else 1
         asked = body
         if self.supports["response_format"] not in (True, "json_mode"):
             asked = {**body, "response_format": None}
         reply = self.reply(asked)
         replies = reply[:n_choices] if isinstance(reply, list) else [reply] * n_choices
-        for index, each in enumerate(replies):
-            choices.append(self._choice(index, each, body))
-        prompts = [message.get("content") for message in body.get("messages", ())]
-        prompt_tokens = _n_tokens(prompts)
-        texts = [choice["message"].get("content") for choice in choices]
-        completion_tokens = _n_tokens(texts)
+        choices = [
+            self._choice(index, each, body) for index, each in enumerate(replies)
+        ]
+        prompt_tokens = _n_tokens(body.get("messages", ()))
+        completion_tokens = _n_tokens(choice["message"] for choice in choices)
         return {
             "id": "chatcmpl-loopback",
             "object": "chat.completion",
@@ -315,13 +310,11 @@ class LoopbackServer:
             "logprobs": None,
             **reply,
         }
-        gives_logprobs = self.supports["logprobs"] is True
-        wants_logprobs = bool(body.get("logprobs"))
-        if wants_logprobs and gives_logprobs and choice["logprobs"] is None:
+        gives_logprobs = self.supports["logprobs"] is True and body.get("logprobs")
+        if gives_logprobs and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
-            # ``mass``: the probability that the labels 1 and 0 have together
-            tokens_with_logprobs = tokens(text, self.probability, self.mass)
-            choice["logprobs"] = {"content": tokens_with_logprobs, "refusal": None}
+            content = tokens(text, self.probability, self.mass)
+            choice["logprobs"] = {"content": content, "refusal": None}
         return choice
 
 
@@ -337,9 +330,9 @@ def _break_connection(request: web.Request) -> None:
     connection.abort()
 
 
-def _n_tokens(texts: list[Any]) -> int:
-    """Tokens of texts, nearly: one for four characters, and one more."""
-    n_characters = sum(len(str(text)) for text in texts)
+def _n_tokens(messages: Iterable[Body]) -> int:
+    """Tokens of messages, nearly: one for four characters, and one more."""
+    n_characters = sum(len(str(message.get("content"))) for message in messages)
     return n_characters // 4 + 1
 
 
