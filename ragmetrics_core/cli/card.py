@@ -79,12 +79,13 @@ def run(options: argparse.Namespace) -> int:
                 " metric"
             )
     if options.dry_run:
-
-        def do_work(counting_judge: Judge) -> object:
-            return _make_card(options, judge, samples, asking(counting_judge))
-
-        more = "\nNot counted: each sample is asked once more."
-        return chosen_judges.dry_run(judge, len(samples), "samples", do_work, more)
+        return chosen_judges.dry_run(
+            judge,
+            len(samples),
+            "samples",
+            lambda counter: _make_card(options, judge, samples, asking(counter)),
+            "\nNot counted: each sample is asked once more.",
+        )
     ask = asking(
         judge,
         store=shared.store(options),
@@ -140,9 +141,7 @@ def _measure_results(options: argparse.Namespace) -> int:
     )
     words = ["--results", options.results.name, "--data", options.data.name]
     words += ["--metric", metric, "--draws", options.draws]
-    origin = {"command": _command(words), "inputs": inputs_of(options.data)}
-    card = card.model_copy(update=origin)
-    _show_and_write(card, options, left_over)
+    _show_and_write(_with_origin(card, words, options), options, left_over)
     return 0
 
 
@@ -177,9 +176,7 @@ def _make_card(
     for setting in options.settings:
         may_hold_text_of_sample = len(setting) > _LONGEST_SETTING
         words += ["--set", "…" if may_hold_text_of_sample else setting]
-    command = _command(words)
-    origin = {"command": command, "inputs": inputs_of(options.data)}
-    return card.model_copy(update=origin)
+    return _with_origin(card, words, options)
 
 
 def _show_and_write(
@@ -226,6 +223,10 @@ def _lines_on_card(card: Card) -> list[str]:
     return [*lines, *card.notes]
 
 
-def _command(words: Iterable[object]) -> str:
-    """Return a command line that makes a card, such as ``ragmetrics card --data a.jsonl``."""
-    return f"ragmetrics card {shlex.join(map(str, words))}"
+def _with_origin(
+    card: Card, words: Iterable[object], options: argparse.Namespace
+) -> Card:
+    """Name in a card the command line of these words, and the files of labelled data."""
+    command = f"ragmetrics card {shlex.join(map(str, words))}"
+    origin = {"command": command, "inputs": inputs_of(options.data)}
+    return card.model_copy(update=origin)

@@ -65,12 +65,11 @@ def discrete(options: argparse.Namespace) -> int:
     else:
         judge = _writing_judge(options)
         if options.dry_run:
-
-            def write_with(counting_judge: Judge) -> object:
-                return write_pairs(documents, settings, Maker(counting_judge))
-
             return chosen_judges.dry_run(
-                judge, settings.questions, "questions", write_with
+                judge,
+                settings.questions,
+                "questions",
+                lambda counter: write_pairs(documents, settings, Maker(counter)),
             )
         maker = _maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
@@ -159,10 +158,10 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
             lines.append(
                 f"Only {len(documents)} of {options.documents} documents could be used."
             )
-    if dataset.header.left_out:
-        count_by_reason = dataset.header.left_out
-        counts = [f"{count} {reason}" for reason, count in count_by_reason.items()]
-        lines.append("Left out: " + ", ".join(counts))
+    left_out = dataset.header.left_out.items()
+    if left_out:
+        counts = ", ".join(f"{count} {reason}" for reason, count in left_out)
+        lines.append(f"Left out: {counts}")
     if maker is not None:
         lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
     lines.append(f"Next: ragmetrics dataset review {options.out}")

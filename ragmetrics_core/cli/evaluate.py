@@ -69,6 +69,8 @@ class _Plan:
         options: What was typed.
         metrics: The metrics.
         gates: Means that must be reached, e.g. adherence=0.8.
+        slices: Keys of the metadata: the samples with each value are also summed up
+            alone.
         source: The samples.
         judge: The judge of all metrics; None for each metric's own, else the usual one.
     """
@@ -76,13 +78,9 @@ class _Plan:
     options: argparse.Namespace
     metrics: tuple[Metric, ...]
     gates: list[Gate]
+    slices: set[str]
     source: Source
     judge: Judge | None
-
-    @property
-    def slices(self) -> set[str]:
-        """Keys of the metadata: the samples with each value are also summed up alone."""
-        return {gate.by for gate in self.gates if gate.by}
 
 
 class _Measured:
@@ -122,10 +120,9 @@ class _Measured:
     @property
     def reasons(self) -> dict[str, str]:
         """Why a metric was undefined the first time, by its name."""
-        tallies = self.score_tally.metrics.items()
         return {
             name: tally.first_undefined_reason
-            for name, tally in tallies
+            for name, tally in self.score_tally.metrics.items()
             if tally.first_undefined_reason
         }
 
@@ -159,28 +156,23 @@ def run(options: argparse.Namespace) -> int:
         return _dry_run(_make_plan(options))
     folder = folder_of_run(options)
     try:
-        exit_code = _run_to_its_end(options)
-        is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES, BAD_INPUT)
+        plan = _make_plan(options)
+        budget = Budget(shared.settings_from(options, Limits))
+        measured = _measure(plan, budget)
+        while measured.run.has_unanswered_batches:
+            if not measured.run.is_ready_for_next_pass(wait_for_batches=options.wait):
+                show(measured.run.stopped)
+                return _WAITS_FOR_BATCHES
+            plan = _make_plan(options)  # a new plan reads the files from their start
+            measured = _measure(plan, budget)
+        exit_code = _finish(plan, measured)
+        is_whole = exit_code not in (_INTERRUPTED, BAD_INPUT)
         if folder is not None and is_whole:
             # so ``ragmetrics compare`` finds the last two runs
             keep_results(folder, options.out)
         return exit_code
     finally:
         tidy(folder)
-
-
-def _run_to_its_end(options: argparse.Namespace) -> int:
-    """Evaluate, also once more with the answers of batches; return the exit code."""
-    plan = _make_plan(options)
-    budget = Budget(shared.settings_from(options, Limits))
-    measured = _measure(plan, budget)
-    while measured.run.has_unanswered_batches:
-        if not measured.run.is_ready_for_next_pass(wait_for_batches=options.wait):
-            show(measured.run.stopped)
-            return _WAITS_FOR_BATCHES
-        plan = _make_plan(options)  # a new plan reads the files from their start
-        measured = _measure(plan, budget)
-    return _finish(plan, measured)
 
 
 def _make_plan(options: argparse.Namespace) -> _Plan:
@@ -200,12 +192,12 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     # A gate such as adherence=0.8@language is decided for each language by itself: its
     # ``by`` is "language", a key of the metadata. The source refuses a key that no
     # sample has.
-    keys_of_slices = {gate.by for gate in gates if gate.by}
-    source = Source(options, KeysSought(keys_of_slices, options.cluster))
+    slices = {gate.by for gate in gates if gate.by}
+    source = Source(options, KeysSought(slices, options.cluster))
     judge = None  # each metric's own
     if options.judge or options.api_base or options.api_key_env or options.timeout:
         judge = chosen_judges.judge_from(options.judge, options)
-    return _Plan(options, tuple(metrics), gates, source, judge)
+    return _Plan(options, tuple(metrics), gates, slices, source, judge)
 
 
 def _dry_run(plan: _Plan) -> int:
@@ -227,10 +219,7 @@ def _dry_run(plan: _Plan) -> int:
         )
         for gate in plan.gates
     ]
-    show(
-        *estimated.text().splitlines(),
-        *map(str, undecided),
-    )
+    show(*estimated.text().splitlines(), *map(str, undecided))
     if any(failure.is_crash for failure in estimated.failing.values()):
         return BAD_INPUT  # the lines above name the metric that crashes
     # ``left_out`` holds the metrics that apply to no sample.

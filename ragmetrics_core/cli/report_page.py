@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.paths import check_paths
@@ -152,8 +152,7 @@ def _joined_report(
     report = reports[0]
     warnings: tuple[str, ...] = ()
     if len(reports) > 1:
-        joined = join_runs(reports, [str(path) for path in options.files])
-        report, warnings = Report(joined.rows, joined.run), joined.warnings
+        report, warnings = join_runs(reports, [str(path) for path in options.files])
     if options.signature:
         report = report.with_signature(options.signature)
     name = options.name
@@ -196,21 +195,9 @@ def _push(report: Report, target: str) -> str:
 T = TypeVar("T")
 
 
-class Joined(NamedTuple):
-    """Several runs as one.
-
-    Attributes:
-        run: Their facts.
-        rows: Their rows, numbered anew.
-        warnings: How many questions stand in two files.
-    """
-
-    run: RunFacts
-    rows: tuple[SampleResult, ...]
-    warnings: tuple[str, ...]
-
-
-def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
+def join_runs(
+    reports: Sequence[Report], names: Sequence[str]
+) -> tuple[Report, tuple[str, ...]]:
     """Join several runs to one over all their rows, in their order.
 
     A row that stands in an earlier file, too, counts once. Example: runs of 2 and 3
@@ -219,6 +206,9 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     Args:
         reports: The runs, at least one.
         names: What each is called in a message, e.g. its file.
+
+    Returns:
+        The report of all rows, numbered anew, and how many questions stand in two files.
     """
     runs = [report.run for report in reports]
     # at another address another model may answer under the name
@@ -266,7 +256,7 @@ def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
         earlier |= questions
     run = _join_facts(runs, names)
     run = run.model_copy(update={"left_out": (*run.left_out, *left_out)})
-    return Joined(run, tuple(joined), tuple(warnings))
+    return Report(joined, run), tuple(warnings)
 
 
 def _with_addresses(

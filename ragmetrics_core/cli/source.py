@@ -137,11 +137,10 @@ class Source:
         self._limit = options.limit
         self._stops_at_bad_row = options.stop_at_bad_row
         # The columns that were named, by field of the sample.
-        self._columns: dict[str, str] = {}
-        for name in COLUMNS:
-            column = getattr(options, f"{name}_column")
-            if column is not None:
-                self._columns[name] = column
+        named = {name: getattr(options, f"{name}_column") for name in COLUMNS}
+        self._columns: dict[str, str] = {
+            name: column for name, column in named.items() if column is not None
+        }
         self._n_rows = 0  # rows of all files; 0 until they are counted
         self._files = [_File(path) for path in options.files]
         if options.traces:
@@ -189,14 +188,11 @@ class Source:
             first = file_by_digest.setdefault(file.at_first, file.path)
             if first != file.path:
                 raise InputError(f"{file.path} is a copy of {first}; name one of them")
-            n_rows_of_file = 0
-            for _ in self._checked_rows(file):
-                n_rows_of_file += 1
+            file.counted = sum(1 for _ in self._checked_rows(file))
             # notes say why a file of traces gave no sample
-            if n_rows_of_file == 0 and not file.notes:
+            if file.counted == 0 and not file.notes:
                 raise InputError(_no_rows(file.path))
-            file.counted = n_rows_of_file
-            self._n_rows += n_rows_of_file
+            self._n_rows += file.counted
         self.keys.check()
         return self
 
@@ -259,17 +255,13 @@ class Source:
 
         The number of rows of a file is None until the file is read to its end.
         """
-        rows = [
-            (file, file.rows if file.is_read_to_its_end else None)
-            for file in self._files
-        ]
         inputs = tuple(
             Input(
                 name=file.path.name,
                 sha256=(file.at_first or file.digest())[0],
-                rows=count,
+                rows=file.rows if file.is_read_to_its_end else None,
             )
-            for file, count in rows
+            for file in self._files
         )
         left_out = tuple(
             f"no more than {self._limit:,} rows of {file.path.name} read, by --limit"

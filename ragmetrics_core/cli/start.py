@@ -101,15 +101,14 @@ def trust_file(options: argparse.Namespace) -> int:
     if not options.file.exists():
         raise InputError(f"there is no file {options.file}")
     project_file = read_project_file(options.file)
-    settings = project_file.settings
-    choices = settings.choices_that_need_trust
+    choices = project_file.settings.choices_that_need_trust
     trust(project_file.path, project_file.content)
     lines = [
         f"{project_file.path} is trusted as it is now; any change asks again. It"
         " chooses:"
     ]
     lines += [f"  {choice}" for choice in choices or ["nothing that needs trust"]]
-    if settings.code:
+    if project_file.settings.code:
         lines.append(
             "What it imports runs as your own code, also where those files change"
             " later."

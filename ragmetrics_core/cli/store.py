@@ -22,23 +22,7 @@ GROUP BY model ORDER BY model"""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action says, on stored replies or on batches; return exit code 0.
-
-    Raises:
-        SettingError: If ``prune`` comes without an age, or an age without ``prune``.
-    """
-    if (options.action == "prune") != (options.older_than is not None):
-        raise SettingError(
-            "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
-            " nothing else does"
-        )
-    if options.action in _BATCH_ACTIONS:
-        return _batches(options)
-    return _show_or_remove(options)
-
-
-def _show_or_remove(options: argparse.Namespace) -> int:
-    """Show what is stored (``show``), or remove old replies (``prune``) or all of them.
+    """Show what is stored, or batches; remove old replies (``prune``) or all (``clear``).
 
     Example: ``ragmetrics store prune --older-than 30d`` prints "…: 120 replies
     removed".
@@ -47,9 +31,17 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         The exit code, 0.
 
     Raises:
-        SettingError: If the age is written in another form.
+        SettingError: If ``prune`` comes without an age, or an age without ``prune``, or
+            the age is written in another form.
         InputError: If the store cannot be used.
     """
+    if (options.action == "prune") != (options.older_than is not None):
+        raise SettingError(
+            "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
+            " nothing else does"
+        )
+    if options.action in _BATCH_ACTIONS:
+        return _batches(options)
     path = options.store or default_path()
     # replies from before this time are removed; from before infinity means all
     before = inf

@@ -285,8 +285,8 @@ def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(tmp_path):
     report = evaluate([{"answer": "Sit."}], [Politeness(), long_asked])
     report.to_jsonl(tmp_path / "results.jsonl")
     read = Report.from_jsonl(tmp_path / "results.jsonl")
-    joined = join_runs([read], ["a"])
-    for one in (report, read, Report(joined.rows, joined.run)):
+    joined, _ = join_runs([read], ["a"])
+    for one in (report, read, joined):
         by_name = {line.split()[0]: line for line in str(one).splitlines() if line}
         assert by_name["politeness"].endswith("  Is the answer polite?")
         assert by_name["long_asked"].endswith(" 0 of 1")

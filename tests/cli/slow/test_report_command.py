@@ -295,8 +295,8 @@ def test_several_files_are_one_report():
     watched(3, "two.jsonl", first=2)
     assert main(["report", "one.jsonl", "two.jsonl", "--report", "page.html"]) == 0
     paths: Sequence[str] = ["one.jsonl", "two.jsonl"]
-    joined = join_runs([Report.from_jsonl(path) for path in paths], paths)
-    assert [row.index for row in joined.rows] == [0, 1, 2, 3, 4]
+    joined, _ = join_runs([Report.from_jsonl(path) for path in paths], paths)
+    assert [row.index for row in joined.results] == [0, 1, 2, 3, 4]
     assert [own.name for own in joined.run.inputs] == list(paths)
 
 
@@ -339,9 +339,9 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(capsys
     assert "NEW.jsonl" not in told, "a later run is compared with one file"
     names = ("before", "", "after")
     reports = [Report([], RunFacts(name=name)) for name in names]
-    run = join_runs(reports, ["a", "b", "c"]).run
-    assert run.name == "before, after"
-    assert run.notes == ()
+    joined, _ = join_runs(reports, ["a", "b", "c"])
+    assert joined.run.name == "before, after"
+    assert joined.run.notes == ()
 
 
 def lamps(n_rows: int = 30) -> list[dict[str, Any]]:
