@@ -511,10 +511,9 @@ def _chunks_of(
     documents: Sequence[Document], settings: DiscreteSettings
 ) -> list[Context]:
     """Return the chunks of all documents, in their order."""
-    chunks: list[Context] = []
-    for document in documents:
-        chunks += chunk_document(document, size=settings.chunk_size)
-    return chunks
+    size = settings.chunk_size
+    chunks = (chunk_document(document, size=size) for document in documents)
+    return list(chain.from_iterable(chunks))
 
 
 def _point(
@@ -710,14 +709,14 @@ def build_continuous(
     )
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
     labelled_documents = _label_documents(candidates, settings, maker, metric)
-    points: list[CombinationPoint] = []
-    for labelled_document in labelled_documents:
-        points += document_points(labelled_document, settings)
+    points = (document_points(document, settings) for document in labelled_documents)
     set_header = make_header(
         "continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts()
     )
     return ContinuousSet(
-        header=set_header, documents=tuple(labelled_documents), points=tuple(points)
+        header=set_header,
+        documents=tuple(labelled_documents),
+        points=tuple(chain.from_iterable(points)),
     )
 
 
@@ -844,11 +843,9 @@ def document_points(
 ) -> list[CombinationPoint]:
     """Return the points of a document, one for each combination of its contexts."""
     total = len(document.contexts)
-    points = []
-    for size in range(settings.smallest, total + 1):
-        for subset in combinations(range(total), size):
-            points.append(point_of(document, subset))
-    return points
+    sizes = range(settings.smallest, total + 1)
+    subsets = chain.from_iterable(combinations(range(total), size) for size in sizes)
+    return [point_of(document, subset) for subset in subsets]
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:

@@ -209,21 +209,18 @@ def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> N
     place_by_question: dict[str, str] = {}
     for index, pair in enumerate(pairs):
         place = places[index] if places else f"pair {index + 1}"
-        _check_filled(place, "question", pair.question)
-        _check_filled(place, "golden answer", pair.answer)
+        texts = {"question": pair.question, "golden answer": pair.answer}
+        for what, text in texts.items():
+            if not text.strip():
+                raise InputError(
+                    f"{place}: the {what} is empty; fill it in, or leave the row out"
+                )
         normalised_question = normalise_question(pair.question)
         first_place = place_by_question.setdefault(normalised_question, place)
         if first_place != place:
             raise InputError(
                 f"{place}: the same question as {first_place}; keep one of them"
             )
-
-
-def _check_filled(place: str, what: str, text: str) -> None:
-    if not text.strip():
-        raise InputError(
-            f"{place}: the {what} is empty; fill it in, or leave the row out"
-        )
 
 
 def normalise_question(question: str) -> str:

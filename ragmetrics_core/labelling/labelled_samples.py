@@ -7,6 +7,7 @@ are read by a map of their columns.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -109,11 +110,10 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         InputError: If a file cannot be read, if a row has none of the forms or has a
             label that cannot be understood, or if no row is labelled.
     """
-    rows_with_places: list[tuple[str, Row]] = []
-    for file in find_labelled_files(path):
-        rows_with_places.extend(read_objects(file))
+    # a file that cannot be read is told before a row of another one
+    rows_of_files = [list(read_objects(file)) for file in find_labelled_files(path)]
     samples: list[LabelledSample] = []
-    for place, row in rows_with_places:
+    for place, row in chain.from_iterable(rows_of_files):
         try:
             # in Parquet a column that only other rows have is None
             present = {name: value for name, value in row.items() if is_present(value)}

@@ -208,10 +208,11 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
         n_covered = 0
         has_ambiguous_fact = False
         for fact_index in range(n_facts):
-            verdicts = set()  # on whether the point's contexts cover the fact
-            for context_index in point.contexts:
-                cell_id = f"{point.document}#{fact_index}#{context_index}"
-                verdicts.add(verdict_by_item[cell_id])
+            # on whether the point's contexts cover the fact
+            verdicts = {
+                verdict_by_item[f"{point.document}#{fact_index}#{context_index}"]
+                for context_index in point.contexts
+            }
             if "positive" in verdicts:
                 n_covered += 1
             elif "ambiguous" in verdicts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -364,12 +365,8 @@ def compare(
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     addresses_by_judge = {}
     for judge in judges:
-        asked = [
-            address
-            for report in (before, after)
-            for address in report.run.addresses.get(judge, ())
-        ]
-        addresses_by_judge[judge] = tuple(dict.fromkeys(asked))
+        asked = [report.run.addresses.get(judge, ()) for report in (before, after)]
+        addresses_by_judge[judge] = tuple(dict.fromkeys(chain.from_iterable(asked)))
     # Where all metrics are compared, those that only one of the runs has are named.
     are_all_compared = metrics is None
     return Comparison(

@@ -270,32 +270,24 @@ RULES: tuple[Rule, ...] = (
 )
 """The rules, in the order in which they are tried."""
 
+
+def _unjudged(rule: str, advice: str) -> Diagnosis:
+    """What became of a row of which nobody can say whether it has a fault."""
+    return Diagnosis(rule, None, "unjudged", advice)
+
+
 NO_FAULT = Diagnosis("no fault found", None, "fine")
-_BAD_ROW = Diagnosis("unreadable", None, "unjudged", "Mend the row of the table.")
-_APPLICATION_FAILED = Diagnosis(
-    "application failed", None, "unjudged", "Its run ended in an error."
+_BAD_ROW = _unjudged("unreadable", "Mend the row of the table.")
+_APPLICATION_FAILED = _unjudged("application failed", "Its run ended in an error.")
+_NOT_JUDGED = _unjudged(
+    "not judged", "Run again; if a limit ended the run, raise it before."
 )
-_NOT_JUDGED = Diagnosis(
-    "not judged",
-    None,
-    "unjudged",
-    "Run again; if a limit ended the run, raise it before.",
+_JUDGE_FAILED = _unjudged(
+    "judge failed", "Check the judge's model, key, address and limits, and run again."
 )
-_JUDGE_FAILED = Diagnosis(
-    "judge failed",
-    None,
-    "unjudged",
-    "Check the judge's model, key, address and limits, and run again.",
-)
-_METRIC_FAILED = Diagnosis(
-    "metric failed", None, "unjudged", "Its code raised an error, or left [0, 1]."
-)
-NO_ANSWER = Diagnosis(
-    "no answer", None, "unjudged", "The application answered nothing."
-)
-_NO_INPUT = Diagnosis(
-    "input missing", None, "unjudged", "Name the columns of what the metrics need."
-)
+_METRIC_FAILED = _unjudged("metric failed", "Its code raised an error, or left [0, 1].")
+NO_ANSWER = _unjudged("no answer", "The application answered nothing.")
+_NO_INPUT = _unjudged("input missing", "Name the columns of what the metrics need.")
 
 
 def diagnose(row: SampleResult) -> Diagnosis:

@@ -227,9 +227,17 @@ def _passages(
         ranks_cited = {
             place + 1 for citation in sample.citations for place in citation.contexts
         }
+    # a doubt in_part says that the prompt may hold the rest in other words
+    is_doubted = sample.capture is not None and "in_part" in sample.capture.doubts
     texts = sample.known_contexts if sample.retrieved is None else sample.retrieved
     for place, note in _noted_places(sample):
-        shown = _showing(note, sample) if is_known else None
+        shown: Showing | None = None
+        if is_known and note.share is not None:
+            shown = None if is_doubted else "cut"
+            if note.share == 0:
+                shown = "not shown"
+            elif note.share >= 1:
+                shown = "whole"
         was_shown = shown in ("whole", "cut")
         context = None if note.context is None else note.context + 1
         is_seen = was_shown and context is not None
@@ -286,19 +294,6 @@ def _is_showing_known(sample: Sample) -> bool:
     if notes.evidence_from == "flow" and not sample.contexts:
         return True  # nothing was found, or nothing was kept
     return bool(notes.passages) and all(one.share == 0 for one in notes.passages or ())
-
-
-def _showing(note: PassageNote, sample: Sample) -> Showing | None:
-    """Say from a note how a passage was shown; None if that is not sure."""
-    if note.share is None:
-        return None
-    if note.share == 0:
-        return "not shown"
-    if note.share >= 1:
-        return "whole"
-    # a doubt in_part says that the prompt may hold the rest in other words
-    is_doubted = sample.capture is not None and "in_part" in sample.capture.doubts
-    return None if is_doubted else "cut"
 
 
 # The facts

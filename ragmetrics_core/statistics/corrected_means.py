@@ -7,6 +7,7 @@ samples differ from the others, and so make it sharper (PPI++).
 
 import random
 from collections.abc import Sequence
+from itertools import compress
 from math import sqrt
 from statistics import covariance, fmean, pvariance
 from typing import NamedTuple
@@ -303,13 +304,9 @@ def _weight_without(
         divisor: The variance of the scores times 1 + n / N, with n labelled and N
             unlabelled samples.
     """
-    labels_used = []
-    scores_used = []
-    for fold, label, score in zip(fold_of_samples, labels, scores, strict=True):
-        if fold != left_out_fold:
-            labels_used.append(label)
-            scores_used.append(score)
-    if len(labels_used) < 2:
+    used = [fold != left_out_fold for fold in fold_of_samples]
+    if sum(used) < 2:
         return 0.0
-    weight = covariance(labels_used, scores_used) / divisor
+    labels_used = list(compress(labels, used))
+    weight = covariance(labels_used, list(compress(scores, used))) / divisor
     return min(1.0, max(0.0, weight))
