@@ -365,7 +365,10 @@ class AtomicFile:
             self._file.close()
         self._is_complete = True
         if not self._is_direct:
-            with self._as_input_error(f"is whole in {self.partial}, but"):
+            problem = "cannot be written to"
+            if self.partial.exists():  # nobody removed its folder
+                problem = f"is whole in {self.partial}, but"
+            with self._as_input_error(problem):
                 self.partial.replace(self._target)
         self.whole = True
 

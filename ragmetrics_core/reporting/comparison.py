@@ -189,8 +189,9 @@ class Comparison(Frozen):
     def regressions(self, *, strict: bool = False) -> tuple[Decision, ...]:
         """Per metric and slice: is the second run worse, and why?
 
-        ``failed`` only where it is worse; ``undecided`` where a run is incomplete, and for
-        a metric that the second run lacks; else ``passed``.
+        ``failed`` only where it is worse; ``undecided`` where a run is incomplete, more
+        than 5 % of the rows failed in one, and for a metric that the second run lacks;
+        else ``passed``.
 
         Args:
             strict: Whether it is undecided, too, where the rows cannot tell.
@@ -201,6 +202,9 @@ class Comparison(Frozen):
             if strict and change.verdict == "cannot tell":
                 outcome = "undecided"
             sentence = f"{change.name}: {change.verdict}; {change.in_words}"
+            has_too_few = change.n_unknown > (1 - MIN_SCORED) * change.rows
+            if outcome == "passed" and has_too_few:
+                outcome = "undecided"
             if self.stopped:
                 outcome = "undecided"
                 sentence = f"{change.name} cannot be decided: {self.stopped}"

@@ -45,7 +45,8 @@ class MetricChange(Frozen):
         slice: Value of the slice; None for all samples.
         rows: All rows of either run, those without a partner too.
         outcomes: How often each pair occurs, e.g. scored/failed.
-        lost_scores: Rows that only the first run scored.
+        lost_scores: Rows that the first run scored, and that the second leaves
+            undefined.
         won_scores: Rows that only the second run scored.
         p_scores: McNemar's p-value of these two, after Holm.
         pairs: Samples scored in both.
@@ -98,6 +99,16 @@ class MetricChange(Frozen):
         return f"{words} over {rows}; {self.moved_in_words}"
 
     @property
+    def n_unknown(self) -> int:
+        """Rows of which a run does not know the score: the metric failed, say."""
+        is_known = {"scored", "undefined"}.issuperset
+        return sum(
+            count
+            for kinds, count in self.outcomes.items()
+            if not is_known(kinds.split("/"))
+        )
+
+    @property
     def moved_in_words(self) -> str:
         """How many rows fell and rose, and lost or won their score."""
         parts = []
@@ -113,6 +124,8 @@ class MetricChange(Frozen):
             parts.append(
                 f"{self.lost_scores:,} lost their score, {self.won_scores:,} won one"
             )
+        if self.n_unknown:
+            parts.append(f"{self.n_unknown:,} failed or were not judged")
         return "; ".join(parts)
 
     @property
@@ -198,18 +211,13 @@ def _counted(metric: str, part: Part) -> MetricChange:
             and before.status != "failed"
             and before.value == after.value
         )
-    scores = [(value_of(before), value_of(after)) for before, after in results]
     return MetricChange(
         metric=metric,
         slice=part.slice,
         rows=part.n_rows,
         outcomes=dict(outcomes.most_common()),
-        lost_scores=sum(
-            before is not None and after is None for before, after in scores
-        ),
-        won_scores=sum(
-            before is None and after is not None for before, after in scores
-        ),
+        lost_scores=outcomes["scored/undefined"],
+        won_scores=outcomes["undefined/scored"],
         verdict="identical" if is_identical else "cannot tell",
     )
 

@@ -556,6 +556,11 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path):
     with pytest.raises(InputError, match=whole):
         file.finish()
     assert (tmp_path / "a.jsonl.partial").read_text() == "text"
+    file = AtomicFile(tmp_path / "b.jsonl", "the report")
+    file.write("text")
+    file.partial.unlink()
+    with pytest.raises(InputError, match="the report cannot be written to .*b.jsonl: "):
+        file.finish()
 
 
 def test_of_two_runs_that_write_to_one_place_the_last_to_finish_wins(tmp_path):

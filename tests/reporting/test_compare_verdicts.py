@@ -79,13 +79,15 @@ HALF_DECLINED: list[Outcome] = [DECLINE] * 30 + [1.0] * 30
         ([0.9] * 2000, [0.9] * 1999 + [0.89], "same", "passed"),
         ([DECLINE] * 20, [DECLINE] * 20, "identical", "passed"),
         (["missing"] * 20, ["missing"] * 20, "identical", "passed"),
-        # declining is no escape, and neither is failing
+        # declining is no escape; what the judge failed on is unknown
         ([1.0] * 60, HALF_DECLINED, "worse", "failed"),
         ([0.5] * 60, HALF_DECLINED, "worse", "failed"),
-        ([1.0] * 60, ["failed"] * 30 + [1.0] * 30, "worse", "failed"),
+        ([1.0] * 60, ["failed"] * 30 + [1.0] * 30, "cannot tell", "undecided"),
+        ([1.0] * 60, ["failed"] * 3 + [1.0] * 57, "cannot tell", "passed"),
+        ([0.9] * 60, ["failed"] * 9 + [0.1] * 51, "worse", "failed"),
         ([1.0] * 60, ["missing"] * 60, "worse", "failed"),
         (HALF_DECLINED, [1.0] * 60, "cannot tell", "passed"),
-        (["failed"] * 20, ["failed"] * 20, "cannot tell", "passed"),
+        (["failed"] * 20, ["failed"] * 20, "cannot tell", "undecided"),
     ],
 )
 def test_verdicts(before, after, verdict, outcome):
