@@ -559,7 +559,9 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path):
     file = AtomicFile(tmp_path / "b.jsonl", "the report")
     file.write("text")
     file.partial.unlink()
-    with pytest.raises(InputError, match="the report cannot be written to .*b.jsonl: "):
+    with pytest.raises(
+        InputError, match=r"the report cannot be written to .*b.jsonl: "
+    ):
         file.finish()
 
 
