@@ -35,6 +35,7 @@ class _Line(NamedTuple):
 
     rank: int
     text: str
+    is_metric: bool = False
 
 
 def screen_lines(
@@ -52,15 +53,15 @@ def screen_lines(
         next_command: What to type next; "" for nothing.
         exit_code: The exit code of the command that held gates; None outside of one.
     """
-    rows = [*_rows(glance)]
+    metrics, rows = [*_metrics(glance)], [*_rows(glance)]
     parts = [
         [*_verdict(glance, exit_code)],
         [*_headline(glance)],
-        [*_metrics(glance)],
+        metrics,
         rows,
         [*_last_lines(glance, page, next_command)],
     ]
-    _shorten(parts, rows, glance)
+    _shorten(parts, metrics, rows, glance)
     lines: list[str] = []
     for part in parts:
         if part and lines:
@@ -83,19 +84,26 @@ def _wrapped(text: str) -> list[str]:
     )
 
 
-def _shorten(parts: list[list[_Line]], rows: list[_Line], glance: Glance) -> None:
+def _shorten(
+    parts: list[list[_Line]], metrics: list[_Line], rows: list[_Line], glance: Glance
+) -> None:
     """Leave out lines, the least important first, until the rest is short enough.
 
-    Behind the rows that are left a line says how many more there are.
+    Behind the metrics and rows that are left a line says how many more there are.
     """
     while True:
         lines = [line for part in parts for line in part]
-        further = f"  {glance.further(len(rows))}" if rows else ""
-        texts = [*(line.text for line in lines), further]
+        further_rows = f"  {glance.further(len(rows))}" if rows else ""
+        n_left_out = len(glance.metrics) - sum(line.is_metric for line in metrics)
+        further_metrics = ""
+        if metrics and n_left_out:
+            further_metrics = f"  and {count_in_words(n_left_out, 'further metric')}"
+        texts = [*(line.text for line in lines), further_metrics, further_rows]
         n_words = sum(len(_WORD.findall(text)) for text in texts)
         n_lines = sum(len(_wrapped(text)) for text in texts)
         if (n_lines <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
-            rows += [_Line(0, further)] if further.strip() else []
+            metrics += [_Line(0, further_metrics)] if further_metrics else []
+            rows += [_Line(0, further_rows)] if further_rows.strip() else []
             return
         least = max(line.rank for line in lines)
         part = next(
@@ -165,7 +173,7 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
         if metric.numbers.mean is None and not metric.numbers.failed:
-            rank = 10
+            rank = 40  # what is scored says more
         line = _metric_line(
             metric.numbers,
             min(width, 28),
@@ -173,7 +181,7 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
             metric.asks if has_questions else None,
             by_words=glance.by_words,
         )
-        yield _Line(rank, line)
+        yield _Line(rank, line, is_metric=True)
     facts = []
     if glance.answers is not None:
         facts.append(f"{glance.answered:,} of {glance.answers:,} answered")

@@ -70,7 +70,7 @@ _WHY_UNDEFINED = {
     "no_citations": "without citations",
     "undivided": "with an undivided text",
     "language": "in a language that the judge was not measured on",
-    "other": "for which it has no meaning",
+    "other": "undefined, as each row says",
 }
 
 
