@@ -37,6 +37,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GZIP = b"\x1f\x8b"  # how a file begins that gzip has compressed
+_GIT_LFS = b"version https://git-lfs."  # what stands there until it is fetched
 _ZIP = b"PK\x03\x04"  # a zip archive, as workbooks of Excel are
 # What writes an object on each line, by the first line of a file that has none.
 _JQ_FILTERS: dict[str | bytes, str] = {
@@ -49,12 +50,17 @@ _JQ_FILTERS: dict[str | bytes, str] = {
 def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file to read it; of one that gzip has compressed what it holds.
 
-    Raises ``InputError`` if compressed data is damaged or cut off.
+    Raises ``InputError`` if compressed data is damaged or cut off, and for what Git LFS
+    leaves in a file's place until it is fetched.
     """
     with Path(path).open("rb") as file:
-        is_packed = file.read(len(_GZIP)) == _GZIP
+        head = file.read(len(_GIT_LFS))
         file.seek(0)
-        if not is_packed:
+        if head == _GIT_LFS:
+            raise InputError(
+                f"{path} is a pointer of Git LFS; fetch the file itself by: git lfs pull"
+            )
+        if not head.startswith(_GZIP):
             yield file
             return
         import gzip  # few files need it

@@ -385,6 +385,10 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     row = fields_of_row(row)
     if repeats_header(row):
         raise RowError(HEADER_REPEATED)
+    if None in row:  # where csv.DictReader puts them
+        raise RowError(
+            "more cells than the header has columns; quote those that hold a comma"
+        )
     found_by_field = find_fields(row, columns)
 
     # The cells are read into the values that a sample takes: '["a", "b"]' of the field

@@ -347,6 +347,10 @@ def test_files_that_are_no_text_are_named(written):
             InputError, match="gzip has compressed is damaged or cut off"
         ):
             read(written("a.jsonl.gz", cut))
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    for name in ("a.csv", "a.jsonl", "a.json"):
+        with pytest.raises(InputError, match="by: git lfs pull"):
+            read(written(name, pointer))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a.csv", CSV)

@@ -1,5 +1,6 @@
 """Rows of tables as the field's tools write them."""
 
+import csv
 import json
 import math
 import sqlite3
@@ -1120,6 +1121,13 @@ def test_what_programs_write_for_nothing_is_nothing_in_every_field(tmp_path, suf
     # as people write them they are answers
     for answer in ("None.", "none", "Na", "Nan", "Null", r"\n"):
         assert Sample.from_row({"answer": answer}).answer == answer
+
+
+def test_a_row_with_more_cells_than_its_header_is_a_bad_row():
+    table = ["question,answer", "Who, then, lit it?,Anna.", "Who?,Anna."]
+    bad, good = iterate_samples(csv.DictReader(table), {})
+    assert "more cells than the header has columns" in str(bad)
+    assert good.question == "Who?"
 
 
 DASHES = ["-", "--", "\u2014", " \u2013 ", "...", "\u2026"]
