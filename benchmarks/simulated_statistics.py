@@ -19,10 +19,10 @@ from math import sqrt
 from simulated_labels import calibrated
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
-from ragmetrics_core.statistics.means import mean_interval
-from ragmetrics_core.statistics.paired import (
+from ragmetrics_core.statistics.means import (
     detectable,
     difference_interval,
+    mean_interval,
     permutation,
 )
 

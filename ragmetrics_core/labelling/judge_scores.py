@@ -241,15 +241,12 @@ def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
             "intercept": partial(_slope_or_intercept, 1),
         }
 
-    def scores_and_labels(rows: Rows) -> list[tuple[float, bool]]:
-        return [(score, label == 1) for score, label in rows]
-
     def verdicts_and_labels(rows: Rows) -> list[tuple[bool, bool]]:
         return [(score > threshold, label == 1) for score, label in rows]
 
     return {
         "accuracy": lambda rows: accuracy(verdicts_and_labels(rows)),
-        "AUROC": lambda rows: auroc(scores_and_labels(rows)),
+        "AUROC": lambda rows: auroc([(score, label == 1) for score, label in rows]),
         "F1": lambda rows: f1(verdicts_and_labels(rows)),
     }
 

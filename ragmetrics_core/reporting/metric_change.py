@@ -14,7 +14,7 @@ from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.pairing import Pair, Part
-from ragmetrics_core.statistics import paired
+from ragmetrics_core.statistics import means
 from ragmetrics_core.statistics.means import Interval
 
 Bounds = tuple[float, float]
@@ -261,26 +261,26 @@ def _measured(
     results = _results(part.pairs, change.metric)
     values, clusters = _differences(results, cluster_numbers, None, None)
     fields: dict[str, object] = {
-        "p_scores": paired.mcnemar(change.lost_scores, change.won_scores)
+        "p_scores": means.mcnemar(change.lost_scores, change.won_scores)
     }
     if values:
-        test = paired.permutation(values, clusters)
-        low, high = paired.one_sided_bounds(values, clusters)
+        test = means.permutation(values, clusters)
+        low, high = means.one_sided_bounds(values, clusters)
         # failed rows could have scored worst, or best, in the second run
         worst = _differences(results, cluster_numbers, 1.0, 0.0)
         best = _differences(results, cluster_numbers, 0.0, 1.0)
-        worst_low, _ = paired.one_sided_bounds(*worst)
-        _, best_high = paired.one_sided_bounds(*best)
+        worst_low, _ = means.one_sided_bounds(*worst)
+        _, best_high = means.one_sided_bounds(*best)
         fields |= {
             "pairs": len(values),
             "difference": fmean(values),
             "n_gained": sum(value > ROUNDING for value in values),
             "n_lost": sum(value < -ROUNDING for value in values),
-            "interval": paired.difference_interval(values, clusters),
+            "interval": means.difference_interval(values, clusters),
             "one_sided": (min(low, worst_low), max(high, best_high)),
             "p": test.p,
             "exact": test.exact,
-            "detectable": paired.detectable(paired.standard_error(values, clusters)),
+            "detectable": means.detectable(means.standard_error(values, clusters)),
         }
     return change.model_copy(update=fields)
 
@@ -323,7 +323,7 @@ def _with_verdicts(
         p_values += [change.p_scores, 1.0 if change.p is None else change.p]
     # where no row moved there is nothing to test, and nothing to correct for
     tested = [p for p in p_values if p < 1]
-    adjusted = iter(paired.holm(tested))
+    adjusted = iter(means.holm(tested))
     corrected = [next(adjusted) if p < 1 else 1.0 for p in p_values]
     judged = []
     for place, change in enumerate(changes):

@@ -155,62 +155,26 @@ def _interval(
         mean_weight: The mean weight of the scores in the correction.
     """
     # Two made-up labels, 0 and 1, give the interval a width even if all labels agree.
-    labelled_mean = _mean_over_clusters(corrected, made_up_values=(0.0, 1.0))
-    unlabelled_mean = _mean_over_clusters(unlabelled)
-    # The correction has the unlabelled mean score times the weight, and so its error.
-    weighted_error = mean_weight * unlabelled_mean.standard_error
-    half_width = _half_width(
-        labelled_mean, unlabelled_mean._replace(standard_error=weighted_error)
+    labelled_mean, labelled_error, labelled_freedom = ratio_mean(
+        *sum_clusters(*corrected), made_up_values=(0.0, 1.0)
     )
+    _, unlabelled_error, unlabelled_freedom = ratio_mean(*sum_clusters(*unlabelled))
+    # The correction has the unlabelled mean score times the weight, and so its error.
+    labelled_variance = labelled_error**2
+    unlabelled_variance = (mean_weight * unlabelled_error) ** 2
+    variance = labelled_variance + unlabelled_variance
+    # Welch's formula gives the degrees of freedom of the sum of both means; they are at
+    # most those of the labels.
+    labelled_term = labelled_variance**2 / labelled_freedom
+    unlabelled_term = unlabelled_variance**2 / unlabelled_freedom
+    welch_freedom = variance**2 / (labelled_term + unlabelled_term)
+    freedom = min(labelled_freedom, int(welch_freedom + _ROUNDING))
+    half_width = t_quantile(0.975, freedom) * sqrt(variance)
     # The made-up labels draw the middle to .5, so that the estimate may lie outside.
-    low = min(mean, labelled_mean.mean - half_width)
-    high = max(mean, labelled_mean.mean + half_width)
+    low = min(mean, labelled_mean - half_width)
+    high = max(mean, labelled_mean + half_width)
     method = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
     return Interval(max(0.0, low), min(1.0, high), method)
-
-
-class _MeanWithError(NamedTuple):
-    """A mean with its standard error and the degrees of freedom of this error."""
-
-    mean: float
-    standard_error: float
-    freedom: int
-
-
-def _mean_over_clusters(
-    scores: Scores, made_up_values: Sequence[float] = ()
-) -> _MeanWithError:
-    """The mean of scores, with an error that takes scores of a cluster as dependent.
-
-    Args:
-        scores: The scores.
-        made_up_values: Scores to count as well; see ``ratio_mean``.
-    """
-    sums, sizes = sum_clusters(scores.values, scores.cluster_numbers)
-    return _MeanWithError(*ratio_mean(sums, sizes, made_up_values))
-
-
-def _half_width(labelled: _MeanWithError, unlabelled: _MeanWithError) -> float:
-    """Half the width of a 95 % t interval for a sum of two independent means.
-
-    Example: errors of .03 and .04, with many degrees of freedom: 1.96 · .05 = .098.
-
-    Args:
-        labelled: The mean over labels.
-        unlabelled: The mean over samples without a label.
-
-    Returns:
-        The t quantile times the error of the sum. Welch's formula gives the degrees of
-        freedom of the sum; they are at most those of the labels.
-    """
-    labelled_variance = labelled.standard_error**2
-    unlabelled_variance = unlabelled.standard_error**2
-    variance = labelled_variance + unlabelled_variance
-    labelled_term = labelled_variance**2 / labelled.freedom
-    unlabelled_term = unlabelled_variance**2 / unlabelled.freedom
-    welch_freedom = variance**2 / (labelled_term + unlabelled_term)
-    freedom = min(labelled.freedom, int(welch_freedom + _ROUNDING))
-    return t_quantile(0.975, freedom) * sqrt(variance)
 
 
 def _labels_alone(

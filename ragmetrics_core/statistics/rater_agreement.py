@@ -409,84 +409,42 @@ def measure_all(
         draws: How many resamples are drawn.
 
     Returns:
-        For each measure its values on the sources, then its mean over them, whose
-        source is None.
+        For each measure its values on the sources, then its mean over those where it is
+        defined, whose source is None and whose count is that of these sources.
     """
     measures_by_name: dict[str, _MeasureOfGroups] = {
         name: partial(_of_groups, measure_of_rows)
         for name, measure_of_rows in statistics.items()
     }
-    sources = []
     groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
     for group in groups:
         groups_by_source.setdefault(group[0].source, []).append(group)
-    for source_name, groups_of_source in groups_by_source.items():
-        resampled = _values_of_resamples(groups_of_source, measures_by_name, draws)
-        sources.append(_Source(source_name, groups_of_source, resampled))
+    resampled_by_source = {
+        source: _values_of_resamples(groups_of_source, measures_by_name, draws)
+        for source, groups_of_source in groups_by_source.items()
+    }
     measured: list[Measured] = []
     for name, measure in measures_by_name.items():
-        measured += [_on_source(name, measure, source) for source in sources]
-        measured.append(_mean_over_sources(name, measure, sources, draws=draws))
+        on_sources = []
+        for source, groups_of_source in groups_by_source.items():
+            value = measure(groups_of_source)
+            bounds = None
+            if value is not None:
+                bounds = _bounds([resampled_by_source[source][name]])
+            count = len(groups_of_source)
+            on_sources.append(Measured(name, source, count, value, bounds))
+        values = [one.value for one in on_sources if one.value is not None]
+        if len(on_sources) == 1:  # the mean of one is itself
+            over_all = replace(on_sources[0], source=None, count=len(values))
+        else:
+            # each source is resampled by itself
+            both = zip(groups_by_source.values(), on_sources, strict=True)
+            defined = [groups for groups, one in both if one.value is not None]
+            interval = bootstrap(defined, measure, draws=draws)
+            mean = fmean(values) if values else None
+            over_all = Measured(name, None, len(values), mean, interval)
+        measured += [*on_sources, over_all]
     return measured
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The rows of one source, with the measures on resamples of them.
-
-    Attributes:
-        name: The source's name.
-        groups: Its rows, in groups that are not independent.
-        resampled_values: By the name of a measure, its values on the resamples.
-    """
-
-    name: str
-    groups: Sequence[Sequence[Labelled]]
-    resampled_values: Mapping[str, Sequence[float]]
-
-
-def _on_source(name: str, measure: _MeasureOfGroups, source: _Source) -> Measured:
-    """Compute the measure of this name on one source, with its bootstrap interval."""
-    value = measure(source.groups)
-    bounds = None if value is None else _bounds([source.resampled_values[name]])
-    return Measured(name, source.name, len(source.groups), value, bounds)
-
-
-def _mean_over_sources(
-    name: str, measure: _MeasureOfGroups, sources: Sequence[_Source], *, draws: int
-) -> Measured:
-    """Compute the mean of a measure over the sources where it is defined.
-
-    Example: .6 on source A, .8 on B and None on C: .7, with a count of 2.
-
-    Args:
-        name: The measure's name.
-        measure: Computes it on the groups of rows of one source.
-        sources: The sources with their groups of rows.
-        draws: How many resamples are drawn.
-
-    Returns:
-        The mean with its interval; ``count`` is the number of sources.
-    """
-    if len(sources) == 1:  # the mean of one is itself
-        on_only_source = _on_source(name, measure, sources[0])
-        n_defined = 0 if on_only_source.value is None else 1
-        return replace(on_only_source, source=None, count=n_defined)
-    values = []
-    groups_where_defined = []
-    for source in sources:
-        value = measure(source.groups)
-        if value is not None:
-            values.append(value)
-            groups_where_defined.append(source.groups)
-    return Measured(
-        name,
-        source=None,
-        count=len(values),
-        value=fmean(values) if values else None,
-        # resamples each source independently, and takes the mean over the sources
-        interval=bootstrap(groups_where_defined, measure, draws=draws),
-    )
 
 
 def _of_groups(

@@ -24,7 +24,6 @@ from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.statistics import (
     corrected_means,
     means,
-    paired,
     rater_agreement,
 )
 
@@ -153,9 +152,9 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "sd": lambda scores, _: means.sd(scores),
     "mean interval": lambda scores, _: means.mean_interval(scores),
     "mean interval of verdicts": lambda _, labels: means.mean_interval(labels),
-    "difference": lambda scores, _: paired.difference_interval(scores),
-    "permutation": lambda scores, _: paired.permutation(scores, [-1] * len(scores)),
-    "holm": lambda scores, _: paired.holm(scores),
+    "difference": lambda scores, _: means.difference_interval(scores),
+    "permutation": lambda scores, _: means.permutation(scores, [-1] * len(scores)),
+    "holm": lambda scores, _: means.holm(scores),
     "ppi": lambda scores, labels: _ppi(labels, scores),
     "calibration error": lambda scores, labels: rater_agreement.calibration_error(
         list(zip(scores, labels, strict=True)) * 100

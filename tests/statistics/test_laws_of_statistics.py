@@ -19,7 +19,7 @@ from lanes import examples
 from scipy import stats
 
 from ragmetrics_core.data.scalars import stopped_estimate, wilson
-from ragmetrics_core.statistics import means, paired, rater_agreement
+from ragmetrics_core.statistics import means, rater_agreement
 from ragmetrics_core.statistics.corrected_means import Scores, ppi
 
 GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
@@ -211,9 +211,9 @@ def _permuted_by_force(sums: Sequence[float]) -> float:
 def test_an_exact_permutation_test_is_brute_force_over_clusters(differences, keys):
     keys = keys[: len(differences)]
     sums = [own for own in means.sum_clusters(differences, keys)[0] if abs(own) > 1e-9]
-    found = paired.permutation(differences, keys)
+    found = means.permutation(differences, keys)
     assert found == (pytest.approx(_permuted_by_force(sums)), True)
-    assert paired.permutation([-own for own in differences], keys) == found
+    assert means.permutation([-own for own in differences], keys) == found
 
 
 @FEW_EXAMPLES
@@ -222,22 +222,22 @@ def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(
     differences,
 ):
     forth, back = (
-        paired.difference_interval(differences),
-        paired.difference_interval([-own for own in differences]),
+        means.difference_interval(differences),
+        means.difference_interval([-own for own in differences]),
     )
     assert (back.low, back.high) == pytest.approx((-forth.high, -forth.low), abs=1e-9)
     assert -1 <= forth.low <= forth.high <= 1
-    low, high = paired.one_sided_bounds(differences, [])
+    low, high = means.one_sided_bounds(differences, [])
     assert forth.low - 1e-12 <= low <= high <= forth.high + 1e-12
-    assert paired.standard_error(differences, []) > 0
+    assert means.standard_error(differences, []) > 0
 
 
 @FEW_EXAMPLES
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_mcnemar_is_a_binomial_test(first, second):
     expected = stats.binomtest(first, first + second).pvalue if first + second else 1.0
-    assert paired.mcnemar(first, second) == pytest.approx(expected)
-    assert paired.mcnemar(first, second) == paired.mcnemar(second, first)
+    assert means.mcnemar(first, second) == pytest.approx(expected)
+    assert means.mcnemar(first, second) == means.mcnemar(second, first)
 
 
 def _closed_bonferroni(p_values: Sequence[float], tested: int) -> float:
@@ -255,7 +255,7 @@ def _closed_bonferroni(p_values: Sequence[float], tested: int) -> float:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_is_the_closed_test_of_bonferroni(p_values):
     expected = [_closed_bonferroni(p_values, tested) for tested in range(len(p_values))]
-    assert paired.holm(p_values) == pytest.approx(expected)
+    assert means.holm(p_values) == pytest.approx(expected)
 
 
 # Agreement with people.
@@ -347,7 +347,7 @@ def test_measures_are_those_of_other_libraries(pairs, p_values, level):
     if len({*labels, *verdicts}) == 2:
         expected = sklearn_metrics.cohen_kappa_score(labels, verdicts)
         assert rater_agreement.kappa(pairs) == pytest.approx(expected, abs=1e-12)
-    assert paired.holm(p_values) == pytest.approx(
+    assert means.holm(p_values) == pytest.approx(
         multipletests(p_values, method="holm")[1]
     )
     successes, count = sum(labels), len(labels)

@@ -9,13 +9,15 @@ from scipy import stats
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.groups import group_of
-from ragmetrics_core.statistics.means import mean_interval, ratio_mean, sum_clusters
-from ragmetrics_core.statistics.paired import (
+from ragmetrics_core.statistics.means import (
     detectable,
     difference_interval,
+    mean_interval,
     one_sided_bounds,
     permutation,
+    ratio_mean,
     standard_error,
+    sum_clusters,
 )
 
 VALUES = [0.2, 0.4, 0.9, 1.0, 0.0, 0.6, 0.8, 0.8, 1.0, 0.4]
