@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -459,10 +460,10 @@ class AdapterContract:
         # second, then the third. The fourth time nothing raises.
         for kind in (Node, Document, Message):
             for number in count(1):
-                fault = _FaultInMaking(kind, number)
-                with fault.planted(), self.adapter_module().capture():
+                fault_in_making = _fault_in_making(kind, number)
+                with fault_in_making as made, self.adapter_module().capture():
                     self._play_with_a_fault(f"making {kind.__name__} {number}")
-                if fault.n_made < number:
+                if made.total() < number:
                     break
 
     def _play_with_a_fault(self, fault: str) -> None:
@@ -796,35 +797,24 @@ class _PlantedFault(Exception):
     """Raised inside of hooks; the application must not get it."""
 
 
-class _FaultInMaking:
-    """Has one of the objects of a class raise when it is made: the one of this number.
+@contextmanager
+def _fault_in_making(kind: Any, number: int) -> Iterator[Counter[str]]:
+    """Have one of the objects of a class raise when it is made: the one of this number.
 
-    Args:
-        kind: The class.
-        number: Of the object, from 1, in the order in which they are made.
-
-    Attributes:
-        n_made: How many were made since the fault was planted.
+    Yields how many were made since then. They are numbered from 1, in the order in which
+    they are made.
     """
+    made = Counter[str]()
+    make = kind.__init__
 
-    def __init__(self, kind: type[Any], number: int) -> None:
-        self._kind: Any = kind
-        self._number = number
-        self.n_made = 0
+    def make_or_fail(new: object, *args: object, **kwargs: object) -> None:
+        made[kind.__name__] += 1
+        if made.total() == number:
+            raise _PlantedFault
+        make(new, *args, **kwargs)
 
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Plant the fault while the block runs."""
-        make = self._kind.__init__
-
-        def make_or_fail(made: object, *args: object, **kwargs: object) -> None:
-            self.n_made += 1
-            if self.n_made == self._number:
-                raise _PlantedFault
-            make(made, *args, **kwargs)
-
-        with patch.object(self._kind, "__init__", make_or_fail):
-            yield
+    with patch.object(kind, "__init__", make_or_fail):
+        yield made
 
 
 class _RaisingRecord:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from aiohttp import web
@@ -20,12 +20,13 @@ Support = bool | Literal["ignore", "reject", "json_mode"]
 
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _RARE = 1e-6
-# Values of parameters that every server takes.
-_USUAL_VALUES: dict[str, tuple[Any, ...]] = {
-    "n": (None, 1),
-    "logprobs": (None, False),
-    "response_format": (),
-    "temperature": (None, 1),
+# Parameters with the setting of the server that says whether it takes other values of
+# them than these.
+_USUAL_VALUES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "n": ("n", (None, 1)),
+    "logprobs": ("logprobs", (None, False)),
+    "response_format": ("json_schema", ()),
+    "temperature": ("temperature", (None, 1)),
 }
 
 
@@ -59,6 +60,7 @@ class Recorded:
     body: Body = field(repr=False)
 
 
+@dataclass(eq=False, repr=False)
 class LoopbackServer:
     """An OpenAI-compatible chat endpoint on 127.0.0.1, for tests of judges.
 
@@ -85,6 +87,7 @@ class LoopbackServer:
     Attributes:
         requests: Every request, in order of arrival.
         most_in_flight: Most requests that were open at the same time.
+        stopped: Set when the server is to end.
 
     Examples:
         >>> with LoopbackServer() as server:
@@ -92,56 +95,26 @@ class LoopbackServer:
         True
     """
 
-    def __init__(
-        self,
-        reply: Callable[[Body], str | list[str] | Body] = lambda _: (
-            '{"reason": "", "supported": 1, "claims": 1, "unsupported": []}'
-        ),
-        *,
-        n: Support = True,
-        logprobs: Support = True,
-        json_schema: Support = True,
-        temperature: Support = True,
-        status: int = 400,
-        probability: float | None = 0.9,
-        mass: float = 0.995,
-        latency: float = 0.0,
-        faults: Callable[[int], Fault | None] | None = None,
-        to_openai: Callable[[Body], Body] = dict,
-        from_openai: Callable[[Body], Body] = dict,
-    ) -> None:
-        """Set what the server will do; it starts in a ``with`` statement.
-
-        - ``n``, ``logprobs``, ``json_schema``, ``temperature``: whether the server
-          supports that parameter of a request (True), ignores it or rejects it.
-        - ``mass``: probability that the labels "1" and "0" have together;
-          ``probability``: the part of "1" in it. 0.99 and 0.9 give "1" .99 · .9 = .891.
-          If ``probability`` is None, the label in the reply's text gets the part .98.
-        - ``faults``: what goes wrong with the request of a number, from 0:
-          ``{2: Fault(429)}.get`` fails the third.
-        - ``to_openai`` translates a request that arrives into OpenAI's protocol,
-          ``from_openai`` the server's reply from it. ``dict`` translates nothing: the
-          server is asked, and replies, in OpenAI's protocol.
-        """
-        self.requests: list[Recorded] = []  # in order of arrival
-        self.most_in_flight = 0
-        self._n_in_flight = 0  # requests that wait for their reply now
-        self.reply = reply
-        self.latency = latency
-        self.faults = faults
-        self.to_openai = to_openai
-        self.from_openai = from_openai
-        self.supports = {
-            "n": n,
-            "logprobs": logprobs,
-            "response_format": json_schema,
-            "temperature": temperature,
-        }
-        self.status = status
-        self.probability = probability
-        self.mass = mass
-        self.stopped = threading.Event()
-        self._port: int | None = None  # None while the server does not run
+    reply: Callable[[Body], str | list[str] | Body] = lambda _: (
+        '{"reason": "", "supported": 1, "claims": 1, "unsupported": []}'
+    )
+    _: KW_ONLY
+    n: Support = True
+    logprobs: Support = True
+    json_schema: Support = True
+    temperature: Support = True
+    status: int = 400
+    probability: float | None = 0.9
+    mass: float = 0.995
+    latency: float = 0.0
+    faults: Callable[[int], Fault | None] | None = None
+    to_openai: Callable[[Body], Body] = dict
+    from_openai: Callable[[Body], Body] = dict
+    requests: list[Recorded] = field(default_factory=list, init=False)
+    most_in_flight: int = field(default=0, init=False)
+    stopped: threading.Event = field(default_factory=threading.Event, init=False)
+    _n_in_flight: int = field(default=0, init=False)  # that wait for their reply now
+    _port: int | None = field(default=None, init=False)  # None while it does not run
 
     @property
     def base_url(self) -> str:
@@ -252,12 +225,11 @@ class LoopbackServer:
     def rejection(self, body: Body) -> str:
         """Return the first parameter that this server rejects; "" if there is none."""
         form = body.get("response_format") or {}
-        is_json_mode_only = self.supports["response_format"] == "json_mode"
-        if is_json_mode_only and form.get("type") == "json_schema":
+        if self.json_schema == "json_mode" and form.get("type") == "json_schema":
             return "response_format"
-        for name, usual_values in _USUAL_VALUES.items():
+        for name, (setting, usual_values) in _USUAL_VALUES.items():
             is_usual = name not in body or body[name] in usual_values
-            if not is_usual and self.supports[name] == "reject":
+            if not is_usual and getattr(self, setting) == "reject":
                 return name
         return ""
 
@@ -267,9 +239,9 @@ class LoopbackServer:
         It has as many choices as were asked for (``{"n": 3}``), if the server supports
         that, else one.
         """
-        n_choices = (body.get("n") or 1) if self.supports["n"] is True else 1
+        n_choices = (body.get("n") or 1) if self.n is True else 1
         asked = body
-        if self.supports["response_format"] not in (True, "json_mode"):
+        if self.json_schema not in (True, "json_mode"):
             asked = {**body, "response_format": None}
         reply = self.reply(asked)
         replies = reply[:n_choices] if isinstance(reply, list) else [reply] * n_choices
@@ -310,7 +282,7 @@ class LoopbackServer:
             "logprobs": None,
             **reply,
         }
-        gives_logprobs = self.supports["logprobs"] is True and body.get("logprobs")
+        gives_logprobs = self.logprobs is True and body.get("logprobs")
         if gives_logprobs and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
             content = tokens(text, self.probability, self.mass)
