@@ -17,7 +17,8 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.paths import check_paths
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.run_folders import (
-    page_of_run,
+    FOLDER,
+    PAGE,
     report_at,
     results_named,
     unless_unasked,
@@ -69,8 +70,10 @@ def run(options: argparse.Namespace) -> int:
         results = options.files[0]
         if results.name in ("", ".."):  # the working folder, and the one above
             results = results.resolve()
-        page = results.parent / f"{results.stem}.html"
-        options.report = page_of_run(results) or page
+        is_of_run = results.parent.parent == FOLDER
+        options.report = results.with_name(
+            PAGE if is_of_run else f"{results.stem}.html"
+        )
         options.unasked = ["report"]
         with unless_unasked(options, "report"):
             check_paths(options)

@@ -174,11 +174,6 @@ def _results_below(folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def page_of_run(results: Path) -> Path | None:
-    """The page of the run that kept these results; None for a file of another folder."""
-    return results.with_name(PAGE) if results.parent.parent == FOLDER else None
-
-
 def last_two_results() -> list[Path]:
     """The results of the last two runs that have any, the earlier first."""
     if not FOLDER.is_dir():

@@ -73,14 +73,6 @@ class _File:
     notes: list[str] = field(default_factory=list)
     traces: "SpanSamples | None" = None
 
-    def check_unchanged(self) -> None:
-        """Raise ``InputError`` unless it still begins with what it held at first."""
-        if self.at_first is not None and self.digest(self.at_first[1]) != self.at_first:
-            raise InputError(
-                f"{self.path} was changed while it was read: run again when nothing"
-                " writes to it, or on a copy"
-            )
-
     def digest(self, most_bytes: int = sys.maxsize) -> tuple[str, int]:
         """The digest of its first bytes, and how many they are.
 
@@ -223,7 +215,12 @@ class Source:
                     if file.bad <= _SHOWN_PROBLEMS + 1:
                         print(f"ragmetrics: {sentence}", file=sys.stderr)
                 yield row
-            file.check_unchanged()
+            # it still begins with what it held at first
+            if file.at_first and file.digest(file.at_first[1]) != file.at_first:
+                raise InputError(
+                    f"{file.path} was changed while it was read: run again when nothing"
+                    " writes to it, or on a copy"
+                )
             file.is_read_to_its_end = True
 
     def _checked_rows(self, file: _File) -> Iterator[Sample | RowError]:

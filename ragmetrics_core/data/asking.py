@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
@@ -623,17 +623,9 @@ def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in cut_in_halves(text))
-    length_of_all = sum(len(text) for text in texts)
-    n_texts_of_first = 1
-    smallest_difference = length_of_all
-    length_of_first = 0
-    for count, text in enumerate(texts[:-1], start=1):
-        length_of_first += len(text)
-        length_of_second = length_of_all - length_of_first
-        difference = abs(length_of_first - length_of_second)
-        if difference < smallest_difference:
-            smallest_difference = difference
-            n_texts_of_first = count
+    *lengths_of_first, length_of_all = accumulate(map(len, texts))
+    differences = [abs(2 * length - length_of_all) for length in lengths_of_first]
+    n_texts_of_first = 1 + differences.index(min(differences))
     return texts[:n_texts_of_first], texts[n_texts_of_first:]
 
 

@@ -83,11 +83,6 @@ class Citation(Frozen):
     dangling: tuple[Text, ...] = Field(default=(), repr=False)
     mark: tuple[Place, Place] | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is not known what the mark names."""
-        return not self.contexts and not self.dangling
-
     @model_validator(mode="after")
     def _spans_are_in_order(self) -> "Citation":
         spans = [(self.start, self.end), self.mark or (0, 0)]

@@ -9,7 +9,6 @@ record that cannot be used is a bad row, so that a gate counts what was swallowe
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -224,19 +223,15 @@ def why_nameless(header: Sequence[Any], cells: Sequence[Any]) -> str | None:
     return None
 
 
-@lru_cache
-def _cell(separator: str) -> re.Pattern[str]:
-    """A cell of a line: in quotes that are closed, or all up to the next separator."""
-    mark = re.escape(separator)
-    return re.compile(rf'(?:^|{mark})("(?:[^"]++|"")*+"(?={mark}|$)|[^{mark}]*+)')
-
-
 def _cells_of_line(line: str, separator: str) -> list[str]:
     """Return the cells of one line by itself.
 
     A quotation mark that is not closed in it is a character like others.
     """
-    return _cell(separator).findall(line.rstrip("\r\n"))
+    mark = re.escape(separator)
+    # in quotes that are closed, or all up to the next separator
+    cell = rf'(?:^|{mark})("(?:[^"]++|"")*+"(?={mark}|$)|[^{mark}]*+)'
+    return re.findall(cell, line.rstrip("\r\n"))
 
 
 def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:

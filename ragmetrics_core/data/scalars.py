@@ -88,11 +88,9 @@ def is_blank(text: str) -> bool:
     Such a text is empty, white space, or signs without a shape, such as a byte order
     mark.
     """
-    for character in text:
-        has_no_shape = category(character) in ("Cf", "Cc")
-        if not character.isspace() and not has_no_shape:
-            return False
-    return True
+    return all(
+        character.isspace() or category(character) in ("Cf", "Cc") for character in text
+    )
 
 
 def composed_text(text: str) -> str:
