@@ -45,10 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
         samples_of_traces = samples_from_spans(options.file, keep_prompts=True)
         report = Report(
-            [
-                SampleResult(index=index, sample=sample)
-                for index, sample in enumerate(samples_of_traces)
-            ]
+            SampleResult(index=index, sample=sample)
+            for index, sample in enumerate(samples_of_traces)
         )
     else:
         report = report_at(options.file)

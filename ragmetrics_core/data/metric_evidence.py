@@ -362,14 +362,10 @@ def _evidence_of_kind(value: Any) -> Any:
     """
     if not isinstance(value, Mapping):
         return value
-    shape = next(
-        (
-            shape
-            for shape, names in _FIELDS_BY_SHAPE.items()
-            if value.keys() >= set(names)
-        ),
-        Evidence,
-    )
+    shapes = [
+        shape for shape, names in _FIELDS_BY_SHAPE.items() if value.keys() >= set(names)
+    ]
+    shape = shapes[0] if shapes else Evidence
     return Evidence.known.get(str(value.get("kind")), shape).model_validate(value)
 
 

@@ -401,12 +401,13 @@ def turns_without_answer(
         question: The question that the answer belongs to.
         answer: The answer; "" for none.
     """
-    last_replies_start = len(history)
-    while last_replies_start > 0:
-        role = history[last_replies_start - 1].role.casefold()
-        if role in ("user", "human", "customer"):
-            break
-        last_replies_start -= 1
+    roles_of_user = ("user", "human", "customer")
+    turns_of_user = [
+        number
+        for number, turn in enumerate(history, start=1)
+        if turn.role.casefold() in roles_of_user
+    ]
+    last_replies_start = max(turns_of_user, default=0)
     if last_replies_start > 0:
         text = history[last_replies_start - 1].content
         if _letters(question) and _says(text, question, _FEWEST_LETTERS_OF_QUESTION):

@@ -283,24 +283,14 @@ def score_table(
     # the cells of a column below each other
     columns = zip(*rows, strict=True)
     widths = [max(len(cell) for cell in column) for column in columns]
-    table_lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        table_lines.append("  ".join(cells).rstrip())
+    table_lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     ruler = "-" * max(map(len, table_lines))
     names_of_columns, *lines_of_scores = table_lines
     title = heading(labelled_set, reviews)
     if name:
         title = f"{name}: {title}"
-    return "\n".join(
-        [
-            title,
-            names_of_columns,
-            ruler,
-            *lines_of_scores,
-            *caveats(labelled_set, reviews, scores),
-        ]
-    )
+    lines = [title, names_of_columns, ruler, *lines_of_scores]
+    return "\n".join([*lines, *caveats(labelled_set, reviews, scores)])
 
 
 def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
@@ -344,14 +334,8 @@ def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
             low, high = measured.interval
             cell += f" [{low:.3f}, {high:.3f}]"
         statistic_cells.append(cell)
-    return (
-        f"{score.judge}{caveat_mark}",
-        score.metric,
-        *statistic_cells,
-        points,
-        calls,
-        cost,
-    )
+    judge = f"{score.judge}{caveat_mark}"
+    return (judge, score.metric, *statistic_cells, points, calls, cost)
 
 
 def _caveat_mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:

@@ -539,18 +539,14 @@ def _shares(observations: Iterable[Observation]) -> list[Measured]:
     that over all sources. Intervals are Wilson's.
     """
     flags_by_measure: dict[tuple[str, str | None], list[bool]] = {}
-    for measure, source, holds in observations:
-        flags_by_measure.setdefault((measure, None), []).append(holds)
-        flags_by_measure.setdefault((measure, source), []).append(holds)
+    for measure, source_of_row, holds in observations:
+        for source in (None, source_of_row):
+            flags_by_measure.setdefault((measure, source), []).append(holds)
     return [
         Measured(
-            measure,
-            source=source_or_none,
-            count=len(flags),
-            value=fmean(flags),
-            interval=wilson(sum(flags), len(flags)),
+            measure, source, len(flags), fmean(flags), wilson(sum(flags), len(flags))
         )
-        for (measure, source_or_none), flags in flags_by_measure.items()
+        for (measure, source), flags in flags_by_measure.items()
     ]
 
 

@@ -500,16 +500,7 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         by: dict[str, int] = {}
         if loss == "not_kept":
             by = dict(sorted(dropped_by.items(), key=lambda item: (-item[1], item[0])))
-        stages.append(
-            StageLoss(
-                loss=loss,
-                unit=unit,
-                lost=sum(lost),
-                of=len(lost),
-                interval=interval,
-                by=by,
-            )
-        )
+        stages.append(StageLoss(loss, unit, sum(lost), len(lost), interval, by))
     passages = [passage for sample in followed for passage in sample.passages]
     facts = [fact for sample in followed for fact in sample.facts]
     return Journey(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Unpack, cast, overload
 
@@ -145,14 +146,8 @@ class Report:
 
         Those of the run's facts come first, then others that the results hold.
         """
-        return tuple(
-            dict.fromkeys(
-                [
-                    *self.run.metrics,
-                    *(name for row in self.results for name in row.results),
-                ]
-            )
-        )
+        of_rows = chain.from_iterable(row.results for row in self.results)
+        return tuple(dict.fromkeys((*self.run.metrics, *of_rows)))
 
     @property
     def usage(self) -> Usage:

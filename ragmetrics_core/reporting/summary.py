@@ -541,17 +541,15 @@ class Tally:
             # a share of the rows that nobody needs to ask about is no share of all
             row_counts["asked"] = row_counts["without_answer"] = 0
             answered_interval = None
+        # of equally frequent ones the earlier row first
+        doubts = sorted(
+            self._doubts.values(), key=lambda one: (-one.samples, one.index)
+        )
         return Summary(
             **row_counts,  # such as rows=9, judged=7, bad_rows=1
             cluster=self._cluster,
             grades=_counts(self.grades),
-            doubts=tuple(
-                sorted(
-                    self._doubts.values(),
-                    # of equally frequent ones the earlier row first
-                    key=lambda doubt: (-doubt.samples, doubt.index),
-                )
-            ),
+            doubts=tuple(doubts),
             metrics=tuple(tally.summary(name) for name, tally in self.metrics.items()),
             answered_interval=answered_interval,
             usage=self.usage,
@@ -696,9 +694,4 @@ class MetricTally:
 
 def _counts(counter: Mapping[Name, int]) -> dict[Name, int]:
     """How often each name occurs, the most frequent first, then by name."""
-    return dict(
-        sorted(
-            counter.items(),
-            key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
-        )
-    )
+    return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import chain, combinations, compress
 from math import log, sqrt, tanh
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ragmetrics_core.data.scalars import is_yes
 
@@ -200,12 +200,11 @@ def bootstrap(
             None are left out.
         draws: How many resamples are drawn of each.
     """
-    return _bounds(
-        [
-            _values_of_resamples(rows, {"": statistic}, draws, seed)[""]
-            for seed, rows in enumerate(sources)
-        ]
-    )
+    values_by_source = [
+        _values_of_resamples(rows, {"": statistic}, draws, seed)[""]
+        for seed, rows in enumerate(sources)
+    ]
+    return _bounds(values_by_source)
 
 
 def _values_of_resamples(
@@ -493,31 +492,28 @@ def slope_and_intercept(
     # a threshold separates the classes
     if max(negative) <= min(positive) or max(positive) <= min(negative):
         return None
-    counts: dict[float, _Counts] = {}
+    # by the log-odds of a score its rows, and how many have a positive label
+    counts: dict[float, tuple[int, int]] = {}
     for score, label in pairs:
         clipped = min(max(score, _CLIP), 1 - _CLIP)  # 0 and 1 have infinite log-odds
         log_odds = log(clipped / (1 - clipped))
-        n_rows, n_positive = counts.get(log_odds, _Counts(0, 0))
-        counts[log_odds] = _Counts(n_rows + 1, n_positive + bool(label))
+        n_rows, n_positive = counts.get(log_odds, (0, 0))
+        counts[log_odds] = (n_rows + 1, n_positive + bool(label))
     if len(counts) == 1:
         return None
     return _logistic_weights(counts)
 
 
-class _Counts(NamedTuple):
-    """How many rows have a score, and how many of these a positive label."""
-
-    n_rows: int
-    n_positive: int
-
-
-def _logistic_weights(counts: Mapping[float, _Counts]) -> tuple[float, float] | None:
+def _logistic_weights(
+    counts: Mapping[float, tuple[int, int]],
+) -> tuple[float, float] | None:
     """Fit a logistic regression of two weights by Newton's method.
 
     Example: slope 1 and intercept 0 say that the scores are right as they are.
 
     Args:
-        counts: For the log-odds of each score, the labels of its rows.
+        counts: For the log-odds of each score its rows, and how many of these have a
+            positive label.
 
     Returns:
         Slope and intercept; None if the labels do not determine them.

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import pytest
@@ -195,15 +196,11 @@ class ChatModelContract:
 
         They stop after the test.
         """
+        make = partial(
+            LoopbackServer, to_openai=self.to_openai, from_openai=self.from_openai
+        )
         with ExitStack() as stack:
-            yield lambda *args, **how: stack.enter_context(
-                LoopbackServer(
-                    *args,
-                    to_openai=self.to_openai,
-                    from_openai=self.from_openai,
-                    **how,
-                )
-            )
+            yield lambda *args, **how: stack.enter_context(make(*args, **how))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine; override it if the model must stay on one loop."""
