@@ -148,14 +148,7 @@ def _measure_results(options: argparse.Namespace) -> int:
 def _make_card(
     options: argparse.Namespace, judge: Judge, samples: LabelledSamples, ask: Ask
 ) -> Card:
-    """Measure a judge.
-
-    Args:
-        options: What was typed.
-        judge: The judge.
-        samples: The labelled samples that it is measured on.
-        ask: Asks the judge; in a dry run it only counts.
-    """
+    """Measure a judge."""
     # Intervals rest on so many resamples, drawn at random. A dry run shows none.
     draws = 0 if options.dry_run else options.draws
     # The metrics whose questions the samples' labels answer.

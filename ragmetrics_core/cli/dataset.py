@@ -132,11 +132,6 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
 
     The last line is e.g. "Next: ragmetrics dataset review set.json".
 
-    Args:
-        dataset: The set.
-        maker: What asked a model; None where no model was asked.
-        options: What was typed; ``out`` is the file.
-
     Returns:
         The exit code, 0.
     """
@@ -255,14 +250,7 @@ def _table(
     rows: Sequence[tuple[Judge, Metric]],
     options: argparse.Namespace,
 ) -> str:
-    """Have judges score a set, and return their agreement with its labels as a table.
-
-    Args:
-        path: The file of the set; people's reviews of its labels stand beside it.
-        dataset: The set.
-        rows: A judge and a metric for each row of the table.
-        options: What was typed.
-    """
+    """Have judges score a set, and return their agreement with its labels as a table."""
     reviews = Reviews(path, dataset)
     reply_store = shared.store(options)
     scores = [

@@ -286,12 +286,6 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
     """Judge every sample; count each result, and write it as soon as it is known.
 
     Example: Ctrl-C after 40 of 100 samples: the 40 results are counted and written.
-
-    Args:
-        plan: What the run needs.
-        measured: Counts the results.
-        writer: Writes the results to a file, which is completed at the end, unless
-            batches have not answered. None if no file was asked for.
     """
     run = measured.run
     samples = plan.source.count_samples()

@@ -104,10 +104,6 @@ def _sentences_of(answer: str, marks: Sequence[Span] = ()) -> list[_Sentence]:
     """Split an answer into its sentences, without marks and reasoning.
 
     "It is old [1]. It fell." has "It is old." at 0 to 14, its mark included.
-
-    Args:
-        answer: The answer.
-        marks: Where further marks stand that somebody else has read.
     """
     # blanks in place of what is left out: places in the text stay valid
     text = blank_matches(without_reasoning(answer), _WITH_SIGNS_AROUND)

@@ -107,12 +107,6 @@ def _records(
     take several lines, such as 2 to 4. Records with nothing but empty cells are passed
     over.
 
-    Args:
-        file: The lines of the file from its header on, which is the first record.
-        separator: What stands between two cells.
-        path: The file's path, for messages.
-        line_number: The number of the header's line.
-
     Raises:
         InputError: If the quoting of a record is broken.
     """

@@ -453,15 +453,7 @@ def _doubts_of_row(
     found_by_field: _Found,
     columns: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Return what nobody can know of a row: its doubts by their codes.
-
-    Args:
-        sample: The sample of the row.
-        notes: What its row says of its capture; a row of results tells of its own.
-        values: What its cells hold, by field.
-        found_by_field: Where the row holds each field.
-        columns: For a field, the column that the caller named for it, if any.
-    """
+    """Return what nobody can know of a row: its doubts by their codes."""
     doubts = dict(notes.doubts)
     # What one text holds is one context or several; nobody knows which until the caller
     # says, by naming its column, that each cell is one. A row of results tells of its own.
@@ -671,11 +663,6 @@ def _metadata(
     question and answer, and what the metadata column holds. It also holds a
     conversation's id that stands beside the question or the answer, as in
     ``{"messages": [...], "conversation_id": ...}``.
-
-    Args:
-        row: The row.
-        found_by_field: The value that was found for each field, with its column.
-        metadata_cell: What the column of the field ``metadata`` holds.
     """
     used_columns = {
         _column_of(row, found_value.column) for found_value in found_by_field.values()

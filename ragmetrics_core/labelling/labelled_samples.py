@@ -234,14 +234,7 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
 
 
 def _about_answer(question: str, row: Row, source: str, label: Any) -> LabelledSample:
-    """Label the answer of a row, as most of the votes say; a tie is a no.
-
-    Args:
-        question: What was asked: "adherent" or "supported".
-        row: The row.
-        source: Where the row comes from.
-        label: One vote, or one per annotator.
-    """
+    """Label the answer of a row, as most of the votes say; a tie is a no."""
     votes = votes_of(label, question)
     sample = sample_of(row)
     if question == "supported" and sample.citations is None:

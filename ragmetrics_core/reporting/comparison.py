@@ -400,12 +400,6 @@ def _names_in_both(
 
     Example: ["adherence"] gives ["context_adherence"].
 
-    Args:
-        before: The first run.
-        after: The second run.
-        metrics: Metrics, their classes or names; the last word of a name is enough.
-            None for all metrics that both runs have.
-
     Raises:
         InputError: If the runs have no metric in common.
         SettingError: If a metric is not in both runs.
@@ -432,12 +426,6 @@ def _why_not_comparable(
 
     Example: "judge gpt at http://a against http://b", "3 of 40 samples of one id have
     another question or reference".
-
-    Args:
-        before: The first run.
-        after: The second run.
-        matched: Their rows side by side.
-        names: The metrics that are compared.
     """
     phrases = []
 

@@ -321,10 +321,6 @@ def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts) -> str:
     """Say why rows are not all those of their run; "" if they are.
 
     Rows and their numbers are held against the rows of the run's inputs.
-
-    Args:
-        rows: The rows, each once; a broken line was one.
-        run: The facts of the run.
     """
     numbers_of_rows = {row.index for row in rows}
     if len(numbers_of_rows) < len(rows):

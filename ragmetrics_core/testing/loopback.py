@@ -201,10 +201,6 @@ class LoopbackServer:
 
         All three are given as a ``Fault``, which has the status and the body of a
         reply.
-
-        Args:
-            number: The number of the request, from 0.
-            body: The body of the request, in OpenAI's form.
         """
         time.sleep(self.latency)
         fault = self.faults(number) if self.faults else None
@@ -268,11 +264,6 @@ class LoopbackServer:
 
         It has log-probabilities if they were asked for and the server supports them:
         ``{"index": 0, "message": …, "finish_reason": "stop", "logprobs": …}``.
-
-        Args:
-            index: The choice's place among all.
-            reply: Its text; or fields of the choice, which replace the usual ones.
-            body: The body of the request; it asks for log-probabilities or does not.
         """
         if isinstance(reply, str):
             reply = {"message": {"role": "assistant", "content": reply}}

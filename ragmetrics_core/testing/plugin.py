@@ -125,12 +125,6 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
 
     Example: with the gate "adherence=0.8" and a mean of .7 the test fails.
     What was measured is noted for the summary at the end of the session.
-
-    Args:
-        test: The test that measures.
-        samples: What holds the samples.
-        arguments: Arguments of ``evaluate``; beside them ``gates``, and ``strict``,
-            which leaves a gate undecided whose interval holds the threshold.
     """
     from ragmetrics_core.engine.evaluation import evaluate
     from ragmetrics_core.metrics.registry import choose_metrics
