@@ -410,6 +410,10 @@ class SampleResult(Frozen):
             return None
         return self.sample.id or f"row {self.number}"
 
+    def score_of(self, metric: str) -> float | None:
+        """The score by a metric; None where it is undefined, failed or was not measured."""
+        return self.results[metric].value if metric in self.results else None
+
     def __repr__(self) -> str:
         """Return e.g. "SampleResult(row 1 (q-1): context_adherence 0.800)"."""
         outcomes: list[str] = []

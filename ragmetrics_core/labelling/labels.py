@@ -275,7 +275,7 @@ def describe_left_over(
     }
     unknown, empty, without_score = ids_by_reason.values()
     for label in labels:
-        is_scored = label.id in rows and _score(rows[label.id], metric) is not None
+        is_scored = label.id in rows and rows[label.id].score_of(metric) is not None
         if label.id not in rows:
             unknown.append(label.id)
         elif not label.votes and is_scored:
@@ -287,12 +287,6 @@ def describe_left_over(
         for reason, ids in ids_by_reason.items()
         if ids
     ]
-
-
-def _score(row: SampleResult, metric: str) -> float | None:
-    """The score of a row by a metric; None without one."""
-    result = row.results.get(metric)
-    return None if result is None else result.value
 
 
 def _list_first(ids: Sequence[str]) -> str:
@@ -336,7 +330,7 @@ def corrected_mean(
     scored = {
         sample_id: row
         for sample_id, row in rows.items()
-        if _score(row, metric) is not None
+        if row.score_of(metric) is not None
     }
     if not assume_random:
         labels = _whole_draw(labels, rows, scored)
@@ -346,7 +340,7 @@ def corrected_mean(
     }
 
     def scores_of(ids: Sequence[str]) -> Scores:
-        values = [_score(scored[sample_id], metric) or 0.0 for sample_id in ids]
+        values = [scored[sample_id].score_of(metric) or 0.0 for sample_id in ids]
         return Scores(values, [cluster_numbers[sample_id] for sample_id in ids])
 
     label_by_id = {label.id: label for label in labels if label.votes}

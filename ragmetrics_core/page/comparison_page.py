@@ -98,10 +98,9 @@ def _changed_sample(change: Changed, metrics: Iterable[str]) -> ChangedSample:
     pair = (change.first, change.second)
     scores = []
     for metric in metrics:
-        results = [row.results[metric] for row in pair if metric in row.results]
-        values = [result.value for result in results if result.value is not None]
-        if len(values) == len(pair):
-            scores.append(ScoreChange(metric, *values))
+        first, second = change.first.score_of(metric), change.second.score_of(metric)
+        if first is not None and second is not None:
+            scores.append(ScoreChange(metric, first, second))
     first_answer, second_answer = [
         (row.sample and row.sample.answer) or "" for row in pair
     ]

@@ -36,7 +36,6 @@ from ragmetrics_core.reporting.metric_change import (
     VERDICTS,
     MetricChange,
     changes_of,
-    value_of,
 )
 from ragmetrics_core.reporting.pairing import (
     Matched,
@@ -167,8 +166,8 @@ class Comparison(Frozen):
         for before, after in self.matched.pairs:
             largest: Changed | None = None
             for metric in self.metrics_in_order:
-                score_before = value_of(before.results.get(metric))
-                score_after = value_of(after.results.get(metric))
+                score_before = before.score_of(metric)
+                score_after = after.score_of(metric)
                 if score_before is None or score_after is None:
                     continue
                 change = Changed(score_after - score_before, metric, before, after)

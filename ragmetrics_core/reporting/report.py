@@ -245,11 +245,8 @@ class Report:
 
         None for undefined, failed, not judged and bad rows.
         """
-        metric = self._full_name(metric)
-        return [
-            row.results[metric].value if metric in row.results else None
-            for row in self.results
-        ]
+        name = self._full_name(metric)
+        return [row.score_of(name) for row in self.results]
 
     def _full_name(self, metric: MetricLike) -> str:
         """The full name of a metric; see ``find_metric``."""
