@@ -51,7 +51,6 @@ from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.judge_work import (
-    Spending,
     as_judge_work,
     note_spending,
     spending_here,
@@ -125,7 +124,7 @@ async def score_one(
     run_judge = RunJudge(judge, budget=_budget_around.get(), store=store)
     with as_judge_work():  # calls of models in here are no runs of an application
         outcome = await carry_out(metric, sample, run_judge)
-    spent_around.note(outcome.usage)
+    spent_around.append(outcome.usage)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
     if was_cut_off(outcome):
@@ -274,7 +273,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     usages: list[Usage] = []
     _budget_around.set(judge.budget)  # in this task alone
     # what the metric's code scores itself
-    spent_inside = Spending()
+    spent_inside: list[Usage] = []
     signature = Signature(metric=metric.name, version=metric.version)
     # Caught in this very function: it is a task's own. Had it called another coroutine
     # to catch them, Python would close that one on a ``GeneratorExit``.
@@ -302,7 +301,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     return outcome.model_copy(
         update={
             "judge": judge.session.name if names_judge else "",
-            "usage": sum(usages, spent_inside.usage),
+            "usage": sum([*spent_inside, *usages], Usage()),
             "signature": signature,
             "sample_id": sample.id,
         }
@@ -506,9 +505,10 @@ async def _ask_in_slot(
                 async with judge.budget.in_time(grace=_SECONDS_TO_REPORT):
                     answer = await judge.session.answer(question)
             except BaseException:
-                if calls_made.usage != Usage():
-                    usages.append(calls_made.usage)
-                    judge.paid = judge.paid or _took_tokens(calls_made.usage)
+                usage = sum(calls_made, Usage())
+                if usage != Usage():
+                    usages.append(usage)
+                    judge.paid = judge.paid or _took_tokens(usage)
                 raise
     usages.append(answer.usage)
     is_answered = not isinstance(answer.reply, NotAnswered)

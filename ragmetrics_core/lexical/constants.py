@@ -34,11 +34,6 @@ class Weights:
         bounded = max(-_LARGEST, min(_LARGEST, logit))
         return 1 / (1 + exp(-bounded))
 
-    @property
-    def highest(self) -> float:
-        """The highest probability where no feature exceeds 1, as in all but ``USEFUL``."""
-        return self.probability((1.0,) * len(self.slopes))
-
 
 # fitted: begin
 ADHERENT = Weights(intercept=-4.2449, slopes=(2.4527, 1.2979, 1.6788, 0.9662, 1.164))

@@ -37,33 +37,22 @@ _COVERAGE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class MisplacedName:
-    """A name in a sentence of the answer that the contexts mention in other sentences.
-
-    Example: the answer says "Carl Voss bought the old mill.", the contexts say "Carl
-    Voss lived in Kiel. Anna bought the old mill."
-
-    Args:
-        terms: The terms of the name: {"carl", "voss"}.
-        support: How much of the rest of the answer's sentence a context sentence with
-            the name says, as a share of the most that any context sentence says of it:
-            0 of the 3 terms "bought old mill" is 0.0. It is below 1.
-    """
-
-    terms: frozenset[str]
-    support: float
-
-
-@dataclass(frozen=True, slots=True)
 class Match:
     """The context sentence that shares most terms with a sentence of the answer.
+
+    A name is misplaced that the contexts mention in other sentences. Example: the answer
+    says "Carl Voss bought the old mill.", the contexts say "Carl Voss lived in Kiel.
+    Anna bought the old mill."
 
     Args:
         context: Index of the context; None if no term is found anywhere.
         sentence: Index of the sentence in it.
         share: Share of the answer sentence's terms in that one sentence, in [0, 1].
-        misplaced_name: Of the names in the sentence that the contexts mention in other
-            sentences, the one with least support; None if there is none.
+        misplaced_name: The terms of the misplaced name with least support, {"carl",
+            "voss"}; empty if there is none.
+        name_support: How much of the rest of the answer's sentence a context sentence
+            with this name says, as a share of the most that any context sentence says
+            of it: 0 of the 3 terms "bought old mill" is 0.0. Without such a name 1.
         denied_terms: Terms that it negates, while context sentences that say nearly the
             same negate nothing; or that those which say the same negate, while it
             negates nothing.
@@ -72,7 +61,8 @@ class Match:
     context: int | None = None
     sentence: int = 0
     share: float = 0.0
-    misplaced_name: MisplacedName | None = None
+    misplaced_name: frozenset[str] = frozenset()
+    name_support: float = 1.0
     denied_terms: frozenset[str] = frozenset()
 
 
@@ -140,16 +130,18 @@ def _find_match(
     ]
     # The name that the contexts mention farthest from the rest of its sentence: "Carl
     # Voss" in the example. None if each stands where that does, or is not mentioned.
-    misplaced: MisplacedName | None = None
+    misplaced_name = frozenset[str]()
+    name_support = 1.0
     for name_terms in terms_of_names(sentence.text)[:_MOST_NAMES]:
         support = _support_beside_name(name_terms, n_shared_by_place, places)
-        if support < (1.0 if misplaced is None else misplaced.support):
-            misplaced = MisplacedName(name_terms, support)
+        if support < name_support:
+            misplaced_name, name_support = name_terms, support
     return Match(
         context=context_index,
         sentence=sentence_index,
         share=most_shared / len(terms),
-        misplaced_name=misplaced,
+        misplaced_name=misplaced_name,
+        name_support=name_support,
         # of "The mill is not old." over "The mill is old.": the term "old"
         denied_terms=_find_denied_terms(sentence, similar),
     )
@@ -283,9 +275,7 @@ def adherence(
     sentence_share = _mean([match.share for match in matches], default=0.0)
     # A name is misplaced if the context sentences with it say less of the answer's
     # sentence than others do: 1 term in place of 4 is .25.
-    misplaced_names = [match.misplaced_name for match in matches]
-    supports = [name.support for name in misplaced_names if name is not None]
-    least_name_support = min(supports, default=1.0)
+    least_name_support = min((match.name_support for match in matches), default=1.0)
     is_name_found: list[bool] = []
     for sentence in answer.sentences[:MOST_SENTENCES]:
         is_name_found += [name <= terms for name in terms_of_names(sentence.text)]

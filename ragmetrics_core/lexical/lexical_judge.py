@@ -267,9 +267,7 @@ def _judge_adherence_by_terms(
             reason += f"; not found: {_list_terms(missing)}"
         # Names that the contexts mention, but not where they say the rest: "Carl Voss
         # bought the mill." over "Carl Voss lived in Kiel. Anna bought the mill."
-        misplaced_terms = _union(
-            match.misplaced_name.terms for match in matches if match.misplaced_name
-        )
+        misplaced_terms = _union(match.misplaced_name for match in matches)
         names = words_with_terms(text, misplaced_terms)
         if names:
             listed = _list_terms(names)

@@ -97,17 +97,6 @@ class Provider(NamedTuple):
     key_variable: str | None
     own_variable: str = ""
 
-    @property
-    def address_variables(self) -> tuple[str, ...]:
-        """Variables that may name another address; the first that is set decides.
-
-        OpenAI's SDK reads the first of the two, LiteLLM and frameworks the second.
-        Example: MISTRAL_BASE_URL, MISTRAL_API_BASE.
-        """
-        name = (self.key_variable or "").removesuffix("_API_KEY")
-        usual = (f"{name}_BASE_URL", f"{name}_API_BASE")
-        return (self.own_variable,) if self.own_variable else usual
-
     def owns(self, address: str) -> bool:
         """Whether an address is the provider's own, to which its usual key may go."""
         own_host = host_of(self.address)
@@ -250,7 +239,13 @@ def provider_endpoint(
     if api_base is not None:
         is_own = provider.owns(api_base)
         return Endpoint(api_base.strip(), provider.key_variable if is_own else None)
-    address_variable = next(filter(_address_in, provider.address_variables), None)
+    # such as MISTRAL_BASE_URL, which OpenAI's SDK reads, then MISTRAL_API_BASE, which
+    # LiteLLM and frameworks do
+    name = (provider.key_variable or "").removesuffix("_API_KEY")
+    variables = [f"{name}_BASE_URL", f"{name}_API_BASE"]
+    if provider.own_variable:
+        variables = [provider.own_variable]
+    address_variable = next(filter(_address_in, variables), None)
     if address_variable is None:
         if provider is AZURE:
             raise SettingError(

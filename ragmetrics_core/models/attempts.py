@@ -266,7 +266,7 @@ class Attempts:
                 usage: Usage | None = None
                 try:
                     # the call before this one failed
-                    spending.note(Usage(calls=1, faults=1 if sent_at else 0))
+                    spending.append(Usage(calls=1, faults=1 if sent_at else 0))
                     sent_at.append(time.monotonic())
                     async with asyncio.timeout(self.timeout):
                         received = await call_authors_code(
@@ -277,7 +277,7 @@ class Attempts:
                         )
                     reply = check_reply(self.model, received)
                     # The call itself was counted when it was sent.
-                    spending.note(replace(reply.usage, calls=0, faults=0))
+                    spending.append(replace(reply.usage, calls=0, faults=0))
                     outcome, usage = reply.error or reply, reply.usage
                     if reply.error is not None:  # it was broken off
                         usage = replace(usage, faults=1)

@@ -59,31 +59,15 @@ def is_judge_work() -> bool:
 judged_row: ContextVar[int | None] = ContextVar("ragmetrics_row", default=None)
 """The row of the run that is judged; None outside of runs."""
 
-_current: ContextVar["Spending | None"] = ContextVar(
+_current: ContextVar[list[Usage] | None] = ContextVar(
     "ragmetrics_spending", default=None
 )
 
 
-class Spending:
-    """What the calls of one question have cost so far."""
-
-    def __init__(self) -> None:
-        self._usages: list[Usage] = []
-
-    def note(self, usage: Usage) -> None:
-        """Add what a call cost."""
-        self._usages.append(usage)
-
-    @property
-    def usage(self) -> Usage:
-        """The sum of all notes."""
-        return sum(self._usages, Usage())
-
-
 @contextmanager
-def note_spending() -> Iterator[Spending]:
-    """Yield an object that notes what the calls inside the block cost."""
-    spending = Spending()
+def note_spending() -> Iterator[list[Usage]]:
+    """Yield a list to which each call inside the block adds what it cost."""
+    spending: list[Usage] = []
     token = _current.set(spending)
     try:
         yield spending
@@ -91,9 +75,10 @@ def note_spending() -> Iterator[Spending]:
         _current.reset(token)
 
 
-def spending_here() -> Spending:
-    """Return the object that notes what the present question spends.
+def spending_here() -> list[Usage]:
+    """Return the list of what the calls of the present question cost.
 
-    Outside of any question it is an object that nobody reads.
+    Outside of any question it is one that nobody reads.
     """
-    return _current.get() or Spending()
+    spending = _current.get()
+    return [] if spending is None else spending

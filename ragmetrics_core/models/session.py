@@ -670,7 +670,7 @@ class Session:
             for failure in set(reply.failures):  # one error for all replies
                 add_sentence(failure, request)
             # Noted, it is counted even if the question ends in a crash.
-            spending_here().note(reply.usage)
+            spending_here().append(reply.usage)
         cut = error_of_cut_prompt(self.model, request, reply)
         if cut is not None and self._is_in_batches:  # nothing can be counted again
             reply = replace(reply, choices=(), failures=(cut,) * request.n)

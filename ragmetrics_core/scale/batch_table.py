@@ -24,8 +24,7 @@ from io import BytesIO
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.endpoint_errors import status_of_body
@@ -281,7 +280,6 @@ class WaitingRequests:
     """Counts the requests that wait, and keeps the requests that are in no batch yet.
 
     They are kept in a temporary file for each model, so that memory does not grow.
-    Leaving the ``with`` block closes these files.
 
     Args:
         folder: The folder of the temporary files.
@@ -289,6 +287,7 @@ class WaitingRequests:
     Attributes:
         n_requests: How many requests wait, in a batch or in none.
         price: What they cost at most, in US dollars; infinite if a price is unknown.
+        open_files: Its ``with`` block closes the files at its end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -296,18 +295,7 @@ class WaitingRequests:
         self.price = 0.0
         self._folder = folder
         self._file_by_model: dict[OpenAICompatibleModel, BinaryIO] = {}
-        self._open_files = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_class: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._open_files.close()
+        self.open_files = ExitStack()
 
     def count(self, model: OpenAICompatibleModel, body: str, n_replies: int) -> None:
         """Count a request, and what it will cost at most."""
@@ -321,7 +309,7 @@ class WaitingRequests:
         """Write a request that is to stand in a batch to the file of its model."""
         if model not in self._file_by_model:
             file = TemporaryFile(dir=self._folder)  # noqa: SIM115  # open as long as the pass
-            self._file_by_model[model] = self._open_files.enter_context(file)
+            self._file_by_model[model] = self.open_files.enter_context(file)
         self._file_by_model[model].write(request.as_line())
 
     def batches(self) -> Iterator[tuple[OpenAICompatibleModel, list[ParkedRequest]]]:

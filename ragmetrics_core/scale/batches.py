@@ -248,7 +248,7 @@ class ParkingStore(SqliteStore):
         Raises:
             BatchFailed: If the budget is too small, or the service refuses a batch.
         """
-        with self._waiting:
+        with self._waiting.open_files:
             limits = self._budget.limits
             n_calls = self._budget.calls + self._waiting.n_requests
             cost = self._budget.spent + self._waiting.price

@@ -107,7 +107,7 @@ def test_what_is_noted_of_calls_is_what_their_answer_says(loopback_server):
     async def work() -> tuple[Answers[int], Usage]:
         with note_spending() as spending:
             answers = await run_of(Session(model)).ask(asked(), read, polls=2)
-        return answers, spending.usage
+        return answers, sum(spending, Usage())
 
     answers, noted = in_loop(work, Session(model))
     assert outcomes(answers) == [1, 1]
