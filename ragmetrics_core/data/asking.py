@@ -435,17 +435,19 @@ def question_part(sample: Sample) -> dict[str, Part]:
 
 Batch = tuple[Question[Any], ...]
 Replies = tuple[Any, ...]
+Asking = Generator[Batch, Replies, T]
+"""A plan, or a part of one: it yields batches of questions, gets the replies sent, and
+returns a value; use it with ``yield from``."""
 
 
 def ask(
     questions: Sequence[Question[R]],
-) -> Generator[Batch, Replies, tuple[Asked[R] | NotAnswered, ...]]:
+) -> Asking[tuple[Asked[R] | NotAnswered, ...]]:
     """Ask a batch of questions from within a metric's plan.
 
     They may be answered in any order, at the same time.
 
-    Returns ``Asked`` or ``NotAnswered`` for each question, in order; use it with
-    ``yield from``.
+    Returns ``Asked`` or ``NotAnswered`` for each question, in order.
 
     Raises:
         SettingError: If what is given is no sequence of questions.
@@ -456,19 +458,18 @@ def ask(
 
 
 def ask_side_by_side(
-    plans: Sequence[Generator[Batch, Replies, T]],
-) -> Generator[Batch, Replies, tuple[T, ...]]:
+    plans: Sequence[Asking[T]],
+) -> Asking[tuple[T, ...]]:
     """Carry out several plans at once: in each step all their questions are one batch.
 
     Example: two plans ask 2 and 3 questions first. They become one batch of 5, whose
     replies 1 and 2 go to the first plan and 3 to 5 to the second.
 
     Args:
-        plans: Generators that yield batches of questions, get the replies sent, and
-            return a value.
+        plans: The plans.
 
     Returns:
-        What each plan returned, in order; use it with ``yield from``.
+        What each plan returned, in order.
     """
     value_by_plan: dict[int, T] = {}
     # by the index of the plan; a plan that has not begun must be sent None

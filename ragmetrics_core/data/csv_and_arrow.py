@@ -169,10 +169,15 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
             f"{path}, lines {header.first_line} to {header.last_line}: the header goes"
             " on over lines that look like rows; close its quotation mark"
         )
-    doubled = find_repeated_names(name for name in header.cells if name)
-    if doubled:
+    refuse_repeated_names(path, filter(None, header.cells))
+
+
+def refuse_repeated_names(path: Path, names: Iterable[str]) -> None:
+    """Raise ``InputError`` if columns of a file share a name."""
+    repeated_names = find_repeated_names(names)
+    if repeated_names:
         raise InputError(
-            f"{path}: several columns are named {', '.join(doubled)}; rename all"
+            f"{path}: several columns are named {', '.join(repeated_names)}; rename all"
             " but one"
         )
 

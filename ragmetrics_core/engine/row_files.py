@@ -14,13 +14,17 @@ from ragmetrics_core.data import (
     PARTIAL,
     Sample,
     as_input_error,
-    find_repeated_names,
     import_extra,
     json_lines,
     open_text,
     read_text,
 )
-from ragmetrics_core.data.csv_and_arrow import arrow_rows, csv_rows, why_nameless
+from ragmetrics_core.data.csv_and_arrow import (
+    arrow_rows,
+    csv_rows,
+    refuse_repeated_names,
+    why_nameless,
+)
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.data.files import no_json_lines
 from ragmetrics_core.data.name_matching import did_you_mean
@@ -234,12 +238,7 @@ def _parquet(path: Path) -> Iterator[Located]:
     row_number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            repeated_names = find_repeated_names(file.schema_arrow.names)
-            if repeated_names:
-                raise InputError(
-                    f"{path}: several columns are named {', '.join(repeated_names)};"
-                    " rename all but one"
-                )
+            refuse_repeated_names(path, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=256):
                 for row in arrow_rows(batch):
                     row_number += 1
@@ -281,12 +280,7 @@ def _workbook(path: Path) -> Iterator[Located]:
         f"column {number}" if value in (None, _NO_VALUE) else str(value)
         for number, value in enumerate(header, start=1)
     ]
-    repeated_names = find_repeated_names(names)
-    if repeated_names:
-        raise InputError(
-            f"{path}: several columns are named {', '.join(repeated_names)}; rename all"
-            " but one"
-        )
+    refuse_repeated_names(path, names)
     for values in rows:
         reason = why_nameless(header, values)
         if reason is not None:

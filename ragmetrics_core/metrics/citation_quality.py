@@ -6,7 +6,7 @@ Recall and precision of citations as ALCE defines them, and their harmonic mean.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,18 +14,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data import (
-    Batch,
     Context,
     Evidence,
     Instructions,
     NotAnswered,
-    Replies,
     Sample,
     Share,
     SilentData,
     Undefined,
 )
-from ragmetrics_core.data.asking import ask_side_by_side
+from ragmetrics_core.data.asking import Asking, ask_side_by_side
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
     CitationsRead,
@@ -267,7 +265,7 @@ class CitationQuality(Metric):
 
     def _judge_uncited(
         self, answer: _Answer
-    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
+    ) -> Asking[_StatementsByIndex | NotAnswered]:
         """Judge which of the sentences that cite nothing make a claim.
 
         "It fell in 1755." is a claim without a source; "I hope this helps." is none.
@@ -300,7 +298,7 @@ class CitationQuality(Metric):
 
     def _judge_cited(
         self, answer: _Answer, index: int
-    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
+    ) -> Asking[_StatementsByIndex | NotAnswered]:
         """Judge a sentence that cites: do the cited contexts support it?
 
         "It fell [1]." and context 1 says nothing of it: the fault is "unsupported".

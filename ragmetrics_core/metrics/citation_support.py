@@ -4,14 +4,13 @@ A statement is a sentence of an answer without its marks. The question of the us
 the sentences before it are shown so that its words can be read; they support nothing.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
     Asked,
-    Batch,
     Bit,
     Comment,
     Instructions,
@@ -19,12 +18,11 @@ from ragmetrics_core.data import (
     NotAnswered,
     Part,
     Question,
-    Replies,
     SilentData,
     Windows,
     ask,
 )
-from ragmetrics_core.data.asking import order_of_digest, weight_of_each_verdict
+from ragmetrics_core.data.asking import Asking, order_of_digest, weight_of_each_verdict
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
 from ragmetrics_core.data.scalars import is_yes
 
@@ -144,9 +142,7 @@ class SupportOfStatement:
         # What is known by now; equal groups of texts are asked about once.
         self._support_by_texts: dict[tuple[str, ...], Support] = {(): _NOTHING}
 
-    def of_cited(
-        self, texts: Sequence[str]
-    ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
+    def of_cited(self, texts: Sequence[str]) -> Asking[CitedSupport | NotAnswered]:
         """Ask the judge what the cited texts do for the statement, in 1 to 3 steps.
 
         1. It asks about each text alone. If a text supports the statement, the texts
@@ -198,7 +194,7 @@ class SupportOfStatement:
 
     def _support_of_groups(
         self, groups: Sequence[Sequence[str]]
-    ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
+    ) -> Asking[list[Support] | NotAnswered]:
         """Ask for each group of texts whether they together support the statement.
 
         Example: ``[("A",), ("B",), ("A", "B")]`` are three questions. A group that was
@@ -299,7 +295,7 @@ def support_in_replies(judge_reply: Asked[SupportReply]) -> Support:
 
 def ask_for_claims(
     texts: Sequence[str], question: Part, instructions: Instructions
-) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
+) -> Asking[frozenset[str] | NotAnswered]:
     """Ask in one question which of some sentences make a claim.
 
     Example: of "It is old." and "I hope this helps." the first makes a claim. A

@@ -5,7 +5,7 @@ The share of "yes" over chain-of-thought polls.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -23,11 +23,10 @@ from ragmetrics_core.data import (
     wilson,
 )
 from ragmetrics_core.data.asking import (
-    Batch,
+    Asking,
     Instructions,
     LabelProbability,
     Question,
-    Replies,
     ask,
     bounds_of_share,
     error_of_lost_polls,
@@ -251,7 +250,7 @@ class ContextAdherence(Metric):
 
     def _poll_beyond_this_turn(
         self, question_of_verdict: Adherent, groups: Groups
-    ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
+    ) -> Asking[tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll for labels, which say what each claim rests on, else for the bare verdict.
 
         Example: 2 claims rest on contexts, and 1 on an earlier turn.
@@ -308,7 +307,7 @@ class ContextAdherence(Metric):
 
     def _poll_or_judge_claims(
         self, question: Question[Any]
-    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+    ) -> Asking[Asked[Any] | NotAnswered]:
         """Ask for all polls. If the texts are too long for the judge, claim by claim."""
         polls = yield from self._poll_in_rounds(question)
         # only the question for a verdict can be asked claim by claim
@@ -322,7 +321,7 @@ class ContextAdherence(Metric):
 
     def _poll_in_rounds(
         self, question: Question[Any]
-    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+    ) -> Asking[Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
         Example: five polls that may stop early. Three are asked first, since two could
@@ -464,7 +463,7 @@ def _poll_of_claims(
 
 def _poll_by_claims(
     question_about_answer: Adherent, on_claims: Instructions, on_support: Instructions
-) -> Generator[Batch, Replies, Asked[AdherenceReply] | NotAnswered]:
+) -> Asking[Asked[AdherenceReply] | NotAnswered]:
     """Judge an answer claim by claim, where the contexts are too long for the judge.
 
     The answer is split into claims once. A claim is supported if some window of the
@@ -522,7 +521,7 @@ def find_cause(
     on_answer: Instructions,
     *,
     are_texts_too_long: bool,
-) -> Generator[Batch, Replies, dict[str, object]]:
+) -> Asking[dict[str, object]]:
     """Ask for the likely cause of a low score, by two more questions.
 
     Example: the contexts do not hold what is asked, so the retrieval is the likely

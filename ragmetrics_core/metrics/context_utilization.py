@@ -5,7 +5,7 @@ A chunk is useful if it helps to arrive at the answer.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, Field
@@ -24,12 +24,11 @@ from ragmetrics_core.data import (
     UnusableReply,
 )
 from ragmetrics_core.data.asking import (
-    Batch,
+    Asking,
     Instructions,
     LabelProbability,
     Part,
     Question,
-    Replies,
     Windows,
     ask,
     order_of_digest,
@@ -204,9 +203,7 @@ class ContextUtilization(Metric):
         outcome = self._outcome(sample, evidence)
         return (yield from self._unless_declined(outcome, sample))
 
-    def _unless_declined(
-        self, outcome: Outcome, sample: Sample
-    ) -> Generator[Batch, Replies, Outcome]:
+    def _unless_declined(self, outcome: Outcome, sample: Sample) -> Asking[Outcome]:
         """Return the outcome; undefined if nothing was useful as the answer declines.
 
         Nothing is useful to arrive at an answer that declines. So only where no chunk

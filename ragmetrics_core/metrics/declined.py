@@ -6,7 +6,6 @@ The module also makes the part of a prompt that shows the user's question so tha
 be read alone.
 """
 
-from collections.abc import Generator
 from typing import Literal
 
 from ragmetrics_core.data import (
@@ -18,7 +17,7 @@ from ragmetrics_core.data import (
     Sample,
     SilentData,
 )
-from ragmetrics_core.data.asking import Batch, Replies, ask
+from ragmetrics_core.data.asking import Asking, ask
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.metric_evidence import DECLINED, NO_FACTS
 from ragmetrics_core.data.results import Failed, Scored, Undefined, without_score
@@ -90,7 +89,7 @@ def undefined_if_declined(
     outcome: Scored | Undefined | Failed,
     sample: Sample,
     whose: Literal["answer", "reference"] = "answer",
-) -> Generator[Batch, Replies, Scored | Undefined | Failed]:
+) -> Asking[Scored | Undefined | Failed]:
     """Ask whether the answer of a sample declines; if so, its metric is undefined.
 
     It is asked where an outcome says that an answer rests on nothing, or claims nothing.

@@ -23,12 +23,10 @@ from pydantic_core import PydanticSerializationError
 
 from ragmetrics_core.data import (
     Asked,
-    Batch,
     Evidence,
     Instructions,
     NotAnswered,
     Part,
-    Replies,
     Sample,
     SilentData,
     Weight,
@@ -36,7 +34,7 @@ from ragmetrics_core.data import (
     import_deferred,
     question_part,
 )
-from ragmetrics_core.data.asking import Bounds
+from ragmetrics_core.data.asking import Asking, Bounds
 from ragmetrics_core.data.errors import (
     JudgeError,
     MetricCrashed,
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
 
 
 Outcome = Scored | Undefined | Failed
-Plan = Generator[Batch, Replies, Outcome]
+Plan = Asking[Outcome]
 Returned = float | bool | None | Outcome
 Function = Callable[
     [Sample], Returned | Generator[Any, Any, Returned] | Awaitable[Returned]

@@ -3,7 +3,7 @@
 It is the share of the facts that the response states. The contexts are those retrieved.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, product
 from typing import ClassVar, Literal
 
@@ -20,11 +20,10 @@ from ragmetrics_core.data import (
     Sample,
 )
 from ragmetrics_core.data.asking import (
-    Batch,
+    Asking,
     Instructions,
     LabelProbability,
     Part,
-    Replies,
     Windows,
     ask,
     question_part,
@@ -191,7 +190,7 @@ class RetrievalAccuracy(Metric):
 
     def _facts_of_sample(
         self, sample: Sample
-    ) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | JudgeError]:
+    ) -> Asking[list[tuple[Fact, ...]] | JudgeError]:
         """Return the facts to look for, as a list for each distinct reference.
 
         The sample's own facts are one list. Else the judge extracts the facts of each
