@@ -4,6 +4,7 @@ Its models are immutable, strict about unknown fields, and silent about texts.
 """
 
 from dataclasses import fields
+from functools import partial
 from math import isfinite
 from numbers import Real
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
@@ -136,6 +137,10 @@ def check_number(
     else:  # a text may be private: an error never says it
         value_in_words = f"a {type(value).__name__}"
     raise SettingError(f"{where} must be {kind} {bound}, got {value_in_words}")
+
+
+check_seconds = partial(check_number, least=0, whole=False, excludes_least=True)
+"""Refuses, by ``SettingError``, a time that is no finite number above 0."""
 
 
 def check_share(where: str, value: object) -> None:

@@ -9,14 +9,7 @@ import platform
 import sys
 import time
 from collections import deque
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sized,
-)
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime

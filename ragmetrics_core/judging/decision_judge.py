@@ -57,11 +57,7 @@ from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.rendering import schema_of
 from ragmetrics_core.models.chat import Choice
-from ragmetrics_core.models.decision_forms import (
-    chances_of,
-    json_text,
-    question_text,
-)
+from ragmetrics_core.models.decision_forms import chances_of, json_text, question_text
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.session import Session

@@ -30,7 +30,7 @@ from ragmetrics_core.data import (
     list_field,
     verdicts_of,
 )
-from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.data.frozen import check_number, check_seconds
 from ragmetrics_core.data.replies import failed_with
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.judging.judge import Judge
@@ -72,13 +72,7 @@ class ModelJudge(Judge):
         kind = type(self).__name__
         check_number(f"{kind}(attempts=)", self.attempts, least=1)
         if self.timeout is not None:
-            check_number(
-                f"{kind}(timeout=)",
-                self.timeout,
-                least=0,
-                whole=False,
-                excludes_least=True,
-            )
+            check_seconds(f"{kind}(timeout=)", self.timeout)
         self.name = self.model.name
         self.models = (self.model,)
         self._session = Session(

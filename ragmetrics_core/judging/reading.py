@@ -20,10 +20,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import Question, R, form_of_verdict, list_field
-from ragmetrics_core.data.errors import (
-    ContentRefused,
-    UnusableReply,
-)
+from ragmetrics_core.data.errors import ContentRefused, UnusableReply
 from ragmetrics_core.data.replies import (
     CountsIfRepeated,
     WordsOf,

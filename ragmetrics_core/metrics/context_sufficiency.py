@@ -30,11 +30,7 @@ from ragmetrics_core.data.asking import (
     order_of_digest,
 )
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.metric_evidence import (
-    CASES_IN_WORDS,
-    AnsweringCase,
-    Sufficed,
-)
+from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, AnsweringCase, Sufficed
 from ragmetrics_core.data.replies import (
     Comment,
     Findings,

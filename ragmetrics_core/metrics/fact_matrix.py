@@ -11,13 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data import (
-    Cell,
-    FactMatrix,
-    JudgeError,
-    Share,
-    SilentData,
-)
+from ragmetrics_core.data import Cell, FactMatrix, JudgeError, Share, SilentData
 from ragmetrics_core.data.asking import (
     Instructions,
     LabelProbability,

@@ -7,17 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data import (
-    Asked,
-    Claim,
-    Comment,
-    Share,
-    SilentData,
-)
-from ragmetrics_core.data.asking import (
-    Part,
-    Question,
-)
+from ragmetrics_core.data import Asked, Claim, Comment, Share, SilentData
+from ragmetrics_core.data.asking import Part, Question
 from ragmetrics_core.data.replies import (
     Bit,
     CountsIfRepeated,

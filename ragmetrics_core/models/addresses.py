@@ -192,7 +192,18 @@ def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endp
             if the variable of the key is not set; or if an address is empty, which must
             not count as the provider's own.
     """
-    check_variable(api_key_env)
+    if api_key_env is not None:
+        # the message does not repeat the name: by mistake it may be the key itself
+        if not _VARIABLE.fullmatch(api_key_env):
+            raise SettingError(
+                "--api-key-env (api_key_env=) takes the name of an environment variable,"
+                " never the key"
+            )
+        if not os.environ.get(api_key_env, "").strip():
+            raise SettingError(
+                "the environment variable that --api-key-env (api_key_env=) names is"
+                " not set"
+            )
     refuse_empty(api_base, "api_base (--api-base)")
     if api_base is not None:
         has_lone_key = KEY_VARIABLE in os.environ and ADDRESS_VARIABLE not in os.environ
@@ -262,25 +273,6 @@ def provider_endpoint(
     is_ours = (_address_in(ADDRESS_VARIABLE) or address) == address
     has_our_key = bool(os.environ.get(KEY_VARIABLE))
     return Endpoint(address, KEY_VARIABLE if is_ours and has_our_key else None)
-
-
-def check_variable(name: str | None) -> None:
-    """Raise ``SettingError`` if no environment variable of this name is set.
-
-    The message does not repeat the name: by mistake it may be the key itself.
-    """
-    if name is None:
-        return
-    if not _VARIABLE.fullmatch(name):
-        raise SettingError(
-            "--api-key-env (api_key_env=) takes the name of an environment variable,"
-            " never the key"
-        )
-    if not os.environ.get(name, "").strip():
-        raise SettingError(
-            "the environment variable that --api-key-env (api_key_env=) names is"
-            " not set"
-        )
 
 
 def key_to_send(api_key: str | None, key_variable: str | None) -> str:

@@ -15,7 +15,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
 from ragmetrics_core.data import did_you_mean, errors
-from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.data.frozen import check_seconds
 from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     OPENAI,
@@ -124,13 +124,7 @@ class OpenAICompatibleModel(ChatModel):
             SettingError: If no model is named, the address cannot be read, or a number
                 is out of range.
         """
-        check_number(
-            "OpenAICompatibleModel(timeout=)",
-            timeout,
-            least=0,
-            whole=False,
-            excludes_least=True,
-        )
+        check_seconds("OpenAICompatibleModel(timeout=)", timeout)
         if not model.strip():
             raise errors.SettingError(
                 f"{name or type(self).__name__} names no model: give the name that the"

@@ -20,12 +20,7 @@ from pydantic import BaseModel
 from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import is_installed, key_of
-from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-)
+from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.models.endpoint_sentences import leave_secret_out, without_secret
 from ragmetrics_core.models.judge_work import judge_context
 from ragmetrics_core.models.openai_form import chat_reply, request_body

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.data.frozen import check_seconds
 from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     endpoint_address,
@@ -162,9 +162,7 @@ class LiteLLMModel(ChatModel):
                 range.
             MissingDependency: If LiteLLM is not installed.
         """
-        check_number(
-            "LiteLLMModel(timeout=)", timeout, least=0, whole=False, excludes_least=True
-        )
+        check_seconds("LiteLLMModel(timeout=)", timeout)
         _check_litellm_for(model)
         self.model = self.name = model
         self.api_base = api_base

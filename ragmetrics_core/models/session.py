@@ -258,6 +258,7 @@ class Session:
         # Each run asks for itself: since an earlier one was refused, the model may have
         # been installed, or the account paid.
         shared.endpoint.end_outage()
+        self._in_flight = shared.in_flight
         self._shared = shared
 
     def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -265,12 +266,6 @@ class Session:
         return self._shared is not None and self._shared is self._shared_by_loop.get(
             loop
         )
-
-    @property
-    def _prepared(self) -> _Shared:
-        """What all runs share on this loop, once ``prepare`` has run."""
-        assert self._shared is not None  # noqa: S101  # every way in prepares
-        return self._shared
 
     # Asking in words
 
@@ -559,7 +554,7 @@ class Session:
             keys: The key of each reply in the store.
             question_by_key: The typed questions, each as JSON; None for a chat request.
         """
-        in_flight = self._prepared.in_flight
+        in_flight = self._in_flight
         fetched = Fetched(dict.fromkeys(keys))
         while fetched.missing:
             for key in fetched.missing:
@@ -611,7 +606,7 @@ class Session:
         Example: of 5 polls 2 are stored; ``keys`` has the other 3, and 3 replies are
         asked for. ``fetched`` gets the replies, or why there is none.
         """
-        endpoint = self._prepared.endpoint
+        endpoint = self._attempts.endpoint
         send_call = partial(self._send_call, keys, fetched)
         request = replace(request, n=len(keys))
         if question_by_key is None:

@@ -33,11 +33,7 @@ from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, SqliteStore
 from ragmetrics_core.scale import batch_calls, batch_table
-from ragmetrics_core.scale.batch_calls import (
-    ENDED,
-    SETTLED_SECONDS,
-    reason_for_failure,
-)
+from ragmetrics_core.scale.batch_calls import ENDED, SETTLED_SECONDS, reason_for_failure
 from ragmetrics_core.scale.batch_table import (
     MAX_TRIES,
     NEVER_ASKED,
