@@ -391,7 +391,7 @@ async def _carry_out_plan(
         # user's metric in a thread, since its ``finally`` blocks may take long.
         if not isinstance(questions_or_end, StopIteration):
             if _may_take_long(metric):
-                name = _thread_name(metric)
+                name = f"ragmetrics {metric.name}"
                 call_in_thread(plan.close, context=copy_context(), name=name)
             else:
                 # ValueError: a step that was given up still runs in its thread
@@ -409,17 +409,14 @@ async def _compute_beside_loop(metric: Metric, size: int, work: Callable[[], T])
     """
     if not _may_take_long(metric):
         return await compute_beside_loop(work, size=size)
-    future = call_in_thread(work, context=copy_context(), name=_thread_name(metric))
+    name = f"ragmetrics {metric.name}"
+    future = call_in_thread(work, context=copy_context(), name=name)
     return await asyncio.wrap_future(future)
 
 
 def _may_take_long(metric: Metric) -> bool:
     """Whether a metric is a user's own, which may compute or wait for any time."""
     return metric.in_thread or not is_ours(type(metric))
-
-
-def _thread_name(metric: Metric) -> str:
-    return f"ragmetrics {metric.name}"
 
 
 def _begin_plan(

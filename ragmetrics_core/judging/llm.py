@@ -54,7 +54,7 @@ from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.reading import ReadReply, read
 from ragmetrics_core.judging.rendering import render, schema_of
-from ragmetrics_core.models.chat import ChatRequest, Choice
+from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import no_logprobs
 from ragmetrics_core.models.session import Session
@@ -370,7 +370,7 @@ def read_weights(
     verdicts = verdicts_of(reply.value)
     all_unknown = (None,) * len(verdicts)
     # nothing but the id of its text may stand before a verdict
-    keys = _keys_in(reply.choice.text, reply.start, reply.end)
+    keys = _keys_in(reply)
     names = [name for name, _ in keys]
     field = wanted_probability.field.casefold()
     id_field = wanted_probability.item_id_field
@@ -381,9 +381,7 @@ def read_weights(
 
     # in a list of verdicts each depends on those written before
     mode: Mode = "logprobs" if name_of_list is None else "sequential"
-    weights_in_text_order = label_weights(
-        reply.choice, wanted_probability, mode, reply.start, reply.end
-    )
+    weights_in_text_order = label_weights(reply, wanted_probability, mode)
     if len(weights_in_text_order) != len(verdicts):
         return all_unknown
     if id_field is None:
@@ -416,9 +414,7 @@ def with_probable_bits(
     for name, info in type(reply.value).model_fields.items():
         if info.annotation is not bool or name == wanted_probability.field:
             continue
-        weights = label_weights(
-            reply.choice, LabelProbability(name), "logprobs", reply.start, reply.end
-        )
+        weights = label_weights(reply, LabelProbability(name), "logprobs")
         for weight in weights:  # none for a bit that the model left out
             if weight is None:
                 return None
@@ -426,25 +422,22 @@ def with_probable_bits(
     return reply.value.model_copy(update=probable_bits)
 
 
-def _keys_in(text: str, start: int, end: int) -> list[tuple[str, int]]:
-    """Return the keys in a JSON object, in lower case, and where their values begin.
+def _keys_in(reply: ReadReply[Any]) -> list[tuple[str, int]]:
+    """Return the keys of a reply, in lower case, and where in the text values begin.
 
     A quote and spaces before a value are skipped. Names inside strings are no keys.
     """
     keys: list[tuple[str, int]] = []
-    for string in _STRING.finditer(text, start, end):
-        value = _VALUE.match(text, string.end(), end)
+    text = reply.choice.text
+    for string in _STRING.finditer(text, reply.start, reply.end):
+        value = _VALUE.match(text, string.end(), reply.end)
         if value is not None:
             keys.append((string["text"].strip().casefold(), value.end()))
     return keys
 
 
 def label_weights(
-    choice: Choice,
-    wanted_probability: LabelProbability,
-    mode: Mode,
-    start: int,
-    end: int,
+    reply: ReadReply[Any], wanted_probability: LabelProbability, mode: Mode
 ) -> tuple[Weight | None, ...]:
     """Return the weights of all fields of one name in the reply's JSON object.
 
@@ -453,22 +446,20 @@ def label_weights(
     is None where the token does not tell the labels apart.
 
     Args:
-        choice: The reply, with its tokens.
+        reply: The reply, with its tokens.
         wanted_probability: Which field has the label, which labels there are, and which
             of them is the positive one.
         mode: How the probability came about, such as "logprobs"; each weight notes it.
-        start: Where the object begins in the text of the choice.
-        end: Where it ends.
 
     Returns:
         The weights in order of appearance. () without log-probabilities, or if the
         tokens are not those of the text.
     """
-    text = choice.text
-    if not choice.tokens or not text.strip():
+    text, tokens = reply.choice.text, reply.choice.tokens
+    if not tokens or not text.strip():
         return ()
     # the tokens may begin with a reasoning that the text lacks: its length is added
-    text_of_tokens = "".join(token.token for token in choice.tokens)
+    text_of_tokens = "".join(token.token for token in tokens)
     start_in_tokens = text_of_tokens.rfind(text.strip())
     if start_in_tokens < 0:
         return ()
@@ -477,9 +468,9 @@ def label_weights(
 
     labels = wanted_probability.labels
     # where each token ends in the joined text of all tokens
-    token_ends = list(accumulate(len(token.token) for token in choice.tokens))
+    token_ends = list(accumulate(len(token.token) for token in tokens))
     weights: list[Weight | None] = []
-    for name, offset in _keys_in(text, start, end):
+    for name, offset in _keys_in(reply):
         if name != wanted_probability.field.casefold():
             continue
         label_start = offset + shift
@@ -487,7 +478,7 @@ def label_weights(
         if index == len(token_ends):
             weights.append(None)
             continue
-        token = choice.tokens[index]
+        token = tokens[index]
         # a token may also hold text before the label, as ``": `` before 1
         token_start = token_ends[index] - len(token.token)
         before_label = token.token[: label_start - token_start]

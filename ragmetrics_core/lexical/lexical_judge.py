@@ -448,12 +448,8 @@ def _look_for_wording(
     """
     is_held = holds_wording(text, wording)
     value = 1.0 if is_held else 0.0
-    return (value,) * 3, _explain_wording(whose, where, is_held=is_held)
-
-
-def _explain_wording(whose: str, where: str, *, is_held: bool) -> str:
     verb = "stands" if is_held else "does not stand"
-    return f"no content terms; the {whose} {verb} in the {where}"
+    return (value,) * 3, f"no content terms; the {whose} {verb} in the {where}"
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
@@ -473,9 +469,10 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
             score *= 1 - len(denials) / len(reference.sentences)
             reason += f"; {_explain_denial(text, _union(denials))}"
     else:  # such as "It is so"
-        is_held = holds_wording(question["answer"], text)
-        score = 1.0 if is_held else 0.0
-        reason = _explain_wording("reference", "answer", is_held=is_held)
+        values, reason = _look_for_wording(
+            "reference", text, "answer", question["answer"]
+        )
+        score = values[0]
     return Asked((Rating(score=score, reason=reason),))
 
 

@@ -374,11 +374,7 @@ def holds_wording(text: str, wording: str) -> bool:
         words_of_text = f" {' '.join(_TOKEN.findall(folded_text))} "
         return words_of_wording in words_of_text
     # such as "??"
-    return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
-
-
-def _with_single_spaces(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(folded_wording.split()) in " ".join(folded_text.split())
 
 
 def _fold(text: str) -> str:

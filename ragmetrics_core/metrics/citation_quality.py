@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data import (
-    Context,
     Evidence,
     Instructions,
     NotAnswered,
@@ -309,7 +308,9 @@ class CitationQuality(Metric):
         """
         statement = answer.statements[index]
         cited_indices = answer.not_blank(statement.contexts)
-        cited_texts = [answer.contexts[place].text for place in cited_indices]
+        cited_texts = [
+            answer.sample.known_contexts[place].text for place in cited_indices
+        ]
         first_before = max(0, index - _SENTENCES_BEFORE)
         before = [sentence.text for sentence in answer.statements[first_before:index]]
         instructions, _ = self.instructions()
@@ -498,11 +499,6 @@ class _Answer:
     statements: tuple[CitedStatement, ...]
 
     @property
-    def contexts(self) -> tuple[Context, ...]:
-        """What the sentences may cite."""
-        return self.sample.known_contexts
-
-    @property
     def indices_of_citing_sentences(self) -> list[int]:
         """Indices of the sentences that cite, even what nobody was shown."""
         return [
@@ -513,7 +509,9 @@ class _Answer:
 
     def not_blank(self, indices: Iterable[int]) -> list[int]:
         """Return the indices of the contexts that a judge sees: those not blank."""
-        return [index for index in indices if not self.contexts[index].blank]
+        return [
+            index for index in indices if not self.sample.known_contexts[index].blank
+        ]
 
 
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
@@ -577,7 +575,7 @@ def _judged_citations(
         citations.append(
             JudgedCitation(
                 rank=index + 1,
-                id=answer.contexts[index].id,
+                id=answer.sample.known_contexts[index].id,
                 supports=support.holds,
                 probability=support.p,
                 mode=support.mode,

@@ -3,9 +3,8 @@
 The matrix facts × contexts is the evidence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
-from itertools import product
 from math import fsum
 from typing import Annotated, Any, Literal
 
@@ -183,23 +182,7 @@ EMPTY = Cell.model_construct(
 """The cell of an empty context, about which no judge is asked."""
 
 
-def grid_of_cells(
-    replies: Sequence[Asked[Any] | NotAnswered],
-    texts: Sequence[str],
-    facts: Sequence[str],
-) -> Grid:
-    """Arrange the judge's replies into cells, by context and fact.
-
-    The cells of a question that was not answered have no probability.
-    """
-    facts_per_question = len(facts) * len(texts) // len(replies)
-    cells: list[Cell] = []
-    for reply in replies:
-        cells += _cells(reply, facts_per_question)
-    return dict(zip(product(texts, facts), cells, strict=True))
-
-
-def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
+def cells_of_reply(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """Make a cell for each fact: what the judge says of the fact in a context.
 
     Example: one question about two facts, asked three times. For the first fact the

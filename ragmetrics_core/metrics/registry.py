@@ -1,7 +1,9 @@
 """The metrics by name, each imported when a run measures it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import isfunction
+from types import MappingProxyType
 from typing import Any
 
 import ragmetrics_core
@@ -20,25 +22,15 @@ MetricLike = Metric | type[Metric] | str
 """A metric, its class, or its name."""
 
 
-class _MetricClasses(Mapping[str, type[Metric]]):
+class _MetricClasses(UserDict[str, Any]):
     """Classes of metrics by the names that their results have.
 
-    A class is imported when it is asked for. Names alone load none.
+    It is made of the names of the classes. A class is imported when it is asked for.
     """
 
-    def __init__(self, class_name_by_name: Mapping[str, str]) -> None:
-        self._class_name_by_name = class_name_by_name
-
     def __getitem__(self, name: str) -> type[Metric]:
-        class_name = self._class_name_by_name[name]
-        metric_class: type[Metric] = getattr(ragmetrics_core, class_name)
+        metric_class: type[Metric] = getattr(ragmetrics_core, super().__getitem__(name))
         return metric_class
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._class_name_by_name)
-
-    def __len__(self) -> int:
-        return len(self._class_name_by_name)
 
 
 _SHIPPED = {
@@ -56,10 +48,12 @@ _SHIPPED_ON_REQUEST = {
 _CLASS_NAME_BY_NAME = _SHIPPED | _SHIPPED_ON_REQUEST
 _CRITERION = "criterion"  # what a description calls each of a user's own
 
-METRICS = _MetricClasses(_SHIPPED)
+METRICS: Mapping[str, type[Metric]] = MappingProxyType(_MetricClasses(_SHIPPED))
 """The metrics of a run that names none, by their names."""
 
-NAMED_METRICS = _MetricClasses(_CLASS_NAME_BY_NAME)
+NAMED_METRICS: Mapping[str, type[Metric]] = MappingProxyType(
+    _MetricClasses(_CLASS_NAME_BY_NAME)
+)
 """All metrics that ship, by their names; a run measures the others if it names them."""
 
 # "relevance" alone is elsewhere the relevance of contexts, too; "quality" is anything.

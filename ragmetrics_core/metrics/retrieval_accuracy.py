@@ -167,7 +167,11 @@ class RetrievalAccuracy(Metric):
             calls = "per_context"
             replies = yield from ask(self._questions(sample, texts, facts, calls))
         # for each text and fact whether the text covers the fact
-        grid = matrix.grid_of_cells(replies, texts, facts)
+        facts_per_question = len(facts) * len(texts) // len(replies)
+        cells: list[Cell] = []
+        for reply in replies:
+            cells += matrix.cells_of_reply(reply, facts_per_question)
+        grid = dict(zip(product(texts, facts), cells, strict=True))
 
         candidates = [self._evidence(sample, facts, grid) for facts in fact_lists]
         evidence = max(candidates, key=_value_over_all_contexts)

@@ -24,7 +24,7 @@ from io import BytesIO
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.endpoint_errors import status_of_body
@@ -188,24 +188,15 @@ def claim_requests(
     return lines
 
 
-def restart_clock(token: str, connection: sqlite3.Connection) -> bool:
-    """Note that the file of a batch is there by now; False if the batch is forgotten."""
-    changed = connection.execute(
-        "UPDATE batches SET since = ? WHERE token = ?", (time.time(), token)
-    )
-    return changed.rowcount > 0
-
-
-def note_unreadable(token: str, connection: sqlite3.Connection) -> None:
-    """Note when a look first could not read the answers of a batch."""
-    connection.execute(
-        "UPDATE batches SET unreadable_since = ? WHERE token = ?", (time.time(), token)
-    )
-
-
-def name_batch(token: str, batch_id: str, connection: sqlite3.Connection) -> None:
-    """Enter the service's name of a batch."""
-    connection.execute("UPDATE batches SET id = ? WHERE token = ?", (batch_id, token))
+def update_batch(
+    token: str,
+    column: Literal["id", "since", "unreadable_since"],
+    value: str | float,
+    connection: sqlite3.Connection,
+) -> bool:
+    """Enter what is known of a batch by now; False if the batch is forgotten."""
+    update = f"UPDATE batches SET {column} = ? WHERE token = ?"  # noqa: S608  # our own name
+    return connection.execute(update, (value, token)).rowcount > 0
 
 
 def note_taken(

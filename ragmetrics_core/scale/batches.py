@@ -295,7 +295,7 @@ class ParkingStore(SqliteStore):
             raise self._not_made(token, error) from None
         # from now the requests are claimed for ten minutes more
         has_claim_expired = not self._run_and_commit(
-            partial(batch_table.restart_clock, token)
+            partial(batch_table.update_batch, token, "since", time.time())
         )
         if has_claim_expired:  # the upload was so slow that other processes took over
             return
@@ -337,7 +337,9 @@ class ParkingStore(SqliteStore):
 
         async def make() -> str:
             batch_id = await batch_calls.make_batch(model, file_id, token)
-            self._run_and_commit(partial(batch_table.name_batch, token, batch_id))
+            self._run_and_commit(
+                partial(batch_table.update_batch, token, "id", batch_id)
+            )
             return batch_id
 
         making = asyncio.ensure_future(make())
@@ -408,7 +410,7 @@ class ParkingStore(SqliteStore):
         state = await batch_calls.batch_by_token(model, batch.token)
         if state["id"]:
             self._run_and_commit(
-                partial(batch_table.name_batch, batch.token, str(state["id"]))
+                partial(batch_table.update_batch, batch.token, "id", str(state["id"]))
             )
         elif time.time() < batch.since + SETTLED_SECONDS:  # since it was entered
             state["status"] = "not confirmed yet"
@@ -481,7 +483,11 @@ class ParkingStore(SqliteStore):
             first_look = batch.unreadable_since
             if first_look is None:
                 first_look = time.time()
-                self._run_and_commit(partial(batch_table.note_unreadable, token))
+                self._run_and_commit(
+                    partial(
+                        batch_table.update_batch, token, "unreadable_since", first_look
+                    )
+                )
             if time.time() - first_look < SETTLED_SECONDS:
                 state["status"] = f"{status}, but its answers cannot be read yet"
                 return

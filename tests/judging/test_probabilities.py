@@ -9,6 +9,7 @@ from loopback import tokens as split
 
 from ragmetrics_core.data.asking import LabelProbability
 from ragmetrics_core.judging.llm import label_weights, probability_of_positive
+from ragmetrics_core.judging.reading import ReadReply
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 from ragmetrics_core.models.openai_form import choice_of
 
@@ -29,7 +30,9 @@ def choice(*tokens: str | tuple[str, Alternatives]) -> Choice:
 
 def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
     reply = choice(*tokens)
-    cells = label_weights(reply, COVERED, "logprobs", 0, len(reply.text))
+    cells = label_weights(
+        ReadReply(None, reply, 0, len(reply.text)), COVERED, "logprobs"
+    )
     return cells[0].p if cells and cells[0] is not None else None
 
 
@@ -61,9 +64,9 @@ def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
 def test_the_token_of_the_field_is_found(tokens):
     reply = choice(*tokens)
     start = reply.text.find("{")
-    (cell,) = label_weights(reply, COVERED, "logprobs", start, len(reply.text)) or (
-        None,
-    )
+    (cell,) = label_weights(
+        ReadReply(None, reply, start, len(reply.text)), COVERED, "logprobs"
+    ) or (None,)
     assert cell.p == pytest.approx(0.6)
     assert cell.mass == pytest.approx(1.0)
 
@@ -100,7 +103,7 @@ def test_the_chosen_token_counts_where_it_is_not_listed():
             TokenAlternatives("}", 0.0, ()),
         ),
     )
-    (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
+    (cell,) = label_weights(ReadReply(None, reply, 0, 13), COVERED, "logprobs")
     # the rest may be the other label's
     assert (cell.p, cell.mass) == (pytest.approx(0.95), pytest.approx(0.95))
 
@@ -118,21 +121,26 @@ def test_one_text_listed_twice_counts_once():
             TokenAlternatives("}", 0.0, ()),
         ),
     )
-    (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
+    (cell,) = label_weights(ReadReply(None, reply, 0, 13), COVERED, "logprobs")
     assert cell.p == pytest.approx(0.8)
 
 
 def test_stripped_texts_are_found_in_their_tokens():
     inner = choice('\n\n{"covered":', ("0", {"0": 0.9, "1": 0.1}), "}", "<|end|>")
     stripped = Choice('{"covered":0}', tokens=inner.tokens)
-    (cell,) = label_weights(stripped, COVERED, "logprobs", 0, 13)
+    (cell,) = label_weights(ReadReply(None, stripped, 0, 13), COVERED, "logprobs")
     assert cell.p == pytest.approx(0.1)
 
 
 def test_tokens_of_another_text_are_not_used():
     other = Choice('{"covered": 1}', tokens=choice('{"covered":', "1", "}").tokens)
-    assert label_weights(other, COVERED, "logprobs", 0, 14) == ()
-    assert label_weights(Choice('{"covered": 1}'), COVERED, "logprobs", 0, 14) == ()
+    assert label_weights(ReadReply(None, other, 0, 14), COVERED, "logprobs") == ()
+    assert (
+        label_weights(
+            ReadReply(None, Choice('{"covered": 1}'), 0, 14), COVERED, "logprobs"
+        )
+        == ()
+    )
 
 
 def test_several_fields_in_order():
@@ -146,7 +154,7 @@ def test_several_fields_in_order():
         for it in split(text, 0.7, 0.99)
     )
     cells = label_weights(
-        Choice(text, tokens=listed), COVERED, "logprobs", 0, len(text)
+        ReadReply(None, Choice(text, tokens=listed), 0, len(text)), COVERED, "logprobs"
     )
     assert [round(cell.p, 6) for cell in cells if cell] == [0.7, 0.7]
 
@@ -212,7 +220,8 @@ def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
     head = '{"v": "'
     rest = "supported"[len(token) :] + '"}'
     reply = choice(head, (token, {token: 0.6, "silent": 0.4}), rest)
-    (weight,) = label_weights(reply, wanted_probability, "logprobs", 0, len(reply.text))
+    whole = ReadReply(None, reply, 0, len(reply.text))
+    (weight,) = label_weights(whole, wanted_probability, "logprobs")
     assert (None if weight is None else weight.p) == (
         expected if expected is None else pytest.approx(expected)
     )
