@@ -395,6 +395,25 @@ def test_behind_the_rows_stands_how_many_more_there_are(draw):
     assert told == ([expected] if n_shown and n_further else [])
 
 
+def test_metrics_that_are_left_out_are_counted_and_what_is_scored_stays():
+    results: dict[str, Any] = {}
+    for number in range(9):
+        name = f"metric_of_mine_{number}"
+        results[name] = Undefined(metric=name, reason="no use", code="other")
+    for name in ("citation_quality", "metric_of_mine_8"):
+        results[name] = Scored(metric=name, reason="", value=0.5)
+    report = Report(
+        [SampleResult(index=0, sample=Sample(question="q"), results=results)]
+    )
+    decision = decide("citation_quality=0.6", report)
+    lines = screen_lines(report.glance([decision]), page="page.html", exit_code=1)
+    assert_short(lines)
+    shown = [line.split()[0] for line in lines if re.match(r"  \w+ +(\.50|not)", line)]
+    assert {"citation_quality", "metric_of_mine_8"} <= set(shown)
+    assert f"  and {len(results) - len(shown)} further metrics" in lines
+    assert "undefined, as each row says" in "\n".join(lines)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
