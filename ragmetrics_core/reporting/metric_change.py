@@ -13,7 +13,7 @@ from ragmetrics_core.data import Frozen, MetricResult, Scored
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.groups import Clusters, GroupBy
-from ragmetrics_core.reporting.pairing import Pair, Part
+from ragmetrics_core.reporting.pairing import Part
 from ragmetrics_core.statistics import means
 from ragmetrics_core.statistics.means import Interval
 
@@ -170,7 +170,7 @@ def changes_of(
         cluster: Which samples belong together.
         margin: A loss up to this does not matter.
     """
-    changes = []
+    changes: list[MetricChange] = []
     for part in parts:
         clusters = Clusters(cluster)
         cluster_numbers: list[int] = []
@@ -179,11 +179,7 @@ def changes_of(
             if number < 0:  # the first run says nothing of it
                 number = clusters.number(after.sample)
             cluster_numbers.append(number)
-        for metric in metrics:
-            change = _counted(metric, part)
-            if change.verdict != "identical":
-                change = _measured(change, part, cluster_numbers)
-            changes.append(change)
+        changes += [_change_of(metric, part, cluster_numbers) for metric in metrics]
     # a look into slices takes no verdict of all rows back: they are corrected apart
     of_all = [change for change in changes if change.slice is None]
     return [
@@ -192,9 +188,16 @@ def changes_of(
     ]
 
 
-def _counted(metric: str, part: Part) -> MetricChange:
-    """The outcomes of a metric in both runs; "identical" where all are equal."""
-    results = _results(part.pairs, metric)
+def _change_of(metric: str, part: Part, cluster_numbers: Sequence[int]) -> MetricChange:
+    """The outcomes of a metric in both runs, the difference, and its tests.
+
+    It is "identical" where all outcomes are equal: nothing is tested then. The p-values
+    are not yet corrected for how many are tested.
+    """
+    results = [
+        (before.results.get(metric), after.results.get(metric))
+        for before, after in part.pairs
+    ]
     outcomes = Counter(
         "/".join("not judged" if one is None else one.status for one in pair)
         for pair in results
@@ -211,7 +214,7 @@ def _counted(metric: str, part: Part) -> MetricChange:
             and before.status != "failed"
             and before.value == after.value
         )
-    return MetricChange(
+    change = MetricChange(
         metric=metric,
         slice=part.slice,
         rows=part.n_rows,
@@ -220,45 +223,8 @@ def _counted(metric: str, part: Part) -> MetricChange:
         won_scores=outcomes["undefined/scored"],
         verdict="identical" if is_identical else "cannot tell",
     )
-
-
-def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
-    """Pair the results of a metric in both runs."""
-    return [
-        (before.results.get(metric), after.results.get(metric))
-        for before, after in pairs
-    ]
-
-
-def value_of(
-    result: MetricResult | None, if_failed: float | None = None
-) -> float | None:
-    """The score of a result; None if the metric is undefined for the sample.
-
-    Args:
-        result: What a metric said; None if the sample was not judged.
-        if_failed: The score to take if the sample was not judged or the metric failed,
-            0 or 1. Of a score with lost polls it then is the lowest, or the highest,
-            that these could have led to.
-    """
-    if result is None or result.status == "failed":
-        return if_failed
-    if if_failed is not None and isinstance(result, Scored) and result.bounds:
-        low, high = result.bounds
-        return high if if_failed else low
-    return result.value
-
-
-def _measured(
-    change: MetricChange,
-    part: Part,
-    cluster_numbers: Sequence[int],
-) -> MetricChange:
-    """Add the difference, and its tests.
-
-    The p-values are not yet corrected for how many are tested.
-    """
-    results = _results(part.pairs, change.metric)
+    if is_identical:
+        return change
     values, clusters = _differences(results, cluster_numbers, None, None)
     fields: dict[str, object] = {
         "p_scores": means.mcnemar(change.lost_scores, change.won_scores)
@@ -283,6 +249,25 @@ def _measured(
             "detectable": means.detectable(means.standard_error(values, clusters)),
         }
     return change.model_copy(update=fields)
+
+
+def value_of(
+    result: MetricResult | None, if_failed: float | None = None
+) -> float | None:
+    """The score of a result; None if the metric is undefined for the sample.
+
+    Args:
+        result: What a metric said; None if the sample was not judged.
+        if_failed: The score to take if the sample was not judged or the metric failed,
+            0 or 1. Of a score with lost polls it then is the lowest, or the highest,
+            that these could have led to.
+    """
+    if result is None or result.status == "failed":
+        return if_failed
+    if if_failed is not None and isinstance(result, Scored) and result.bounds:
+        low, high = result.bounds
+        return high if if_failed else low
+    return result.value
 
 
 def _differences(
