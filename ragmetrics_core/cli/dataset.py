@@ -181,22 +181,22 @@ def review_set(options: argparse.Namespace) -> int:
     dataset = read_set(options.set)
     reviews = Reviews(options.set, dataset)
     reviewer = options.reviewer or os.environ.get("USER", "")
-    is_second_reviewer = options.second_reviewer
+    second = options.second_reviewer
     if not reviewer:
         raise SettingError("your login is unknown; name yourself with --reviewer")
     first_reviewers = {review.reviewer for review in reviews.first.values()}
-    if is_second_reviewer and reviewer in first_reviewers:
+    if second and reviewer in first_reviewers:
         raise SettingError(
             f"{reviewer!r} is the first reviewer; the second one needs another"
             " --reviewer"
         )
-    items = items_to_review(dataset, reviews, second=is_second_reviewer)
+    items = items_to_review(dataset, reviews, second=second)
     try:
         is_complete = review(
             items,
             reviews,
             reviewer=reviewer,
-            second=is_second_reviewer,
+            second=second,
             ask=input,
             show=lambda text: show(*text.splitlines()),
         )

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
@@ -434,7 +433,16 @@ def fill_in(options: argparse.Namespace) -> None:
             " beside --api-key-env"
         )
     metrics_typed = options.metrics  # kept, since the loop may set options.metrics
-    for name, value in _options_of_file(file_settings).items():
+    metrics, store = file_settings.metrics, file_settings.store
+    columns = file_settings.columns.items()
+    options_of_file = {
+        "metrics": ",".join(metrics) if metrics else None,
+        "store": Path(store) if store else None,
+        "judge": file_settings.judge,
+        "api_base": file_settings.api_base,
+        **{f"{field}_column": column for field, column in columns},
+    }
+    for name, value in options_of_file.items():
         if name not in options:
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {name.removesuffix('_column')},"
@@ -448,26 +456,6 @@ def fill_in(options: argparse.Namespace) -> None:
     if not options.fail_under:
         # Of the file's gates only those on metrics that were typed, if any were.
         options.fail_under = _gates_to_decide(file_settings.gates, metrics_typed)
-
-
-def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:
-    """Return what a settings file chooses, by option, as if it had been typed.
-
-    None for an option that the file does not choose.
-    """
-    options: dict[str, Any] = {
-        "metrics": None,
-        "store": None,
-        "judge": file_settings.judge,
-        "api_base": file_settings.api_base,
-    }
-    if file_settings.metrics:
-        options["metrics"] = ",".join(file_settings.metrics)
-    if file_settings.store:
-        options["store"] = Path(file_settings.store)
-    for field_name, column in file_settings.columns.items():
-        options[f"{field_name}_column"] = column
-    return options
 
 
 def _gates_to_decide(gates: Sequence[str], metrics_typed: str | None) -> list[str]:

@@ -135,14 +135,10 @@ class Source:
         }
         self._n_rows = 0  # rows of all files; 0 until they are counted
         self._files = [_File(path) for path in options.files]
-        if options.traces:
-            self._prepare_traces(options)
-        else:
+        if not options.traces:
             for path in options.files:
                 check_readable(path)
-
-    def _prepare_traces(self, options: argparse.Namespace) -> None:
-        """Read the files as recorded traces; ``InputError`` if one is a table."""
+            return
         for path in options.files:
             if path.suffix.casefold() in _TABLE_SUFFIXES:
                 raise InputError(

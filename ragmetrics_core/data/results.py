@@ -416,11 +416,10 @@ class SampleResult(Frozen):
 
     def __repr__(self) -> str:
         """Return e.g. "SampleResult(row 1 (q-1): context_adherence 0.800)"."""
-        outcomes: list[str] = []
-        for name, result in self.results.items():
-            is_scored = result.value is not None
-            outcome = f"{result.value:.3f}" if is_scored else result.status
-            outcomes.append(f"{name} {outcome}")
+        outcomes = [
+            f"{name} {result.status if result.value is None else f'{result.value:.3f}'}"
+            for name, result in self.results.items()
+        ]
         summary = self.problem or ", ".join(outcomes) or "not judged"
         return f"SampleResult({self.label}: {summary})"
 

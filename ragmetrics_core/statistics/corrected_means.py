@@ -222,10 +222,15 @@ def _weights(
     labelled_per_unlabelled = len(labels) / len(unlabelled.values)
     divisor = (1 + labelled_per_unlabelled) * variance
     fold_of_samples = _folds(scores.cluster_numbers)
-    weight_by_fold = [
-        _weight_without(fold, fold_of_samples, labels, scores.values, divisor)
-        for fold in range(_FOLDS)
-    ]
+    weight_by_fold = []
+    for left_out_fold in range(_FOLDS):
+        used = [fold != left_out_fold for fold in fold_of_samples]
+        weight = 0.0
+        if sum(used) > 1:
+            labels_used = list(compress(labels, used))
+            scores_used = list(compress(scores.values, used))
+            weight = covariance(labels_used, scores_used) / divisor
+        weight_by_fold.append(min(1.0, max(0.0, weight)))
     return [weight_by_fold[fold] for fold in fold_of_samples]
 
 
@@ -244,33 +249,3 @@ def _folds(cluster_numbers: Sequence[int]) -> list[int]:
         number: index % _FOLDS for index, number in enumerate(shuffled_numbers)
     }
     return [fold_by_number[number] for number in unique_numbers]
-
-
-def _weight_without(
-    left_out_fold: int,
-    fold_of_samples: Sequence[int],
-    labels: Sequence[float],
-    scores: Sequence[float],
-    divisor: float,
-) -> float:
-    """Estimate the weight of scores in a corrected mean, from samples outside one fold.
-
-    The corrected mean is the mean of ``label - weight * (score - mean score)``. The
-    weight is the covariance of labels and scores over the divisor, cut to [0, 1].
-    Example: a covariance of .06 and a divisor of .08 give .75. 0 for fewer than two
-    samples.
-
-    Args:
-        left_out_fold: The fold of the samples that are left out.
-        fold_of_samples: The fold of each labelled sample.
-        labels: The label of each.
-        scores: The score of each.
-        divisor: The variance of the scores times 1 + n / N, with n labelled and N
-            unlabelled samples.
-    """
-    used = [fold != left_out_fold for fold in fold_of_samples]
-    if sum(used) < 2:
-        return 0.0
-    labels_used = list(compress(labels, used))
-    weight = covariance(labels_used, list(compress(scores, used))) / divisor
-    return min(1.0, max(0.0, weight))
