@@ -116,15 +116,6 @@ class _Measured:
         """Whether no metric applies to a row of a run that came to its end."""
         return not (self.applies or self.run.interrupted or self.run.stopped)
 
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why a metric was undefined the first time, by its name."""
-        return {
-            name: tally.first_undefined_reason
-            for name, tally in self.score_tally.metrics.items()
-            if tally.first_undefined_reason
-        }
-
     def take(self, result: SampleResult, writer: JsonlWriter | None) -> None:
         """Write a result to the file, if there is one, and then count it."""
         if writer is not None and self.options.out:
@@ -327,7 +318,12 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     """
     run, options = measured.run, plan.options
     if measured.is_bad_input:
-        plan.source.say_why_idle(measured.reasons)
+        reasons = {
+            name: tally.first_undefined_reason
+            for name, tally in measured.score_tally.metrics.items()
+            if tally.first_undefined_reason
+        }
+        plan.source.say_why_idle(reasons)
         return BAD_INPUT
     facts = _facts(plan, run)
     summary = measured.score_tally.summary(run=facts)

@@ -3,7 +3,7 @@
 import argparse
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,21 +89,6 @@ class _File:
                 digest.update(block)
                 n_bytes += len(block)
         return digest.hexdigest(), n_bytes
-
-
-def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
-    """Say which columns a file has, and with which options to name them.
-
-    Example: "; its columns are question, chunks_found; name the one that holds it:
-    --contexts-column NAME".
-    """
-    columns = [*file.columns_read.columns, *file.columns_read.unread]
-    if not columns or not missing_fields:
-        return ""
-    names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
-    options = [f"--{field.replace('_', '-')}-column NAME" for field in missing_fields]
-    which = "the one that holds it" if len(options) == 1 else "those that hold them"
-    return f"; its columns are {names}; name {which}: {', '.join(options)}"
 
 
 class Source:
@@ -283,14 +268,21 @@ class Source:
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
         # a reason such as "no answer" names the field whose column was not found
         missing_fields = [name for name in COLUMNS if f"no {name}" in why_undefined]
+        options = [f"--{name.replace('_', '-')}-column NAME" for name in missing_fields]
+        which = "the one that holds it" if len(options) == 1 else "those that hold them"
         for file in self._files:
+            columns = [*file.columns_read.columns, *file.columns_read.unread]
+            hint = ""
+            if columns and options:
+                names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
+                named = ", ".join(options)
+                hint = f"; its columns are {names}; name {which}: {named}"
+            sentence = (
+                f"no metric applies to {file.path} (rows: {file.rows}, bad:"
+                f" {file.bad}{why_undefined}){hint}"
+            )
             if not file.rows and not file.notes:
                 sentence = _no_rows(file.path)
-            else:
-                sentence = (
-                    f"no metric applies to {file.path} (rows: {file.rows}, bad:"
-                    f" {file.bad}{why_undefined}){_what_to_name(file, missing_fields)}"
-                )
             print(as_line(f"ragmetrics: {sentence}"), file=sys.stderr)
         for file in self._files:
             for note in file.notes:

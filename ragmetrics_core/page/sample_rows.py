@@ -116,7 +116,13 @@ def journey_data(followed: SampleJourney | None) -> dict[str, Any] | None:
 
     What is not known is left out; None where nothing was lost on the way.
     """
-    if followed is None or not followed.lost_something:
+    if followed is None:
+        return None
+    is_passage_lost = any(
+        passage.kept is False or passage.shown in ("cut", "not shown")
+        for passage in followed.passages
+    )
+    if not is_passage_lost and all(fact.lost is None for fact in followed.facts):
         return None
     passages = []
     for passage in followed.passages:

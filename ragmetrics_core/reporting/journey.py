@@ -164,15 +164,6 @@ class SampleJourney:
     facts: tuple[FactOnItsWay, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def lost_something(self) -> bool:
-        """Whether a passage, a part of one or a fact did not reach the model."""
-        is_passage_lost = any(
-            passage.kept is False or passage.shown in ("cut", "not shown")
-            for passage in self.passages
-        )
-        return is_passage_lost or any(fact.lost is not None for fact in self.facts)
-
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
     """Follow the passages and facts of one row from the search to the answer.

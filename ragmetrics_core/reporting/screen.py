@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ragmetrics_core.data.display import as_line, count_in_words, one_line
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.glance import Glance, RowGlance
+from ragmetrics_core.reporting.glance import Glance
 from ragmetrics_core.reporting.summary import MetricSummary
 
 MOST_LINES, MOST_WORDS = 15, 120
@@ -235,20 +235,15 @@ def _short(value: float) -> str:
 def _rows(glance: Glance) -> Iterator[_Line]:
     """The worst rows with what is wrong in them."""
     shown = glance.worst[:_MOST_ROWS]
-    width = max((len(_label(row)) for row in shown), default=0)
-    width = max(width, _LABEL)
-    for place, row in enumerate(shown):
+    labels = [one_line(row.label, _LONGEST_LABEL) for row in shown]
+    width = max([_LABEL, *map(len, labels)])
+    for place, (row, label) in enumerate(zip(shown, labels, strict=True)):
         mark = {"fault": "x", "unjudged": "?", "fine": " "}[row.kind]
         quote = one_line(row.quote, _LONGEST_QUOTE - (width - _LABEL))
-        line = f'  {_label(row):<{width}}  {mark}  {row.name:<17}  "{quote}"'
+        line = f'  {label:<{width}}  {mark}  {row.name:<17}  "{quote}"'
         if row.expected:
             line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
         yield _Line((3, 6, 9)[place], line)
-
-
-def _label(row: RowGlance) -> str:
-    """What a row is called, in a few characters."""
-    return one_line(row.label, _LONGEST_LABEL)
 
 
 def reason_lines(glance: Glance) -> list[str]:
