@@ -370,8 +370,8 @@ def compare(
     for judge in judges:
         asked = [report.run.addresses.get(judge, ()) for report in (before, after)]
         addresses_by_judge[judge] = tuple(dict.fromkeys(chain.from_iterable(asked)))
-    # Where all metrics are compared, those that only one of the runs has are named.
-    are_all_compared = metrics is None
+    lacking = [name for name in before.metrics if name not in after.metrics]
+    added = [name for name in after.metrics if name not in before.metrics]
     return Comparison(
         changes=tuple(changes),
         matched=matched,
@@ -380,14 +380,10 @@ def compare(
         margin=margin,
         differing=tuple(differing),
         stopped=_why_rows_are_missing(before, after, matched),
-        lacking=_lacking(after, before.metrics) if are_all_compared else (),
-        added=_lacking(before, after.metrics) if are_all_compared else (),
+        # named where all metrics are compared
+        lacking=tuple(lacking) if metrics is None else (),
+        added=tuple(added) if metrics is None else (),
     )
-
-
-def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Those of the metrics that a run lacks."""
-    return tuple(name for name in metrics if name not in report.metrics)
 
 
 def _names_in_both(

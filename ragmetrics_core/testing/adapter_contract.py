@@ -21,7 +21,7 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 from pydantic import Field, TypeAdapter
 
@@ -821,15 +821,10 @@ class _RaisingRecord:
     """Stands in for the ``record`` of every listener, and raises."""
 
     def __get__(self, listener: object, kind: type) -> Callable[[object], None]:
-        return _fail_to_record
+        return Mock(side_effect=_PlantedFault)
 
     def __set__(self, listener: object, record: object) -> None:
         """Whatever is set, it raises."""
-
-
-def _fail_to_record(run: object) -> None:
-    del run
-    raise _PlantedFault
 
 
 def _fail_to_redact(sample: Sample) -> Sample:
