@@ -25,7 +25,7 @@ _DEFERRED_NAMES = {
     # evaluate(batch=) and Report.from_parquet
     "ParkingStore": ("scale.batches:ParkingStore", "a run in batches"),
     "ParquetReport": (
-        "scale.parquet_report:ParquetReport",
+        "scale.scorer:ParquetReport",
         "reading results of a Scorer",
     ),
     # Report.write_to a target by its name

@@ -118,12 +118,6 @@ def judge_of_metric(metric: Metric, judge: JudgeLike) -> Judge:
     return resolve_judge(judge, metric_model=model)
 
 
-def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
-    """Whether anybody chose a judge, by the rules of ``resolve_judge``."""
-    is_named = judge is not None or metric_model is not None
-    return is_named or os.environ.get("RAGMETRICS_JUDGE") is not None
-
-
 def _judge_named(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
     """Return the judge of a name: the same one while endpoint and keys stay the same.
 

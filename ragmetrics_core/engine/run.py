@@ -5,6 +5,7 @@ Results come in input order and in bounded memory.
 
 import asyncio
 import logging
+import os
 import platform
 import sys
 import time
@@ -30,7 +31,7 @@ from ragmetrics_core.data.errors import crash_in_words
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Show
-from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, is_judge_chosen
+from ragmetrics_core.engine.resolve import NOBODY, JudgeLike
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     addresses_of,
@@ -129,10 +130,9 @@ class Run:
         self.why_part = ""
         self.ends_with_judge = False
         # Whether the caller chose the judge of each metric, instead of a default.
-        self._is_judge_chosen = all(
-            is_judge_chosen(judge, metric.model)
-            for metric in self.metrics
-            if metric.asks_judge
+        is_one_named = judge is not None or "RAGMETRICS_JUDGE" in os.environ
+        self._is_judge_chosen = is_one_named or all(
+            metric.model is not None for metric in self.metrics if metric.asks_judge
         )
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = list(distinct_judges(judge_by_metric).values())

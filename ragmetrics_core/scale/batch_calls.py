@@ -82,14 +82,14 @@ async def make_batch(model: OpenAICompatibleModel, file_id: str, token: str) -> 
 async def batch_by_id(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:
     """What the service says of a batch."""
     batch: dict[str, Any] = await ask_service(
-        model, "GET", f"batches/{_quote_for_path(batch_id)}"
+        model, "GET", f"batches/{quote(batch_id, safe='')}"
     )
     return batch
 
 
 async def cancel_batch(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:
     """End a batch, and return what the service says of it then."""
-    path = f"batches/{_quote_for_path(batch_id)}/cancel"
+    path = f"batches/{quote(batch_id, safe='')}/cancel"
     batch: dict[str, Any] = await ask_service(model, "POST", path, b"{}")
     return batch
 
@@ -201,10 +201,6 @@ def may_have_made_batch(error: errors.JudgeError) -> bool:
     if not isinstance(error, errors.TransientJudgeError):
         return False
     return error.is_sent and not isinstance(error, errors.RateLimited)
-
-
-def _quote_for_path(batch_id: str) -> str:
-    return quote(batch_id, safe="")
 
 
 def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Undefined
 from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.reporting.judge_card import Card
-from ragmetrics_core.scale.parquet_report import columns_of_results
+from ragmetrics_core.scale.scorer import columns_of_results
 
 LONE, SHOWN = "a\ud800b", "a\N{REPLACEMENT CHARACTER}b"
 ROW: dict[str, Any] = {
