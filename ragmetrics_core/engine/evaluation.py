@@ -150,14 +150,7 @@ def evaluate(
     # again until all is answered; without "wait" it ends as soon as batches are
     # submitted.
     while True:
-        run = Run(
-            metrics,
-            judge,
-            concurrency,
-            store,
-            budget,
-            batch=bool(batch),
-        )
+        run = Run(metrics, judge, concurrency, store, budget, batch=bool(batch))
         results = list(stream(run, samples, progress=progress, columns=column_by_field))
         if not run.is_ready_for_next_pass(wait_for_batches=batch == "wait"):
             break

@@ -259,9 +259,7 @@ class Run:
         return self._judging.most_rows
 
     def start_rows(
-        self,
-        samples: Samples,
-        columns: Mapping[str, Any],
+        self, samples: Samples, columns: Mapping[str, Any]
     ) -> Iterator[Future[Any]]:
         """Start judging the rows, and yield futures to wait for, one after the other.
 

@@ -170,11 +170,7 @@ class SampleJudging:
         row = leave_out_reasoning(row)
         judged_row.set(index)  # in this task alone
         # ``_start_of_sample`` is a lock: samples start one after the other.
-        async with (
-            self._row_slots,
-            asyncio.TaskGroup() as group,
-            self._start_of_sample,
-        ):
+        async with self._row_slots, asyncio.TaskGroup() as group, self._start_of_sample:
             tasks: dict[str, asyncio.Task[MetricResult]] = {}
             # Wait for a free slot, so that a sample does not start before one of its
             # questions can be asked. The slot is given back when the tasks are started;

@@ -116,9 +116,7 @@ def refuse_wrong_columns(
         raise SettingError(f"{first_error}; no other row has it either")
 
 
-def warn_of_oddities(
-    rows: Iterable[Sample | RowError],
-) -> Iterator[Sample | RowError]:
+def warn_of_oddities(rows: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:
     """Yield samples, and log once at the end what was odd about them.
 
     That is that there are none, a model's reasoning in them, and doubles. A sample is a

@@ -80,10 +80,7 @@ _budget_around: ContextVar[Budget | None] = ContextVar(
 
 
 async def score_one(
-    metric: Metric,
-    sample: Sample | None,
-    fields: Mapping[str, Any],
-    judge: JudgeLike,
+    metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: JudgeLike
 ) -> Outcome:
     """Score one sample with one metric; see ``Metric.score``.
 
@@ -336,10 +333,7 @@ def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
 
 
 async def _carry_out_plan(
-    metric: Metric,
-    sample: Sample,
-    judge: RunJudge,
-    usages: list[Usage],
+    metric: Metric, sample: Sample, judge: RunJudge, usages: list[Usage]
 ) -> Outcome:
     """Carry out the plan of a metric step by step, and return its outcome.
 

@@ -79,10 +79,7 @@ _READ_OF_EACH = 500  # characters of a text that tell its language
 _MOST_READ = 19  # texts of a part, spread over all: of shorter ones no words are whole
 _READ_OF_ALL = 1_900  # and of many texts together, so that each of them is read
 _PARTS_OF_EVIDENCE = {"contexts", "context", "chunks", "chunk", "passages"}
-_ABSTENTION = adherence_reply(
-    verdict="abstains",
-    reason="The answer makes no claim.",
-)
+_ABSTENTION = adherence_reply(verdict="abstains", reason="The answer makes no claim.")
 
 
 class LexicalJudge(Judge):
@@ -344,9 +341,7 @@ def _judge_facts_in_context(question: FactInContext) -> Asked[Any]:
 
 
 def _judge_each_text(
-    question: Question[Any],
-    kind: str,
-    look: Callable[[str], tuple[float, str]],
+    question: Question[Any], kind: str, look: Callable[[str], tuple[float, str]]
 ) -> Asked[Any]:
     """Judge the texts that a question shows, one by one, and return its reply.
 

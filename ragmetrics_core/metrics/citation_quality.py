@@ -563,10 +563,7 @@ def _judged_citations(
     # a blank context supports nothing; it is irrelevant if other contexts support it
     verdict_by_index = dict.fromkeys(statement.contexts, (BLANK, cited.supported))
     for index, support, is_irrelevant in zip(
-        answer.not_blank(statement.contexts),
-        cited.alone,
-        cited.irrelevant,
-        strict=True,
+        answer.not_blank(statement.contexts), cited.alone, cited.irrelevant, strict=True
     ):
         verdict_by_index[index] = support, is_irrelevant
     citations: list[JudgedCitation] = []

@@ -169,10 +169,7 @@ class ContextAdherence(Metric):
                 "supports", None, "statement passages", "question before"
             ),
             instructions_for_judge(
-                "sufficient_contexts",
-                None,
-                "contexts question",
-                language=self.language,
+                "sufficient_contexts", None, "contexts question", language=self.language
             ),
             instructions_for_judge(
                 "addresses", None, "question answer", language=self.language

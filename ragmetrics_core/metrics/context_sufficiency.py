@@ -288,11 +288,7 @@ class SufficiencyEvidence(Sufficed, extra="ignore"):
 
 
 def question_on_contexts(
-    sample: Sample,
-    texts: Sequence[str],
-    instructions: Instructions,
-    *,
-    polls: int = 1,
+    sample: Sample, texts: Sequence[str], instructions: Instructions, *, polls: int = 1
 ) -> SufficientContexts:
     """Return the question whether these contexts are enough.
 

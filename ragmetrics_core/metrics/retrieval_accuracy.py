@@ -244,9 +244,7 @@ class RetrievalAccuracy(Metric):
             # contexts × polls. One question about all facts is the other way; a user's
             # own template has none: it may ask something else.
             wanted_probability = LabelProbability(
-                "covered",
-                fallback_polls=self.polls,
-                needs_tokens=self.template is None,
+                "covered", fallback_polls=self.polls, needs_tokens=self.template is None
             )
         about = question_part(sample)
         instructions = self._cell_instructions(calls)

@@ -201,10 +201,7 @@ class Attempts:
         return error
 
     async def count_again(
-        self,
-        request: ChatRequest,
-        reply: ChatReply,
-        cut: errors.ContextWindowExceeded,
+        self, request: ChatRequest, reply: ChatReply, cut: errors.ContextWindowExceeded
     ) -> ChatReply:
         """Return a reply whose count of tokens is too low; failures if its prompt was cut.
 

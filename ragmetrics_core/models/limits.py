@@ -44,9 +44,7 @@ class Limits(Settings):
     """
 
     max_calls: int | None = Field(
-        default=None,
-        gt=0,
-        description="most calls to models, retries included",
+        default=None, gt=0, description="most calls to models, retries included"
     )
     max_cost: float | None = Field(default=None, gt=0, description="most US dollars")
     deadline: float | None = Field(

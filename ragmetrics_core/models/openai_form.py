@@ -29,16 +29,7 @@ from ragmetrics_core.models.features import topics_of
 
 # Why a reply ended: the words of OpenAI, and of others that frameworks hand on.
 _FINISH: dict[str, Finish] = {
-    **dict.fromkeys(
-        (
-            "stop",
-            "end_turn",
-            "stop_sequence",
-            "eos",
-            "completed",
-        ),
-        "stop",
-    ),
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "completed"), "stop"),
     **dict.fromkeys(("tool_calls", "tool_use", "function_call"), "tool_calls"),
     **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
     **dict.fromkeys(

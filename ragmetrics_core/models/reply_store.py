@@ -425,9 +425,7 @@ def _before_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_lock.release,
-        after_in_child=_lock.release,
+        before=_before_fork, after_in_parent=_lock.release, after_in_child=_lock.release
     )
 
 

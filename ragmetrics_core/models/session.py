@@ -489,10 +489,7 @@ class Session:
     # Asking typed questions
 
     async def ask_typed(
-        self,
-        state: str,
-        questions: Sequence[str],
-        read: Callable[[str, Choice], T],
+        self, state: str, questions: Sequence[str], read: Callable[[str, Choice], T]
     ) -> tuple[dict[str, T | errors.JudgeError], Usage]:
         """Ask typed questions about the same texts, in one request.
 
