@@ -100,20 +100,19 @@ def trust_file(options: argparse.Namespace) -> int:
     """
     if not options.file.exists():
         raise InputError(f"there is no file {options.file}")
-    project_file = read_project_file(options.file)
-    choices = project_file.settings.choices_that_need_trust
-    trust(project_file.path, project_file.content)
+    content, settings = read_project_file(options.file)
+    choices = settings.choices_that_need_trust
+    trust(options.file, content)
     lines = [
-        f"{project_file.path} is trusted as it is now; any change asks again. It"
-        " chooses:"
+        f"{options.file} is trusted as it is now; any change asks again. It chooses:"
     ]
     lines += [f"  {choice}" for choice in choices or ["nothing that needs trust"]]
-    if project_file.settings.code:
+    if settings.code:
         lines.append(
             "What it imports runs as your own code, also where those files change"
             " later."
         )
-    lines.append(f"For CI: {TRUST_VARIABLE}={digest_of(project_file.content)}")
+    lines.append(f"For CI: {TRUST_VARIABLE}={digest_of(content)}")
     show(*lines)
     return 0
 

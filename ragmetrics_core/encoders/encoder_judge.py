@@ -125,7 +125,8 @@ class EncoderJudge(Judge):
                 "EncoderJudge(label=) is the name of a label of the model, e.g."
                 f' label="LABEL_1"; got {label!r}'
             )
-        self.name = name_of(self.model)
+        is_folder = Path(self.model).expanduser().is_dir()
+        self.name = folder_of(self.model, None).name if is_folder else str(self.model)
         self.free = True  # no call costs anything
         self._checkpoint = load(
             self.model,
@@ -624,13 +625,6 @@ def folder_of(model: str | Path, revision: str | None) -> Path:
             f" download {model}{revision_option}"
         ) from error
     return Path(cached_folder)
-
-
-def name_of(model: str | Path) -> str:
-    """Return the own name of a folder, or the name of a model in the cache."""
-    if Path(model).expanduser().is_dir():
-        return folder_of(model, None).name
-    return str(model)
 
 
 def _commit_of(folder: Path, onnx_file: Path | None) -> str:

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -103,14 +103,6 @@ class ProjectSettings(Settings):
         return [one_line(choice) for choice in choices]
 
 
-class ProjectFile(NamedTuple):
-    """A settings file as it was read: the digest is that of the settings."""
-
-    path: Path
-    content: bytes
-    settings: ProjectSettings
-
-
 def project_settings(
     folder: Path, *, settings_not_read: Collection[str] = (), as_it_is: bool = False
 ) -> ProjectSettings:
@@ -133,7 +125,7 @@ def project_settings(
     path = folder / PROJECT_FILE
     if not path.exists():
         return ProjectSettings()
-    file = read_project_file(path)
+    content, settings = read_project_file(path)
     left_out = set(settings_not_read)
     for name in ("judge", "store", "api_base"):
         if os.environ.get(f"RAGMETRICS_{name.upper()}"):
@@ -141,22 +133,22 @@ def project_settings(
     if "judge" in left_out:  # the file's address was meant for the file's judge
         left_out.add("api_base")
     no_settings = dict.fromkeys(left_out)
-    settings = file.settings.model_copy(update=no_settings)
-    if as_it_is or is_trusted(path, file.content):
+    settings = settings.model_copy(update=no_settings)
+    if as_it_is or is_trusted(path, content):
         return settings
     choices = settings.choices_that_need_trust
     if choices:
         raise SettingError(
             f"{path} chooses {', '.join(choices)}, which only you may: look at the"
             f" file, then run ragmetrics trust {path} (in CI set"
-            f" {TRUST_VARIABLE}={digest_of(file.content)}), or choose with an option"
+            f" {TRUST_VARIABLE}={digest_of(content)}), or choose with an option"
             " yourself"
         )
     return settings
 
 
-def read_project_file(path: Path) -> ProjectFile:
-    """Read a settings file.
+def read_project_file(path: Path) -> tuple[bytes, ProjectSettings]:
+    """Read a settings file; return its content, and the settings in it.
 
     Raises ``SettingError`` if the file cannot be read or holds an invalid setting.
     """
@@ -189,7 +181,7 @@ def read_project_file(path: Path) -> ProjectFile:
                     f" {setting} above that line"
                 )
             raise SettingError(f"it names the column of {name}, which samples lack")
-        return ProjectFile(path, content, ProjectSettings(**table))
+        return content, ProjectSettings(**table)
     except RecursionError:
         raise SettingError(
             f"{path} cannot be read: it is nested too deeply; settings are plain lists"

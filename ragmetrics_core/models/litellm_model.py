@@ -89,31 +89,6 @@ def _litellm() -> Any:
     return litellm
 
 
-def _check_litellm_for(model: str) -> None:
-    """Check that LiteLLM is installed, and that it may be asked for this name.
-
-    Raises:
-        MissingDependency: If LiteLLM is not installed.
-        SettingError: If the name holds an address, or means a client of LiteLLM's whose
-            requests we cannot check.
-    """
-    if importlib.util.find_spec("litellm") is None:
-        raise errors.MissingDependency(
-            f"{model} is reached through LiteLLM: pip install"
-            " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
-            " and openai-compatible/MODEL with api_base=. A judge of your own is named"
-            " module:name"
-        )
-    if "://" in model:
-        raise errors.SettingError(
-            "a model's name holds no address; name the address with api_base="
-        )
-    # For these names LiteLLM uses a client without httpx, to which no hook can be
-    # added.
-    if model.startswith("aiohttp_openai/"):
-        raise errors.SettingError(f"{model}: name it openai/{model.partition('/')[2]}")
-
-
 class LiteLLMModel(ChatModel):
     """A model that LiteLLM reaches.
 
@@ -158,12 +133,29 @@ class LiteLLMModel(ChatModel):
         seconds. Example: ``LiteLLMModel("ollama/llama3", timeout=0)`` is refused.
 
         Raises:
-            SettingError: If the name or the address is invalid, or a number is out of
-                range.
+            SettingError: If the name or the address is invalid, a number is out of
+                range, or the name means a client of LiteLLM's whose requests we cannot
+                check.
             MissingDependency: If LiteLLM is not installed.
         """
         check_seconds("LiteLLMModel(timeout=)", timeout)
-        _check_litellm_for(model)
+        if importlib.util.find_spec("litellm") is None:
+            raise errors.MissingDependency(
+                f"{model} is reached through LiteLLM: pip install"
+                " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
+                " and openai-compatible/MODEL with api_base=. A judge of your own is"
+                " named module:name"
+            )
+        if "://" in model:
+            raise errors.SettingError(
+                "a model's name holds no address; name the address with api_base="
+            )
+        # For these names LiteLLM uses a client without httpx, to which no hook can be
+        # added.
+        if model.startswith("aiohttp_openai/"):
+            raise errors.SettingError(
+                f"{model}: name it openai/{model.partition('/')[2]}"
+            )
         self.model = self.name = model
         self.api_base = api_base
         self.api_key_env = api_key_env
