@@ -36,7 +36,6 @@ DECISIONS = "decisions/"
 SYSTEM_ONE = "systemone/"
 """The prefixes of the names of these models; each stands for a form of endpoint."""
 
-_TYPESAFE = "typesafe/"
 _NOT_IMPLEMENTED = 501
 
 
@@ -76,6 +75,8 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
     # The prefix of its name, "decisions/" or "systemone/"; also the endpoint's path.
     form: ClassVar[str]
     provider: ClassVar[Provider]
+    # What stands before the names of the provider's own models; "" for nothing.
+    own_prefix: ClassVar[str] = ""
     # Writes state and questions as this form of endpoint takes them.
     _fields: Callable[[str], Body]
     _object_of_pairs = staticmethod(object_of_single_names)
@@ -104,11 +105,24 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
         # the address given here or in a variable, else the provider's own
         address = self._with_version(endpoint.address or self.provider.address)
-        name_there = self._name_at_endpoint(
-            model, is_address_given=api_base is not None
-        )
+        name_there = model
+        if api_base is None and self.own_prefix:
+            if model and not model.startswith(self.own_prefix):
+                raise errors.SettingError(
+                    f"{self.form}{model} needs the address of its endpoint: api_base="
+                    " (--api-base) or RAGMETRICS_API_BASE, e.g."
+                    " http://127.0.0.1:8000/v1; a provider stands before the model, e.g."
+                    f" {self.form}{self.own_prefix}jev-1.13.0"
+                )
+            name_there = model.removeprefix(self.own_prefix)
         if not name_there.strip("/"):
-            raise _no_model(self.form)
+            example = (
+                f"{self.own_prefix}jev-1.13.0" if self.own_prefix else "gpt-6-luna"
+            )
+            raise errors.SettingError(
+                f"{self.form} names no model: give {self.form}MODEL, e.g."
+                f" {self.form}{example}"
+            )
         # The prices in our dated file hold at the provider's own address alone.
         if prices is None and address == self.provider.address:
             prices = decision_prices(model)
@@ -171,16 +185,6 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
         """Return an address with the version that the endpoint's path begins with."""
         return address
 
-    def _name_at_endpoint(self, model: str, *, is_address_given: bool) -> str:
-        """Return the model's name as its endpoint knows it.
-
-        Args:
-            model: The name without the prefix of the form.
-            is_address_given: Whether the caller gave the address of the endpoint.
-        """
-        del is_address_given  # the same at all addresses
-        return model
-
     def _error(self, fault: Fault) -> errors.JudgeError:
         if fault.status == _NOT_IMPLEMENTED:
             return errors.JudgeUnavailable(
@@ -225,6 +229,7 @@ class SystemOneModel(ServedDecisionModel):
 
     form = SYSTEM_ONE
     provider = TYPESAFE
+    own_prefix = "typesafe/"
     _fields = staticmethod(systemone_fields)
     most_questions = 64  # of transformers serve, the least that is known
 
@@ -233,19 +238,6 @@ class SystemOneModel(ServedDecisionModel):
         if address.rstrip("/").endswith("/v1"):
             return address
         return f"{address.rstrip('/')}/v1"
-
-    def _name_at_endpoint(self, model: str, *, is_address_given: bool) -> str:
-        if is_address_given:
-            return model
-        if not model:
-            raise _no_model(self.form)
-        if not model.startswith(_TYPESAFE):
-            raise errors.SettingError(
-                f"{self.name} needs the address of its endpoint: api_base= (--api-base)"
-                " or RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1; a provider"
-                " stands before the model, e.g. systemone/typesafe/jev-1.13.0"
-            )
-        return model.removeprefix(_TYPESAFE)
 
 
 def decision_model(
@@ -282,11 +274,3 @@ def decision_model(
                 name, api_base=api_base, api_key_env=api_key_env, timeout=timeout
             )
     return None
-
-
-def _no_model(form: str) -> errors.SettingError:
-    """Return the error for a name that is just the prefix, such as "decisions/"."""
-    example = "gpt-6-luna" if form == DECISIONS else "typesafe/jev-1.13.0"
-    return errors.SettingError(
-        f"{form} names no model: give {form}MODEL, e.g. {form}{example}"
-    )
