@@ -72,11 +72,9 @@ class FrameworkModel(ChatModel):
 
         None if it has no complete one.
         """
-        return (
-            self._cache_key
-            if self._cache_key is not None
-            else key_of(self._held, self._form)
-        )
+        if self._cache_key is not None:
+            return self._cache_key
+        return key_of(self._held, self._form)
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""
