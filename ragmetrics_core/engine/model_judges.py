@@ -48,10 +48,8 @@ def no_judge_in_words(found: object) -> str:
     Example: "a ChatOpenAI of langchain_core; give LangChainModel(…) around it, …".
     """
     kind = type(found)
-    bases = (
-        *kind.__mro__,
-        type(kind),
-    )  # a component of Haystack has only its metaclass
+    # a component of Haystack has only its metaclass
+    bases = (*kind.__mro__, type(kind))
     packages = {base.__module__.partition(".")[0] for base in bases}
     for package, class_of_adapter in _CLASSES_FOR_MODELS.items():
         if package in packages:

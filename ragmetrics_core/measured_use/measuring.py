@@ -479,10 +479,8 @@ def effect(answer: str, other: str) -> float:
         >>> effect("It opened in 1874.", "it opened in 1874"), effect("Yes.", "No.")
         (0.0, 1.0)
     """
-    words, other_words = (
-        Counter(canonical_words(answer)),
-        Counter(canonical_words(other)),
-    )
+    words = Counter(canonical_words(answer))
+    other_words = Counter(canonical_words(other))
     n_words = words.total() + other_words.total()
     if n_words == 0:
         return 0.0 if answer.strip() == other.strip() else 1.0

@@ -271,9 +271,8 @@ class ContextAdherence(Metric):
                 claims = [reply.claims for reply in labelled.replies]
                 grounds = Grounds.of(claims, groups.n_earlier_shown_and_known)
                 return polls_of(labelled), grounds
-            if not isinstance(
-                labelled.error, (QuestionNotSupported, ContextWindowExceeded)
-            ):  # such as a refused key
+            may_judge = (QuestionNotSupported, ContextWindowExceeded)
+            if not isinstance(labelled.error, may_judge):  # such as a refused key
                 return labelled, None
         polls = yield from self._poll_or_judge_claims(question_of_verdict)
         note = "Asked over the evidence of this and earlier turns, without labels."

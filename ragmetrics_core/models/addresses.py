@@ -148,14 +148,6 @@ Source: their own pages on compatibility with OpenAI's clients.
 TYPESAFE = Provider("https://api.typesafe.ai/v1", "TYPESAFE_API_KEY")
 
 
-def wants_a_key(address: str) -> bool:
-    """Whether an address is a provider's own that answers nobody without a key."""
-    return any(
-        provider.key_variable is not None and provider.owns(address)
-        for provider in (*PROVIDERS.values(), TYPESAFE)
-    )
-
-
 class Endpoint(NamedTuple):
     """An address, the environment variable that holds the key for it, and the time.
 

@@ -20,12 +20,12 @@ from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     OPENAI,
     PROVIDERS,
+    TYPESAFE,
     endpoint_address,
     key_to_send,
     provider_endpoint,
     proxy_for,
     public_address,
-    wants_a_key,
 )
 from ragmetrics_core.models.cache_keys import endpoint_key
 from ragmetrics_core.models.chat import (
@@ -470,9 +470,12 @@ class OpenAICompatibleModel(ChatModel):
                 f"the key for {self.name} holds what no key has, e.g. a line break, a"
                 ' quotation mark or "Bearer": copy it again, alone'
             )
-        if not key and wants_a_key(self.base_url):
-            raise self._error(Fault(401))
-        return {"Authorization": f"Bearer {key}"} if key else {}
+        if key:
+            return {"Authorization": f"Bearer {key}"}
+        for provider in (*PROVIDERS.values(), TYPESAFE):
+            if provider.key_variable is not None and provider.owns(self.base_url):
+                raise self._error(Fault(401))  # it answers nobody without a key
+        return {}
 
     def _error(self, fault: Fault) -> errors.JudgeError:
         """Return the error for a fault, with advice."""
