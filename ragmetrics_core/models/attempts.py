@@ -256,9 +256,9 @@ class Attempts:
                 if self.endpoint.is_in_doubt and not is_probe:
                     return None
                 await self.rate.acquire()
-                if self.refusal is not None:
-                    raise self.refusal.with_traceback(None)  # without earlier calls
-                self.endpoint.refuse_during_outage()
+                refusal = self.refusal or self.endpoint.outage
+                if refusal is not None:
+                    raise refusal.with_traceback(None)  # without earlier calls
                 number = await self.budget.acquire()
                 usage: Usage | None = None
                 try:

@@ -133,7 +133,7 @@ class EndpointState:
         while True:
             features = untried()
             # a call has got through, or none will, and nothing is left to try
-            if self._is_in_outage() or (self._is_reached and not features):
+            if self.outage is not None or (self._is_reached and not features):
                 yield None
                 return
             trial = self._trial
@@ -156,11 +156,14 @@ class EndpointState:
             self.refused -= trial.refused
             trial.is_over.set()
 
-    def refuse_during_outage(self) -> None:
-        """Raise the error with which the endpoint refuses everything, if it does."""
-        if self._is_in_outage():
-            assert self._outage is not None  # noqa: S101
-            raise self._outage.with_traceback(None)  # without lines of earlier calls
+    @property
+    def outage(self) -> errors.JudgeUnavailable | None:
+        """The error with which the endpoint refuses everything.
+
+        None if it does not, or was left alone long enough.
+        """
+        is_over = time.monotonic() >= self._outage_began_at + _OUTAGE_SECONDS
+        return None if is_over else self._outage
 
     @property
     def is_in_doubt(self) -> bool:
@@ -228,11 +231,6 @@ class EndpointState:
     def end_outage(self) -> None:
         """Let the next call leave."""
         self._outage = None
-
-    def _is_in_outage(self) -> bool:
-        """Whether the endpoint refuses everything, and was not left alone long enough."""
-        ends_at = self._outage_began_at + _OUTAGE_SECONDS
-        return self._outage is not None and time.monotonic() < ends_at
 
 
 T = TypeVar("T")
