@@ -289,7 +289,7 @@ class ParkingStore(SqliteStore):
             file_id = await batch_calls.upload_file(model, request_lines)
         except asyncio.CancelledError:  # the run's deadline has come
             self.batches_of_pass.discard(token)
-            self._forget_unmade(token)
+            self._run_and_commit(partial(batch_table.forget_batch, token, None))
             raise
         except errors.JudgeError as error:
             raise self._not_made(token, error) from None
@@ -316,14 +316,10 @@ class ParkingStore(SqliteStore):
 
     def _not_made(self, token: str, error: errors.JudgeError) -> errors.BatchFailed:
         """Forget a batch that was surely not made, and return the error to raise."""
-        self._forget_unmade(token)
+        self._run_and_commit(partial(batch_table.forget_batch, token, None))
         return errors.BatchFailed(
             f"a batch was not made, and the next run asks its requests: {error}"
         )
-
-    def _forget_unmade(self, token: str) -> None:
-        """Forget a batch; its requests are as if they had never been asked."""
-        self._run_and_commit(partial(batch_table.forget_batch, token, None))
 
     async def _make_batch_of_file(
         self, model: OpenAICompatibleModel, file_id: str, token: str
