@@ -272,12 +272,13 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
         yield _tree_of_turn(call, session)
     elif len(trees_inside) == 1:
         yield trees_inside[0]
-    elif (
-        trees_inside
-    ):  # one turn as well, but the span is a stranger's, as a web server's
-        questions = {
-            as_one_line(tree.question or tree.root.query) for tree in trees_inside
-        }
+    elif trees_inside:
+        # one turn as well, but the span is a stranger's, as a web server's
+        questions = set()
+        for tree in trees_inside:
+            queries = (node.query for node in tree.root.walk())
+            asked = tree.question or next(filter(None, queries), "")
+            questions.add(as_one_line(asked))
         if len(questions - {""}) > 1:
             _doubt(trees_inside)
         yield join_trees(trees_inside, FLOW)
