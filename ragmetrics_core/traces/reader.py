@@ -4,7 +4,6 @@ A **mark** is an attribute by which a span of a known instrumentation is recogni
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -61,6 +60,7 @@ class TraceReader:
         resolve: Gives the texts of documents whose ids alone were recorded; see
             ``samples_from_spans``.
         context_tools: Names of the tools whose text is a context.
+        keep_prompts: Whether samples keep the prompts of their answers.
 
     Raises:
         InputError: If there is no such dialect.
@@ -69,10 +69,8 @@ class TraceReader:
     Attributes:
         reason_by_trace_without_sample: Why a trace gives no sample, by its id; of each
             trace that was read and gave none so far.
-        tools: In how many traces without a sample a tool returned text, by its name.
-        kinds: In how many traces without a sample documents stood on a span of a kind
-            that is no search, by the kind.
-        is_no_tool_a_search: Whether the user says so, by an empty ``context_tools``.
+        notes: What the samples lack, and what may have been searches in traces without
+            a sample.
         dialects: The dialects whose marks were seen on spans.
         has_marked_spans: Whether any span bore the mark of a dialect.
         attributes_without_mark: Names of attributes that were seen while no span bore a
@@ -81,21 +79,13 @@ class TraceReader:
 
     def __init__(
         self,
-        dialect: str | None = None,
-        resolve: Resolve | None = None,
-        context_tools: Collection[str] | None = None,
+        dialect: str | None,
+        resolve: Resolve | None,
+        context_tools: Collection[str] | None,
         *,
         keep_prompts: bool = False,
     ) -> None:
-        """Check the dialect, and begin without any trace.
-
-        Args:
-            dialect: The only dialect (set of attribute names, such as OpenInference's)
-                that is read; None for all.
-            resolve: Gives the texts of documents whose ids alone were recorded.
-            context_tools: Names of the tools whose text is a context.
-            keep_prompts: Whether samples keep the prompts of their answers.
-        """
+        """Check the dialect, and begin without any trace; see the class."""
         if dialect is not None and dialect not in DIALECTS:
             raise InputError(
                 f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}"
@@ -104,13 +94,12 @@ class TraceReader:
         self._resolve = resolve
         # Makes the samples: one for each turn (question and answer) of a conversation.
         overrides = Overrides(context_tools=context_tools, keep_prompts=keep_prompts)
-        self.is_no_tool_a_search = context_tools is not None and not context_tools
+        # whether the user says so, by an empty ``context_tools``
+        self._is_no_tool_a_search = context_tools is not None and not context_tools
         self._turns: Turns[Call] = Turns(_trees_of, samples_of, overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
-        # names of tools that returned text and may have retrieved, with how often
-        self.tools: Counter[str] = Counter()
-        self.kinds: Counter[str] = Counter()
+        self.notes = Notes()
         self.dialects: set[str] = set()  # the dialects of the spans so far
         # A mark is an attribute that tells a span's dialect. If no span has a mark, the
         # spans are in no known dialect: the error that says so names their attributes.
@@ -145,19 +134,21 @@ class TraceReader:
             return []
         if samples:  # a run that went on in this trace has the id of its first trace
             self.reason_by_trace_without_sample.pop(trace, None)
-        self._remove_reasons_of(samples)
-        return list(map(with_unknown_fates, samples))
+        return self._noted(samples)
 
     def finish(self) -> list[Sample]:
         """Return the samples of the runs that wait to be resumed, and forget these."""
-        samples = self._turns.finish()
-        self._remove_reasons_of(samples)
-        return list(map(with_unknown_fates, samples))
+        return self._noted(self._turns.finish())
 
-    def _remove_reasons_of(self, samples: Iterable[Sample]) -> None:
-        """Remove the reasons why traces gave no sample, for the traces of these samples."""
+    def _noted(self, samples: Iterable[Sample]) -> list[Sample]:
+        """Return samples as they are handed on, and note whose they are and what they lack."""
+        samples = list(map(with_unknown_fates, samples))
         for sample in samples:
             self.reason_by_trace_without_sample.pop(str(sample.id), None)
+            self.notes.count_what_is_missing(sample)
+        if self._is_no_tool_a_search:
+            self.notes.tools.clear()
+        return samples
 
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         """Read a trace, and return the samples that are finished with it.
@@ -207,7 +198,7 @@ class TraceReader:
         if samples or reason != "no_retrieval":
             return samples
 
-        # a tool that returned text may have retrieved: ``context_tools`` names it
+        # a tool that returned text may have retrieved: ``context_tools`` may name it
         tools: set[str] = set()
         kinds: set[str] = set()
         for call in all_calls:
@@ -216,8 +207,8 @@ class TraceReader:
                 tools.add(reading.tool or call.span.name)
             if reading is not None and reading.kind == "step" and reading.documents:
                 kinds.add(reading.kind_word)
-        self.tools.update(tools - ANSWER_TOOLS)
-        self.kinds.update(kinds)
+        self.notes.tools.update(tools - ANSWER_TOOLS)
+        self.notes.kinds.update(kinds)
         return []
 
 
@@ -284,32 +275,20 @@ class SpanSamples(Iterable[Sample]):
                 which an instrumentation is recognised.
         """
         reader = self._new_reader()
-        self.notes = Notes(unreadable=self.lines.unreadable)
+        self.notes = reader.notes
+        self.notes.unreadable = self.lines.unreadable
         for trace, spans in traces_of(self.lines):
-            samples = reader.read(trace, spans)
-            yield from self._noting_missing(samples)
+            yield from reader.read(trace, spans)
         if reader.attributes_without_mark and not reader.has_marked_spans:
             known = ", ".join(DIALECTS)
             seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))
         # samples of interrupted runs that no later trace resumed
-        yield from self._noting_missing(reader.finish())
+        yield from reader.finish()
         # the id of each trace that gave none, with the reason, such as "no_retrieval"
         self.notes.without_sample = list(reader.reason_by_trace_without_sample.items())
-        # Tools that returned text: the user may say by ``context_tools`` that they
-        # search, or by an empty set that no tool does.
-        self.notes.tools.update(reader.tools)
-        if reader.is_no_tool_a_search:
-            self.notes.tools.clear()
-        self.notes.kinds.update(reader.kinds)
         # settings of the instrumentations that make them record texts
         self.notes.switches = switches_of(reader.dialects)
-
-    def _noting_missing(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield samples, and note how many lack what."""
-        for sample in samples:
-            self.notes.count_what_is_missing(sample)
-            yield sample
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
         """Yield the samples, then an error for each line, span or trace left unread.
