@@ -65,7 +65,7 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         text = answer_text(turn.named["answer"])
         # what the framework tells of the same answer stays known
         known = [each for each in tree.answers if text and each.text == text]
-        return [_with_writer(turn, [*known, Answer(text, "answer_from")][0])]
+        return [_with_writer(turn, [*known, Answer(text)][0])]
     if tree.only_searches:
         return [FoundAnswer(Answer(None))]
     is_broken = turn.error is not None or not (tree.is_complete or tree.answers)
@@ -92,13 +92,12 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         doubts = _doubts_of_reply(calls, call) if is_only_one else _GUESSED
         return [_said_by(calls, call, doubts)]
     structure = _structure_returned(calls)
-    return [structure or FoundAnswer(Answer(None, "nothing in the outputs"))]
+    return [structure or FoundAnswer(Answer(None))]
 
 
 def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer:
     """Return what a call replied as the answer."""
-    text = calls.replies[call].answer
-    return FoundAnswer(Answer(text, f"reply of {call.name}"), call, doubts=doubts)
+    return FoundAnswer(Answer(calls.replies[call].answer), call, doubts=doubts)
 
 
 def _preferred(among: Sequence[Node], question: str | None) -> Node:
@@ -147,7 +146,7 @@ def _structure_returned(calls: Calls) -> FoundAnswer | None:
             continue
         for value in calls.replies[call].values:
             if isinstance(value, Mapping) and value in returned:
-                answer = Answer(compact(value), "the structure that the run returned")
+                answer = Answer(compact(value))
                 return FoundAnswer(answer, call, doubts=_doubts_of_reply(calls, call))
     return None
 

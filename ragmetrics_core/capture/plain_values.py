@@ -274,20 +274,15 @@ def has_written(value: object) -> bool:
     return any(isinstance(answer, (str, Message)) for answer in answers)
 
 
-def answer_in(output: object) -> tuple[str | None, str]:
-    """Find the answer in what a run returned, and the key under which it stands.
-
-    Returns:
-        The answer, None if there is none; and the key, empty if the answer is the value
-        itself or if there is none.
-    """
+def answer_in(output: object) -> str | None:
+    """Return the answer in what a run returned, perhaps under a usual name; None without one."""
     if not isinstance(output, Mapping):
-        return answer_text(output), ""
+        return answer_text(output)
     for key in ("structured_response", *ANSWER_KEYS, "messages"):
         answer = answer_text(output.get(key))
         if answer is not None:
-            return answer, key
-    return None, ""
+            return answer
+    return None
 
 
 def answer_text(value: object) -> str | None:
@@ -318,7 +313,7 @@ def answer_text(value: object) -> str | None:
         messages = conversation(value) or ()
         return _last_answer(messages)
     if isinstance(value, Mapping):
-        answer, _ = answer_in(value)
+        answer = answer_in(value)
         has_documents = any(documents_in(value))
         if answer is not None or not value or has_documents:
             return answer
@@ -359,7 +354,6 @@ def sample_in(
     from fields that have a usual name of contexts; what cannot be read as such is
     unknown.
     """
-    answer, _ = answer_in(to_plain_value(outputs))
     fields = {**inputs, **outputs}
     names_of_contexts = fields.keys() & set(USUAL_NAMES["contexts"])
     found = Sample()
@@ -369,7 +363,7 @@ def sample_in(
         question=question_in(to_plain_value(inputs)),
         contexts=found.contexts,
         capture=found.capture,  # whether one text may be several contexts
-        answer=answer,
+        answer=answer_in(to_plain_value(outputs)),
     )
 
 

@@ -489,24 +489,21 @@ def _has_both_speakers(text: str) -> bool:
 
 
 def _standalone(calls: Calls, question: str | None) -> str | None:
-    """Return what the framework names, else the one query that models wrote.
+    """Return the one query that models wrote.
 
     Of several queries, such as parts of the question, none stands for the question.
     """
-    standalone = calls.tree.standalone_question
-    if standalone is None:
-        searches = [*calls.searches, *calls.named_tools]
-        queries = {search.query for search in searches if search.query}
-        written = [
-            query
-            for query in queries
-            if parse_json(query) is None and calls.is_written_query(query)
-        ]
-        standalone = written[0] if len(written) == 1 else None
-    if standalone is None or len(standalone) > _LONGEST_QUERY:
+    searches = [*calls.searches, *calls.named_tools]
+    queries = {search.query for search in searches if search.query}
+    written = [
+        query
+        for query in queries
+        if parse_json(query) is None and calls.is_written_query(query)
+    ]
+    if len(written) != 1 or len(written[0]) > _LONGEST_QUERY:
         return None
-    is_question = as_one_line(standalone) == as_one_line(question)
-    return None if is_question else standalone
+    is_question = as_one_line(written[0]) == as_one_line(question)
+    return None if is_question else written[0]
 
 
 # In inputs that a user handed to several components

@@ -9,7 +9,7 @@ in ``stages``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
 from types import NoneType
 from typing import Any, Literal, Self, get_args
@@ -302,7 +302,6 @@ class Answer:
 
     Attributes:
         text: Its text; None if the framework gives an answer without one.
-        place: Where it was found, in words: "the generator's text".
         replies: The replies that it was built from, where the framework names them.
         writing_call: The call that wrote it, where the framework tells; None leaves it
             to the rules.
@@ -314,7 +313,7 @@ class Answer:
     """
 
     text: str | None = field(repr=False)
-    place: str = ""
+    _: KW_ONLY
     replies: tuple[str, ...] = field(default=(), repr=False)
     writing_call: Node | None = field(default=None, repr=False)
     is_extracted: bool = False
@@ -334,8 +333,6 @@ class Tree:
     Attributes:
         root: The outermost call.
         question: The user's question.
-        standalone_question: A rewrite of the question, where the framework names one;
-            else the rules look at the queries.
         history: Earlier turns of the conversation, oldest first, without the question.
         is_history_of_prompt: Whether the history was read from a prompt, where typed
             messages may be examples as well.
@@ -386,7 +383,6 @@ class Tree:
 
     root: Node
     question: str | None = None
-    standalone_question: str | None = None
     history: tuple[Turn, ...] = ()
     is_history_of_prompt: bool = False
     shows_earlier_results: bool = False

@@ -465,8 +465,7 @@ def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
 def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
     """Find the answer of a turn; () if there is none.
 
-    Example: the output {"result": "Anna"} gives "Anna", with the place "output result".
-    A model that was called alone answers by its reply.
+    Example: the output {"result": "Anna"} gives "Anna". A model that was called alone answers by its reply.
 
     Args:
         root: The outermost call of the turn.
@@ -475,17 +474,14 @@ def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
     if root.kind == "model":
         if root.reply is None or not root.reply.text:
             return ()
-        return (Answer(root.reply.text, "the model call", writing_call=root),)
-    text, key = answer_in(output)
+        return (Answer(root.reply.text, writing_call=root),)
+    text = answer_in(output)
     if text is None and isinstance(output, Mapping):
         if {"raw", "tasks_output"} <= set(output):  # a crew's, beside its tasks
             text = str(output["raw"])
-            key = "raw"
         else:
             text = only_message(output, role="assistant")
-    if text is None:
-        return ()
-    return (Answer(text, f"output {key}".strip()),)
+    return () if text is None else (Answer(text),)
 
 
 def _add_question(tree: Tree, reading: Reading) -> None:

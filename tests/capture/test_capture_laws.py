@@ -133,7 +133,7 @@ def generated(seed: int, *, cut: bool = False) -> Run:
         lambda: [*searches(), step(clock, lambda: [model(clock, prompt)])],
         "chain",
     )
-    tree = Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
+    tree = Tree(root, question=QUESTION, answers=(Answer(REPLY),))
     return Run(tree, returned, shown, cut)
 
 
@@ -562,7 +562,7 @@ def many_searches(count: int, shape: Any) -> Tree:
     searches = [lambda one=one: retriever(clock, [one], QUESTION) for one in documents]
     prompt = "\n".join(one.text for one in documents[:5]) + QUESTION
     root = step(clock, lambda: [*shape(clock, searches), model(clock, prompt)], "chain")
-    return Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
+    return Tree(root, question=QUESTION, answers=(Answer(REPLY),))
 
 
 @pytest.mark.nightly
@@ -592,7 +592,7 @@ def many_cut(count: int) -> Tree:
         ],
         "chain",
     )
-    return Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
+    return Tree(root, question=QUESTION, answers=(Answer(REPLY),))
 
 
 @pytest.mark.nightly
@@ -625,9 +625,7 @@ def test_a_text_is_found_again_wherever_it_stands_in_a_wider_one(seed):
         ],
         "chain",
     )
-    (sample,) = samples_of(
-        Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
-    )
+    (sample,) = samples_of(Tree(root, question=QUESTION, answers=(Answer(REPLY),)))
     assert sample.ledger is not None
     # its text may stand in the piece
     assert handed == found or sample.ledger.calls[0].shown is None

@@ -309,7 +309,7 @@ def test_what_earlier_calls_of_the_chain_were_shown_are_contexts():
     assert (texts(sample), codes(sample)) == ([BRIDGE, FERRY], set())
     assert [text.text for text in sample.capture.intermediate] == [draft]
     calls = (found(*held), reads(asked(BRIDGE), draft), reads(asked(FERRY), second))
-    joined = Answer(f"{draft}\n\n{second}", "output")
+    joined = Answer(f"{draft}\n\n{second}")
     assert texts(only(tree(*calls, answers=(joined,)))) == [BRIDGE, FERRY]
 
 
@@ -325,7 +325,7 @@ def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for():
     assert codes(alike) == {"further_call"}
     retried = only(says(found(*held), first_try, wrote))
     assert (texts(retried), codes(retried)) == ([BRIDGE], set())
-    both = (Answer(other, "output"), Answer(ANSWER, "output"))
+    both = (Answer(other), Answer(ANSWER))
     samples = samples_of(tree(found(*held), beside, wrote, answers=both))
     assert [texts(sample) for sample in samples] == [[FERRY], [BRIDGE]]
     assert [codes(sample) for sample in samples] == [set(), set()]
@@ -338,7 +338,7 @@ def test_a_call_beside_the_answer_is_doubted_unless_it_is_accounted_for():
 def test_a_verdict_is_no_sure_answer(verdict):
     calls = (found(*documents(BRIDGE)), reads(asked(BRIDGE)))
     grades = reads(f"Is this good? {ANSWER}", verdict)
-    run = tree(*calls, grades, answers=(Answer(verdict, "output"),))
+    run = tree(*calls, grades, answers=(Answer(verdict),))
     assert "answer_guessed" in codes(only(run))
 
 
@@ -350,7 +350,7 @@ def test_a_word_that_a_model_says_to_the_result_of_its_tool_is_an_answer(reply):
         tool("3", name="search", query="Douro"),
         reads(after_tool("3"), reply),
     ]
-    told = {"answers": (Answer(reply, "output"),)}
+    told = {"answers": (Answer(reply),)}
     settings = Overrides(context_tools=set())
     assert codes(only(tree(*steps, **told), settings)) == set()
     judges = tree(reads(asked(), NOTE), *steps, **told)
@@ -358,7 +358,7 @@ def test_a_word_that_a_model_says_to_the_result_of_its_tool_is_an_answer(reply):
 
 
 def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded():
-    answer = Answer(ANSWER, "response", documents=documents(BRIDGE))
+    answer = Answer(ANSWER, documents=documents(BRIDGE))
     sample = only(tree(answers=(answer,)))
     assert texts(sample) == [BRIDGE]
     assert "by_data_flow" in codes(sample)
@@ -564,7 +564,7 @@ def test_marks_mean_what_the_prompt_numbers_line_by_line(answer):
     label, expected = CITING[answer]
     lines = [label.format(n) + text for n, text in enumerate((BRIDGE, FERRY), start=1)]
     calls = (found(*documents(BRIDGE, FERRY)), reads(asked(*lines), answer))
-    sample = only(tree(*calls, answers=(Answer(answer, "output"),)))
+    sample = only(tree(*calls, answers=(Answer(answer),)))
     cited = sample.citations
     assert (None if cited is None else [one.contexts for one in cited]) == expected
     assert bool(sample.citations_unknown) == (expected is None)
@@ -576,7 +576,7 @@ def test_a_list_of_sources_must_name_what_the_marks_name(listed, expected):
     reply = json.dumps({"answer": answer, "sources": listed})
     prompt = asked(f"[1] {BRIDGE}", f"[2] {FERRY}")
     calls = (found(*documents(BRIDGE, FERRY)), reads(prompt, reply))
-    cited = only(tree(*calls, answers=(Answer(answer, "output"),))).citations
+    cited = only(tree(*calls, answers=(Answer(answer),))).citations
     assert (None if cited is None else [one.contexts for one in cited]) == expected
 
 

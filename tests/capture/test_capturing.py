@@ -138,7 +138,7 @@ def trees(run):
                 reply=Message("assistant", run["output"]),
             )
         )
-        answers = (FoundAnswer(run["output"], "output"),)
+        answers = (FoundAnswer(run["output"]),)
     return [
         Tree(
             Node("step", "app", 0, 5, calls),

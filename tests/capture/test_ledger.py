@@ -197,7 +197,7 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
         ["retrieval (?) porto, faro; shown unknown; step 0"],
     ),
     "no prompt, and documents beside those of the answer": (
-        tree(found(P), found(F), answers=(Answer(ANSWER, "answer", documents=(P,)),)),
+        tree(found(P), found(F), answers=(Answer(ANSWER, documents=(P,)),)),
         [
             "retrieval (?) porto; shown unknown; step 0",
             "retrieval (?) faro; shown unknown; step 0",

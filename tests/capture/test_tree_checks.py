@@ -33,7 +33,7 @@ def tree(search: Any = None, model: Any = None, **fields: Any) -> Tree:
         Node(name="search", began=1.0, **{"ended": 2.0, **searched, **(search or {})}),
         Node(name="write", began=3.0, **{"ended": 4.0, **asked, **(model or {})}),
     ]
-    return Tree(Node("step", "app", 0.0, 5.0, calls), "Capital?", "question", **fields)
+    return Tree(Node("step", "app", 0.0, 5.0, calls), "Capital?", **fields)
 
 
 WRONG: list[tuple[Tree, str]] = [
@@ -46,7 +46,7 @@ WRONG: list[tuple[Tree, str]] = [
     (tree(model={"prompt": "Paris?"}), "the call 'write' .* prompt that holds a str"),
     (tree(model={"reply": "Paris."}), "reply that is a str: give Message"),
     (tree(answers=("Paris.",)), "answers that hold a str: give Answer"),
-    (tree(answers=Answer("Paris.", "answer")), "answers that are one Answer: give a t"),
+    (tree(answers=Answer("Paris.")), "answers that are one Answer: give a t"),
     (tree({"documents": FOUND[0]}), "documents that are one Document: give a tuple"),
     (tree(model={"prompt": SHOWN[0]}), "a prompt that is one Message: give a tuple"),
     (
@@ -99,7 +99,7 @@ def test_a_call_inside_a_call_is_looked_at():
     ],
 )
 def test_a_search_that_never_ended_leaves_nothing_exact(search, doubts):
-    (sample,) = samples_of(tree(search, answers=(Answer("Paris.", "answer"),)))
+    (sample,) = samples_of(tree(search, answers=(Answer("Paris."),)))
     assert set(sample.capture.doubts) == doubts
     assert sample.capture.grade == ("incomplete" if doubts else "exact")
 

@@ -508,7 +508,7 @@ ROWS: dict[str, Row] = {
             found(P, F),
             reads(asked(PORTO), "A text about Porto, in which the word north stands."),
             reads(asked(FARO), "north"),
-            answers=(Answer("north", "output"),),
+            answers=(Answer("north"),),
         ),
         [FARO],
         "p f",
@@ -644,7 +644,7 @@ ROWS: dict[str, Row] = {
             reads(asked(PORTO), "Action: finish[in the north] and done"),
             found(F, query="an airport"),
             reads(f"Which airport? {FARO}", "It is the one of Faro."),
-            answers=(Answer("in the north", "output"),),
+            answers=(Answer("in the north"),),
         ),
         [PORTO],
         "p f",
@@ -654,7 +654,7 @@ ROWS: dict[str, Row] = {
         tree(
             found(P),
             reads(asked(PORTO)),
-            answers=(Answer(STATUS, "the last message"),),
+            answers=(Answer(STATUS),),
             output={"messages": [Message("assistant", STATUS)], "final_answer": ANSWER},
         ),
         [PORTO],
@@ -1520,7 +1520,7 @@ def test_an_answer_object_is_of_the_reply_whose_fields_it_has(replied, is_sure):
     run = tree(
         found(*DOCS),
         reads(asked(PORTO), reply),
-        answers=(Answer(json.dumps(answered), "output"),),
+        answers=(Answer(json.dumps(answered)),),
         output={"structured_response": answered},
     )
     (sample,) = samples_of(run)
@@ -1545,7 +1545,7 @@ AGAIN = {
 def test_words_of_an_earlier_turn_in_a_prompt_are_no_history(name):
     reply, prompt, question = AGAIN[name]
     joining = turns()
-    answers = (Answer(reply, "output"),)
+    answers = (Answer(reply),)
     joining.add(tree(found(P), reads(asked(PORTO), reply), answers=answers))
     (sample,) = joining.add(
         tree(found(P), reads(prompt, "It is told there."), question=question)

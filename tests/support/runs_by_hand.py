@@ -36,7 +36,7 @@ ROW_OF_WEB = f"{PORTO}\nThe web knows nothing else about it."
 CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
 GRADED = Message("assistant", '{"binary_score": "yes"}')
 RATED = (Document(EVORA, "e", 0.9), Document(FARO, "f", 0.8), Document(PORTO, "p", 0.7))
-SAYS = (Answer(ANSWER, "output"),)
+SAYS = (Answer(ANSWER),)
 SAID = (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi."))
 STATUS = "Generated response with context"
 

@@ -85,17 +85,13 @@ def _tree(run: Run) -> Tree:
     elements = list(chain.from_iterable(lists))
     are_documents = all(isinstance(element, Document) for element in elements)
     # what the outputs give, or the reply of a model that was called alone
-    answer, key = answer_in(output)
-    place = f"outputs[{key!r}]"
+    answer, writer = answer_in(output), None
     if root.kind == "model":
-        answer = (None if root.reply is None else root.reply.text) or None
-        place = "the model call"
-    writer = root if root.kind == "model" else None
-    is_answered = answer is not None
+        answer, writer = None if root.reply is None else root.reply.text or None, root
     tree = Tree(
         root,
         output=output,
-        answers=(Answer(answer, place, writing_call=writer),) if is_answered else (),
+        answers=() if answer is None else (Answer(answer, writing_call=writer),),
         instructions=tuple(_examples_in(run.root)),
         gives_only_documents=bool(elements)
         and are_documents

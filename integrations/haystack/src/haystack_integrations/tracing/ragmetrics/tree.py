@@ -12,7 +12,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -109,7 +108,7 @@ def trees(run: Run) -> Iterator[Tree]:
     flow_documents = next(filter(None, reversed(documents)), None)
     if flow_documents and not found and len(run.nodes) == 1 and not is_component:
         # a result by itself, as of samples_from(), whose answer is unknown
-        found = (Answer(None, "the result", documents=flow_documents),)
+        found = (Answer(None, documents=flow_documents),)
     # an embedder that ran by itself, or an index build, belongs to no turn
     is_loose_step = is_component and calls.root.kind == "step" and not has_searched
     is_unasked = not (calls.is_asked or question or found or flow_documents)
@@ -275,17 +274,20 @@ def answers(calls: Calls) -> tuple[Answer, ...]:
         core's rules look for one then.
     """
     outputs = outputs_by_place(calls.run)
-    found = _objects(outputs) or _messages(outputs)
+    objects = list(find_instances(outputs, Answer))
+    written = tuple(each for each in objects if not each.is_extracted)
+    found = written or _messages(outputs)
     if found:
         return found
     # A reader lists the best passage first. One without a text says that the documents
     # hold no answer; it counts only if no passage has a text. Behind the reader others
     # may hand its answers on, or grade them.
-    extracted = _objects(outputs, are_extracted=True)
+    extracted = tuple(each for each in objects if each.is_extracted)
     if not (extracted or calls.models):
         for node in calls.run.components():
+            of_node = find_instances(node.output, Answer)
             extracted = (
-                _objects({node.path: node.output}, are_extracted=True) or extracted
+                tuple(each for each in of_node if each.is_extracted) or extracted
             )
     with_text = tuple(answer for answer in extracted if answer.text)
     # the text in an output whose socket has a usual name, such as "answer"
@@ -294,10 +296,10 @@ def answers(calls: Calls) -> tuple[Answer, ...]:
         for place, value in outputs.items()
         if isinstance(value, str)
     }
-    text, name = answer_in(text_by_name)
+    text = answer_in(text_by_name)
     if text is not None:
         handed_on = [answer for answer in with_text if answer.text == text]
-        return tuple(handed_on[:1]) or (Answer(text, name),)
+        return tuple(handed_on[:1]) or (Answer(text),)
     replies = {
         place: as_replies(value)
         for place, value in outputs.items()
@@ -326,25 +328,13 @@ def outputs_by_place(run: Run) -> Mapping[str, Any]:
     return outputs
 
 
-def _objects(
-    outputs: Mapping[str, Any], *, are_extracted: bool = False
-) -> tuple[Answer, ...]:
-    """The answer objects in some outputs: those that a model wrote, or those cut out of documents."""
-    return tuple(
-        replace(answer, place=place)
-        for place, value in outputs.items()
-        for answer in find_instances(value, Answer)
-        if answer.is_extracted == are_extracted
-    )
-
-
 def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
     """The replies in the one output that holds messages; of a conversation the last one."""
     replies_by_output: list[tuple[Answer, ...]] = []
-    for place, value in outputs.items():
+    for value in outputs.values():
         messages = list(find_instances(value, Message))
         replies = [
-            Answer(message.text, place)
+            Answer(message.text)
             for message in messages
             if message.role in ("assistant", "tool") and message.text.strip()
         ]

@@ -636,12 +636,12 @@ def answer_of(result: object) -> str | None:
     """
     returned = unwrap_stop_event(result)
     if isinstance(returned, str):
-        return answer_in(returned)[0]
+        return answer_in(returned)
     if isinstance(returned, (Response, AgentChatResponse)):
-        return answer_in(returned.response)[0]
+        return answer_in(returned.response)
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
-        return answer_in(fields)[0] or (str(returned) if fields else None)
+        return answer_in(fields) or (str(returned) if fields else None)
     if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
         return returned.response_txt
     if isinstance(returned, StreamingAgentChatResponse):
@@ -652,7 +652,7 @@ def answer_of(result: object) -> str | None:
         return None
     is_form = isinstance(returned, BaseModel) and not isinstance(returned, ChatResponse)
     fields = plain(vars(returned) if is_form else returned)
-    return answer_in(fields)[0] if isinstance(fields, Mapping) else None
+    return answer_in(fields) if isinstance(fields, Mapping) else None
 
 
 def sources_of(result: object) -> tuple[Document, ...]:

@@ -58,7 +58,7 @@ def as_run(response: object) -> Run:
     run.is_complete = not is_unread_stream
     _add_sources(run, copies.sources_of(returned))
     if run.is_complete and run.flow_documents:  # an answer, be it without a text
-        run.answers = (Answer(answer, "the response", documents=run.flow_documents),)
+        run.answers = (Answer(answer, documents=run.flow_documents),)
     run.lookup_outputs = (copies.plain(returned),)
     return run
 
@@ -103,8 +103,7 @@ def trees_of(run: Run) -> list[Tree]:
     text = tree.root.text or ""
     answers = text.strip() and tree.kind not in ("model", "program")
     if answers and not has_failed:
-        place = f"result of {tree.kind}"
-        tree.answers = (Answer(text, place, documents=tree.flow_documents),)
+        tree.answers = (Answer(text, documents=tree.flow_documents),)
     if tree.kind in ("query", "chat"):  # what an engine returns is its answer
         tree.output = {"answer": text}
     elif models and text in [each.get("result") for each in run.lookup_outputs]:
