@@ -6,7 +6,6 @@ from ragmetrics_core.capture.background import WatchingEvaluator as WatchingEval
 from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Redact as Redact
-from ragmetrics_core.capture.document_cache import kept_once as kept_once
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.history import history_in as history_in
 from ragmetrics_core.capture.history import history_of_prompts as history_of_prompts
@@ -60,6 +59,7 @@ from ragmetrics_core.capture.tree import Message as Message
 from ragmetrics_core.capture.tree import Node as Node
 from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
+from ragmetrics_core.capture.tree import kept_once as kept_once
 from ragmetrics_core.capture.unrecorded import (
     unrecorded_evidence as unrecorded_evidence,
 )

@@ -123,19 +123,6 @@ class WatchSettings:
             )
 
 
-@dataclass(frozen=True)
-class _QueuedWork:
-    """The making of a recorded run's samples, which waits in the queue.
-
-    Attributes:
-        make_samples: Makes the samples.
-        due: The earliest time for it, by the monotonic clock; by default at once.
-    """
-
-    make_samples: Callable[[], Iterable[Sample]]
-    due: float = 0.0
-
-
 class BackgroundEvaluator(Generic[Run]):
     """Makes samples of recorded runs and scores them in a daemon thread of its own.
 
@@ -244,7 +231,8 @@ class BackgroundEvaluator(Generic[Run]):
         # the lock of all attributes below; it is notified when one of them changes
         self._state_changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._queue: deque[_QueuedWork] = deque()
+        # what makes samples, with the earliest time for it by the monotonic clock
+        self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
         # judged samples whose results the thread has not counted yet
         self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
@@ -290,7 +278,7 @@ class BackgroundEvaluator(Generic[Run]):
             due: The earliest time for calling it, by the monotonic clock; by default it
                 may be called at once.
         """
-        self._queue.append(_QueuedWork(make_samples, due))
+        self._queue.append((due, make_samples))
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._work, name="ragmetrics-background", daemon=True
@@ -342,8 +330,7 @@ class BackgroundEvaluator(Generic[Run]):
             if not self._stopped:
                 # the lingering of queued runs ends; runs held back come last, since
                 # queued ones may belong to them
-                queued = [_QueuedWork(work.make_samples) for work in self._queue]
-                self._queue = deque(queued)
+                self._queue = deque((0.0, work) for _, work in self._queue)
                 self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()
@@ -364,7 +351,7 @@ class BackgroundEvaluator(Generic[Run]):
         with self._state_changed:
             # entries of flush() and of this thread are no runs
             no_runs = (self._make_waiting_samples, self._make_due_samples)
-            waiting = [work for work in self._queue if work.make_samples not in no_runs]
+            waiting = [work for _, work in self._queue if work not in no_runs]
             return self._n_in_flight + len(waiting)
 
     def report(self, timeout: float | None = None) -> Report:
@@ -409,11 +396,29 @@ class BackgroundEvaluator(Generic[Run]):
         """Start queued runs in order, and count results, until stopped.
 
         It is what the background thread does. It ends once the evaluator is stopped and
-        nothing waits or is being judged.
+        nothing waits or is being judged. Example: three samples are judged and two runs
+        wait: it counts three results, and makes the samples of the first run.
         """
         with as_judge_work():  # calls of models in here are no runs of the application
             while self._wait_for_work():
-                self._do_waiting_work()
+                make_samples: Callable[[], Iterable[Sample]] | None = None
+                with self._state_changed:
+                    results = self._uncounted_results
+                    self._uncounted_results = deque()
+                    n_done = len(results)
+                    if self._seconds_until_start == 0:
+                        _, make_samples = self._queue.popleft()
+                        # the making of the samples counts, too
+                        self._n_in_flight += 1
+                        n_done += 1
+                # without the lock, since both calls run code of the user
+                for result in results:
+                    self._count_result(result)
+                if make_samples is not None:
+                    self._start_judging(make_samples)
+                with self._state_changed:
+                    self._n_in_flight -= n_done
+                    self._state_changed.notify_all()
 
     def _wait_for_work(self) -> bool:
         """Wait until a result is there to be counted or a run may be started.
@@ -430,32 +435,8 @@ class BackgroundEvaluator(Generic[Run]):
                 seconds = self._seconds_until_start or _IDLE_SECONDS
                 has_changed = self._state_changed.wait(seconds)
                 if not has_changed and not self._queue:
-                    self._queue.append(_QueuedWork(self._make_due_samples))
+                    self._queue.append((0.0, self._make_due_samples))
             return True
-
-    def _do_waiting_work(self) -> None:
-        """Count all judged results, and begin to judge the next run of the queue.
-
-        Three samples are judged and two runs wait: it counts three results, and makes
-        the samples of the first run.
-        """
-        work: _QueuedWork | None = None
-        with self._state_changed:
-            results = self._uncounted_results
-            self._uncounted_results = deque()
-            if self._seconds_until_start == 0:
-                work = self._queue.popleft()
-                self._n_in_flight += 1  # the making of the samples counts, too
-        # without the lock, since both calls run code of the user
-        for result in results:
-            self._count_result(result)
-        if work is not None:
-            self._start_judging(work.make_samples)
-        with self._state_changed:
-            self._n_in_flight -= len(results)
-            if work is not None:
-                self._n_in_flight -= 1
-            self._state_changed.notify_all()
 
     @property
     def _seconds_until_start(self) -> float | None:
@@ -465,7 +446,8 @@ class BackgroundEvaluator(Generic[Run]):
         """
         if not self._queue or self._n_in_flight >= self._run.most_rows:
             return None
-        return max(0.0, self._queue[0].due - time.monotonic())
+        due, _ = self._queue[0]
+        return max(0.0, due - time.monotonic())
 
     @guard_hook
     def _start_judging(self, make_samples: Callable[[], Iterable[Sample]]) -> None:

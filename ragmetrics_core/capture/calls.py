@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -191,14 +191,14 @@ class DocumentList:
     Attributes:
         moment: The moment.
         call: The call that took or returned it.
-        is_returned: Whether the call returned it.
         documents: The documents.
+        is_returned: Whether the call returned it.
     """
 
     moment: float
     call: Node
-    is_returned: bool
     documents: tuple[Document, ...]
+    is_returned: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,25 +421,20 @@ class Calls:
 
     @cached_property
     def lists(self) -> list[DocumentList]:
-        """Each list of documents that a call took or returned, the earliest first."""
+        """Each list that a call took at its begin or returned at its end, the earliest first."""
         lists: list[DocumentList] = []
         for node in self.nodes:
-            lists += _lists_of(node)
+            taken = node.input_documents or node.documents_among_inputs
+            is_told_by_text = node.kind == "tool" and bool(node.text)
+            if taken and not is_told_by_text:
+                lists.append(DocumentList(node.began, node, taken, is_returned=False))
+            returned = (*node.documents_passed_on, *(node.documents or ()))
+            if node.ended is not None and (returned or node.documents is not None):
+                lists.append(DocumentList(node.ended, node, returned))
         return sorted(lists, key=lambda each: each.moment)
 
 
 SEARCHING = ("retriever", "reranker")
-
-
-def _lists_of(node: Node) -> Iterator[DocumentList]:
-    """Yield what a call took at its begin, and what it returned at its end."""
-    taken = node.input_documents or node.documents_among_inputs
-    is_told_by_text = node.kind == "tool" and bool(node.text)
-    if taken and not is_told_by_text:
-        yield DocumentList(node.began, node, is_returned=False, documents=taken)
-    returned = (*node.documents_passed_on, *(node.documents or ()))
-    if node.ended is not None and (returned or node.documents is not None):
-        yield DocumentList(node.ended, node, is_returned=True, documents=returned)
 
 
 def messages_of(calls: Iterable[Node]) -> list[str]:

@@ -249,29 +249,24 @@ class Captured(Generic[Run]):
             _ended_blocks.difference_update(blocks)
         for block in sorted(blocks, key=lambda each: each.number):
             block._make_samples()  # noqa: SLF001  # of the same class
-        with self._lock:
-            self._keep_samples_of_new_runs()
-            return (*self._samples, *(self._finish_waiting_samples() or ()))
+        return self._make_samples()
 
-    def _make_samples(self) -> None:
-        """Make the samples of the runs so far, before anybody reads them.
+    def _make_samples(self) -> tuple[Sample, ...]:
+        """Make and keep the samples of the runs that ended since the last reading.
 
-        Later blocks of a conversation learn of those that wait for a further run, too.
+        Those of runs that wait for a further run are made as well, and not kept: later
+        blocks of a conversation learn of them, too.
         """
         with self._lock:
-            self._keep_samples_of_new_runs()
-            self._finish_waiting_samples()
-
-    def _keep_samples_of_new_runs(self) -> None:
-        """Make and keep the samples of the runs that ended since the last reading."""
-        # runs that do not say when they began come first, as they ended
-        runs = sorted(
-            self._runs_without_samples,
-            key=lambda run: run.began if isinstance(run, BegunRun) else 0.0,
-        )
-        self._runs_without_samples = []
-        for run in runs:
-            self._assemble(run)
+            # runs that do not say when they began come first, as they ended
+            runs = sorted(
+                self._runs_without_samples,
+                key=lambda run: run.began if isinstance(run, BegunRun) else 0.0,
+            )
+            self._runs_without_samples = []
+            for run in runs:
+                self._assemble(run)
+            return (*self._samples, *(self._finish_waiting_samples() or ()))
 
     @guard_hook
     def _finish_waiting_samples(self) -> list[Sample]:
@@ -279,13 +274,11 @@ class Captured(Generic[Run]):
 
         What that raises is counted, and None returned.
         """
-        finished_samples: list[Sample] = []
-        waiting_samples = self._samples_of_waiting_runs()
-        for number, sample in enumerate(waiting_samples, start=self._n_samples_made):
-            finished_sample = self._finish(sample, number)
-            if finished_sample is not None:
-                finished_samples.append(finished_sample)
-        return finished_samples
+        waiting_samples = enumerate(
+            self._samples_of_waiting_runs(), self._n_samples_made
+        )
+        finished = [self._finish(sample, number) for number, sample in waiting_samples]
+        return [sample for sample in finished if sample is not None]
 
     @guard_hook
     def _assemble(self, run: Run) -> None:

@@ -59,17 +59,15 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
         if passages is not None:
             return passages
     if in_text is None and isinstance(result, str | None):
-        is_one = not _holds_parts(text.strip())
+        # blocks, long lines, or lines with one label or numbered may be passages
+        stripped = text.strip()
+        labels = [re.sub(r"\d+", "1", label) for label in _LABEL.findall(stripped)]
+        is_list = len(set(labels)) < len(labels)
+        has_parts = _PARTED.search(stripped) or len(long_lines(stripped)) > 1
+        is_one = not is_list and not has_parts
     else:
         is_one = isinstance(in_text, Mapping) and not _holds_list(in_text)
     return (Document(text),) if is_one else None
-
-
-def _holds_parts(text: str) -> bool:
-    """Whether a text holds blocks, long lines, or lines with one label or numbered."""
-    labels = [re.sub(r"\d+", "1", label) for label in _LABEL.findall(text)]
-    is_list = len(set(labels)) < len(labels)
-    return is_list or bool(_PARTED.search(text)) or len(long_lines(text)) > 1
 
 
 def _holds_list(fields: Mapping[str, Any]) -> bool:

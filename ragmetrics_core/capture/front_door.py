@@ -159,26 +159,15 @@ class FrontDoor(Generic[Run]):
             as_judge=self.as_judge,
             problems=sample_maker.problems,
         )
-        with self._listening(captured):
-            yield captured
-
-    @contextmanager
-    def _listening(self, captured: Captured[Run]) -> Iterator[None]:
-        """Hand the runs of a block to ``captured`` while the block runs.
-
-        At its end, note as a problem that runs were missed, or that nothing ran at all.
-
-        Args:
-            captured: The object that gets the runs.
-        """
         problems = captured.problems
         listener = Listener(problems, captured.record)
         self.listeners.add(listener)
         try:
-            yield
+            yield captured
         finally:
             self.listeners.remove(listener)
             captured.end()
+            # that runs were missed, or that nothing ran at all, is a problem
             has_seen_anything = captured.recorded or problems or listener.begun
             if listener.missed:
                 problems.note(_MISSED)

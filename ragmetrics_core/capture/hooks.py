@@ -175,21 +175,16 @@ class Problems:
         other_counters = self._other_counters()
         for counter in other_counters:
             counter.note(message, sentence)
-        if not other_counters:
-            self._note_here(message, sentence or message)
-
-    def _note_here(self, message: str, log_line: str) -> None:
-        """Count a message in this object; after a hundred kinds, all others together."""
-        kind = message
+        if other_counters:
+            return
         with self._lock:
             is_known = message in self._counts
             if not is_known and len(self._counts) >= _MOST_KINDS:
-                kind = _FURTHER_KINDS
-                log_line = _FURTHER_KINDS
-            self._counts[kind] += 1
-            is_first_of_kind = self._counts[kind] == 1
+                message = sentence = _FURTHER_KINDS
+            self._counts[message] += 1
+            is_first_of_kind = self._counts[message] == 1
         if is_first_of_kind and self._is_logged:
-            logger.warning("%s", log_line)
+            logger.warning("%s", sentence or message)
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:

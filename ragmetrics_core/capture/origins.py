@@ -13,7 +13,7 @@ The page was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 from operator import itemgetter
@@ -101,7 +101,12 @@ class _Reading:
                 self._pass(texts_of_query(earlier.query))
         for _, what, node, documents in self._moments():
             if what == _REPLY:
-                self._read_reply(node)
+                if node.reply is None:  # an engine inside the run
+                    self._engines.append(node)
+                else:
+                    self._pass_calls([node.reply, *node.other_replies])
+                for text in self._texts_of_writers[node]:
+                    self._said.add(text)
             elif what == _CALLED and node.kind == "tool":
                 self._pass(texts_of_query(node.query))
             elif what == _CALLED:
@@ -116,27 +121,22 @@ class _Reading:
     def _moments(self) -> list[tuple[float, int, Node, DocumentList | None]]:
         """List what happened, the earliest first."""
         calls = self._calls
-        moments: list[tuple[float, int, Node, DocumentList | None]] = []
-        for node in self._texts_of_writers:
-            moments.append((end_of(node), _REPLY, node, None))
+        moments: list[tuple[float, int, Node, DocumentList | None]] = [
+            (end_of(node), _REPLY, node, None) for node in self._texts_of_writers
+        ]
         tools = [node for node in calls.nodes if node.kind == "tool"]
         moments += [(node.began, _CALLED, node, None) for node in calls.prompted]
         moments += [(node.began, _CALLED, node, None) for node in tools]
         moments += [(end_of(node), _TEXT, node, None) for node in tools]
-        for each in [*calls.lists, *self._lists_of_named_tools()]:
-            moments.append((each.moment, _LIST, each.call, each))
-        return sorted(moments, key=itemgetter(0, 1))
-
-    def _lists_of_named_tools(self) -> Iterator[DocumentList]:
-        """Yield the passages of the tools that the user named."""
-        for tool in self._calls.named_tools:
-            documents = divided(tool.text or "", tool.result)
-            if documents is None:
-                documents = (Document(tool.text or ""),)
+        lists = [*calls.lists]
+        for tool in calls.named_tools:
+            passages = divided(tool.text or "", tool.result)
+            if passages is None:
+                passages = (Document(tool.text or ""),)
                 self._origins.undivided.append(tool.name)
-            yield DocumentList(
-                end_of(tool), tool, is_returned=True, documents=documents
-            )
+            lists.append(DocumentList(end_of(tool), tool, passages))
+        moments += [(each.moment, _LIST, each.call, each) for each in lists]
+        return sorted(moments, key=itemgetter(0, 1))
 
     # What models wrote
 
@@ -152,15 +152,6 @@ class _Reading:
             for tool_call in message.tool_calls if message.role == "assistant" else ():
                 arguments = tool_call.arguments
                 self._pass([compact(arguments), *find_instances(arguments, str)])
-
-    def _read_reply(self, node: Node) -> None:
-        """Note what a model, or an engine inside the run, replied."""
-        if node.reply is None:
-            self._engines.append(node)
-        else:
-            self._pass_calls([node.reply, *node.other_replies])
-        for text in self._texts_of_writers[node]:
-            self._said.add(text)
 
     def _texts_inside(self, call: Node) -> list[str]:
         """List what models and engines inside a call replied."""
@@ -341,7 +332,7 @@ class _Reading:
         return text
 
 
-def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool = False) -> bool:
+def _are_written(letters: str, marks: bytearray, *, is_of_tool: bool) -> bool:
     """Whether a model wrote a text, but for a few words around its own.
 
     What a tool was asked may stand before what it found: "When did it open? In 1874.".

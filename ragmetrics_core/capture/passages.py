@@ -467,11 +467,7 @@ def _with_lists_of_tools(calls: Calls, origins: Origins) -> list[DocumentList]:
                 made.setdefault(tool, {}).update((it.key, it) for it in of_tool)
     lists = [*origins.lists]
     for tool, found in made.items():
-        lists.append(
-            DocumentList(
-                end_of(tool), tool, is_returned=True, documents=(*found.values(),)
-            )
-        )
+        lists.append(DocumentList(end_of(tool), tool, tuple(found.values())))
     return sorted(lists, key=lambda each: each.moment)
 
 

@@ -259,12 +259,7 @@ class _ReplyBeingRead:
         search = ProviderSearch(form.name, query, tuple(documents), is_told)
         if search not in self.searches:
             self.searches.append(search)
-        self._read_supports(form, results, block)
-
-    def _read_supports(
-        self, form: _Form, results: Sequence[object], block: Fields
-    ) -> None:
-        """Read which results Gemini names for which parts of the reply."""
+        # which results Gemini names for which parts of the reply
         for support in _objects_at(block, "grounding_supports"):
             part = next(_texts_at(support, "segment.text"), None)
             for index in _values_at(support, "grounding_chunk_indices"):

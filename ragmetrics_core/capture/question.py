@@ -426,12 +426,16 @@ def _doubts_of_inputs(
     """
     if not isinstance(inputs, Mapping):
         return ()
+    asked = as_one_line(question)
     for name, value in inputs.items():
-        if names_a_history(name) and _holds_earlier_words(value, question):
-            return _UNREAD
+        if names_a_history(name):
+            # words that are not the question; one word, such as an id, says nothing
+            words = map(as_one_line, find_instances(value, str))
+            if any(" " in line and line != asked for line in words):
+                return _UNREAD
         texts = value if isinstance(value, (list, tuple)) else [value]
         lines = "\n".join(text for text in texts if isinstance(text, str))
-        is_question = as_one_line(lines) == as_one_line(question)
+        is_question = as_one_line(lines) == asked
         # two labels, such as "Benutzer:" and "Assistent:", take turns
         labels = _LABEL.findall(lines)
         first, second = set(labels[::2]), set(labels[1::2])
@@ -471,12 +475,6 @@ def _is_shown(calls: Calls, lines: str) -> bool:
     said = [words for words in said if " " in words.strip()]
     known = letters_of("\n".join(prompts))
     return any(letters_of(words) in known for words in said if letters_of(words))
-
-
-def _holds_earlier_words(value: object, question: str | None) -> bool:
-    """Whether a value holds words that are not the question; one word, such as an id, says nothing."""
-    lines = map(as_one_line, find_instances(value, str))
-    return any(" " in line and line != as_one_line(question) for line in lines)
 
 
 def _has_both_speakers(text: str) -> bool:

@@ -136,11 +136,6 @@ class _Message:
         self.taken[start:end] = b"\1" * (end - start)
         self.owners.append((start, end, owner))
 
-    def close_known_places(self) -> None:
-        """Take what known texts hold, so that no part of a candidate is seen there."""
-        for start, end in self.known_places:
-            self.taken[start:end] = b"\1" * (end - start)
-
     def seed_places(self) -> dict[str, list[int]]:
         """Return where each run of ``_SEED`` letters stands that begins at a multiple of it."""
         if self.seeds is None:
@@ -179,10 +174,7 @@ def find_shown(
     Returns:
         A showing for each candidate.
     """
-    search = _Search(candidates, _with_known_places(messages))
-    search.find_whole_texts()
-    search.find_parts()
-    return search.showings
+    return _Search(candidates, _with_known_places(messages)).showings
 
 
 def spans_shown(
@@ -200,22 +192,16 @@ def spans_shown(
         of which that is not sure.
     """
     ready = _with_known_places(messages)
-    search = _Search([Candidate((text,)) for text in texts], ready)
-    search.find_whole_texts()
-    search.find_parts()
+    showings = _Search([Candidate((text,)) for text in texts], ready).showings
     spans: list[list[tuple[int, int, int]] | None] = []
-    for number, showing in enumerate(search.showings):
-        if showing.extent not in ("whole", "part"):
-            spans.append(None)
-            continue
-        spans.append(
-            [
-                (message.number, *message.form.place_in_source(start, end))
-                for message in ready
-                for start, end, owner in message.owners
-                if owner == number
-            ]
-        )
+    for number, showing in enumerate(showings):
+        of_text = [
+            (message.number, *message.form.place_in_source(start, end))
+            for message in ready
+            for start, end, owner in message.owners
+            if owner == number
+        ]
+        spans.append(of_text if showing.extent in ("whole", "part") else None)
     return spans
 
 
@@ -339,17 +325,17 @@ class _Search:
                     (candidate.list_number, -len(letters_of(text)), number, text)
                 )
         claims.sort(key=lambda claim: claim[:3])
-        self._claims = [(number, text) for _, _, number, text in claims]
-
-    # Whole texts
-
-    def find_whole_texts(self) -> None:
-        """Find the candidates that are shown whole, or only inside of other texts."""
-        for number, text in self._claims:
+        # first those that are shown whole, or only inside of other texts
+        for _, _, number, text in claims:
             if self.showings[number].extent == "not":
                 self.showings[number] = self._whole(number, text)
+        # what known texts hold is taken, so that no part of a candidate is seen there
         for message in self._messages:
-            message.close_known_places()
+            for start, end in message.known_places:
+                message.taken[start:end] = b"\1" * (end - start)
+        for number in dict.fromkeys(number for _, _, number, _ in claims):
+            if self.showings[number].extent == "not":
+                self._find_parts(number)
 
     def _whole(self, number: int, text: str) -> Showing:
         """Return how a text stands whole in the messages: shown, quoted or inside another."""
@@ -393,20 +379,14 @@ class _Search:
             return Showing("unknown", text, known_place, "short_text")
         return Showing("unknown", doubt="short_text")
 
-    # Parts
-
-    def find_parts(self) -> None:
-        """Find parts of the candidates that are not shown whole."""
-        for number in dict.fromkeys(number for number, _ in self._claims):
-            if self.showings[number].extent != "not":
-                continue
-            in_part = [
-                self._in_part(number, text) for text in self._candidates[number].texts
-            ]
-            showing, places = max(in_part, key=lambda each: each[0].sureness)
-            self.showings[number] = showing
-            for message, start, end in places:
-                message.take(start, end, number)
+    def _find_parts(self, number: int) -> None:
+        """Find parts of a candidate that is not shown whole."""
+        in_part = [
+            self._in_part(number, text) for text in self._candidates[number].texts
+        ]
+        self.showings[number], places = max(in_part, key=lambda each: each[0].sureness)
+        for message, start, end in places:
+            message.take(start, end, number)
 
     def _in_part(
         self, number: int, text: str
@@ -442,30 +422,18 @@ class _Search:
             is_begun = united[0][0] == 0 or is_cut_before(source, first)
             is_ended = united[0][1] == len(form.letters) or is_cut_behind(source, last)
             is_cut = is_cut and is_begun and is_ended
-        return self._united_parts(number, form, united, place, is_cut=is_cut), places
-
-    def _united_parts(
-        self,
-        number: int,
-        form: Form,
-        parts: list[tuple[int, int]],
-        place: tuple[int, int],
-        *,
-        is_cut: bool,
-    ) -> Showing:
-        """Return a showing of some parts of a text."""
         n_letters = len(form.letters)
-        if parts == [(0, n_letters)]:
-            return Showing("whole", form.source, place)
-        text = "\n".join(form.text_between(*part) for part in parts)
-        is_one_part = len(parts) == 1 and is_cut
-        if is_one_part and self._is_sure_part(number, form, parts[0]):
-            return Showing("part", text, place)
-        n_letters_shown = sum(end - start for start, end in parts)
-        is_at_edge = parts[0][0] == 0 or parts[-1][1] == n_letters
+        if united == [(0, n_letters)]:
+            return Showing("whole", form.source, place), places
+        shown = "\n".join(form.text_between(*part) for part in united)
+        is_one_part = len(united) == 1 and is_cut
+        if is_one_part and self._is_sure_part(number, form, united[0]):
+            return Showing("part", shown, place), places
+        n_letters_shown = sum(end - start for start, end in united)
+        is_at_edge = united[0][0] == 0 or united[-1][1] == n_letters
         if is_at_edge or n_letters_shown >= min(_ENOUGH_LETTERS, n_letters / 2):
-            return Showing("unknown", text, place, "in_part")
-        return Showing("unknown", doubt="in_part")
+            return Showing("unknown", shown, place, "in_part"), places
+        return Showing("unknown", doubt="in_part"), places
 
     def _is_sure_part(self, number: int, form: Form, part: tuple[int, int]) -> bool:
         """Whether a part begins or ends a text, is long enough, and no other text's."""

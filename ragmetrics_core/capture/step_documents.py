@@ -4,7 +4,7 @@ A step is a node of a graph, a step of a workflow or a function in a chain. What
 given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
@@ -13,6 +13,8 @@ from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 # under which recorders put the value that a step was given, or returned
 _WRAPPERS = ("outputs", "output", "inputs", "input")
+# an empty list as a tool's text
+_EMPTY = frozenset(("", "[]", "()"))
 
 
 def note_documents_of_step(node: Node, given: object, returned: object) -> None:
@@ -38,16 +40,19 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
         for name, value in returned_by_name.items()
         if isinstance(value, (list, tuple)) and not value
     ]
-    drops_all = not documents and any(map(_has_documents, emptied))
+    drops_all = not documents and any(any(documents_in(each)) for each in emptied)
     node.documents = tuple(brought) if brought or drops_all else None
     node.documents_passed_on = tuple(passed_on)
-    node.sorts_documents = sum(map(_has_documents, returned_by_name.values())) > 1
+    n_lists = sum(any(documents_in(each)) for each in returned_by_name.values())
+    node.sorts_documents = n_lists > 1
 
 
 def complete_tools(root: Node) -> None:
     """Write into the calls of tools what a run tells of them without words.
 
-    That is their query and text, and which searches found nothing.
+    That is their query and text, and which searches found nothing. Example: the tool
+    "lookup" gave two documents in one call, and "[]" in another: the second call found
+    nothing. "[]" alone does not say so: a tool that asks a table gives this as well.
 
     Args:
         root: The outermost call. What is noted already stays as it is.
@@ -62,7 +67,15 @@ def complete_tools(root: Node) -> None:
             tool.query = query_of_tool(tool.arguments)
         if tool.text is None and tool.result:
             tool.text = compact(tool.result)
-    _name_empty_searches(tools)
+    names = {tool.name for tool in tools if tool.documents}
+    for tool in tools:
+        if tool.text is None:  # where none was recorded, what it returned says so
+            is_empty = tool.result == () or tool.result == []
+        else:
+            is_empty = tool.text.strip() in _EMPTY
+        is_search = tool.name in names and tool.documents is None
+        if is_search and is_empty and tool.ended is not None and not tool.error:
+            tool.documents = ()
 
 
 def note_what_was_left_out(node: Node) -> None:
@@ -94,32 +107,6 @@ def _by_name(value: object) -> Mapping[Any, object]:
     return value
 
 
-def _has_documents(value: object) -> bool:
-    return next(iter(documents_in(value)), None) is not None
-
-
 def _identity(document: Document) -> tuple[str | None, str, float | None]:
     """Return what must be equal for a document to count as passed on, not brought."""
     return document.id, document.text, document.score
-
-
-# an empty list as a tool's text
-_EMPTY = frozenset(("", "[]", "()"))
-
-
-def _name_empty_searches(tools: Sequence[Node]) -> None:
-    """Take a tool's empty list for a search that found nothing.
-
-    Example: the tool "lookup" gave two documents in one call, and "[]" in another: the
-    second call found nothing. "[]" alone does not say so: a tool that asks a table
-    gives this as well. Where no text was recorded, what it returned says so.
-    """
-    names = {tool.name for tool in tools if tool.documents}
-    for tool in tools:
-        if tool.text is None:
-            is_empty = tool.result == () or tool.result == []
-        else:
-            is_empty = tool.text.strip() in _EMPTY
-        is_search = tool.name in names and tool.documents is None
-        if is_search and is_empty and tool.ended is not None and not tool.error:
-            tool.documents = ()

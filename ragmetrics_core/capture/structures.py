@@ -82,12 +82,11 @@ def long_lines(text: str) -> list[str]:
 
 def compact(value: object) -> str:
     """Return a structured value as JSON."""
-    return json.dumps(value, ensure_ascii=False, default=_plain)
-
-
-def _plain(value: object) -> Any:
-    """Return a value of another type as a value that JSON can hold."""
-    return dict(value) if isinstance(value, Mapping) else str(value)
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        default=lambda other: dict(other) if isinstance(other, Mapping) else str(other),
+    )
 
 
 def query_of_tool(arguments: Mapping[Any, Any]) -> str:

@@ -8,7 +8,7 @@ in ``stages``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
 from types import NoneType
@@ -118,6 +118,28 @@ class Document:
         return Context(
             text=shown, id=self.id, score=self.score, metadata=dict(self.metadata)
         )
+
+
+_MOST_RECENT = 1_000
+_recent_documents: dict[Hashable, Document] = {}
+
+
+def kept_once(key: Hashable, make_copy: Callable[[], Document]) -> Document:
+    """Return the copy that a recent run made under a key, else a new one.
+
+    Runs tell of equal documents again and again. They are copied once, and take memory
+    once.
+
+    Args:
+        key: All that the copy is made of.
+        make_copy: Makes it.
+    """
+    document = _recent_documents.get(key)
+    if document is None:
+        if len(_recent_documents) >= _MOST_RECENT:
+            _recent_documents.clear()
+        document = _recent_documents[key] = make_copy()
+    return document
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,7 +279,7 @@ class _OpenTurn:
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
         queries = [letters_of(node.query) for node in tree.root.walk()]
-        self.forms += _forms_found(tree) or [form for form in queries if form]
+        self.forms += _forms_found(tree) or list(filter(None, queries))
         self.reply = ""  # what a model wrote before is what was searched for
         self._add(tree)
 
@@ -562,7 +562,11 @@ class Turns(Generic[Run]):
         """
         if tree.error or tree.root.error:
             return self._samples_of(tree)
-        turn = self._turn_that_asked_for(tree)
+        # the turn whose model wrote what it was asked: of its own task, and the latest
+        of_task = self._turns_of(tree.task_or_thread)
+        latest = self._open_turns[-_MOST_OF_OTHER_TASKS:]
+        nearest_first = reversed([*latest, *of_task])
+        turn = next((each for each in nearest_first if each.asked_for(tree)), None)
         is_asked_for = turn is not None
         if turn is None:
             turn = self._turn_read_by(tree)
@@ -571,7 +575,6 @@ class Turns(Generic[Run]):
                 turn.add_search(tree)
                 return []
             # what the task answered before a new search is over
-            of_task = self._turns_of(tree.task_or_thread)
             samples = self._close([each for each in of_task if each.reply])
             turn = _OpenTurn()
             turn.add_search(tree)
@@ -596,17 +599,6 @@ class Turns(Generic[Run]):
             for turn in self._open_turns
             if turn.runs[-1].task_or_thread == task_or_thread
         ]
-
-    def _turn_that_asked_for(self, tree: Tree) -> _OpenTurn | None:
-        """Return the open turn whose model wrote what a run was asked; None without one.
-
-        Turns of its own task go first, and the latest of them.
-        """
-        latest = self._open_turns[-_MOST_OF_OTHER_TASKS:]
-        for turn in reversed([*latest, *self._turns_of(tree.task_or_thread)]):
-            if turn.asked_for(tree):
-                return turn
-        return None
 
     def _turn_read_by(self, tree: Tree) -> _OpenTurn | None:
         """Return the turn whose findings a run was given or shown; None without one.
