@@ -306,7 +306,9 @@ class Recorder:
             return _IGNORED
         if run is not None and kind == "write":
             wrap_stream(instance, partial(self._note_written, run, id(instance)))
-        if kind is None or _is_part_of_call(kind, around):
+        # of the call around it only a part, such as a tool that calls itself
+        is_part = kind == "write" or (kind == "predict" and run is not None)
+        if kind is None or is_part or kind == around.kind == "tool":
             if run is not None and "prompt_args" in arguments:
                 self._copy(copies.copy_talk_of_template, run, arguments)
             return around.inside()
@@ -317,19 +319,8 @@ class Recorder:
         if run is not None and len(run.span_ids) >= _MOST_CALLS:
             run.root.evidence_not_recorded = (_TOO_MANY_CALLS,)
             return around.inside()
-        return self._call(id_, kind, method, arguments, instance, around, listeners)
 
-    def _call(
-        self,
-        id_: str,
-        kind: Kind,
-        method: str,
-        arguments: Mapping[str, Any],
-        instance: object,
-        around: OpenSpan,
-        listeners: tuple[Listener, ...],
-    ) -> OpenSpan:
-        """Record a span as a call of the run around it, else as the root of a new run."""
+        # a call of the run around it, else the root of a new run
         name = method if kind == "step" else type(instance).__name__
         node = Node(KINDS_OF_CALLS.get(kind, kind), name, _tick())
         events = around.events
@@ -353,7 +344,6 @@ class Recorder:
                 if is_unread and last.error is None and last.prompt == node.prompt:
                     return OpenSpan(around.run, last, None, around.kinds, events)
             calls_around.append(node)
-        run = around.run
         if run is None:
             run = self._new_run(kind, node, listeners)
             self._copy(copies.copy_start, run, arguments, instance)
@@ -567,16 +557,6 @@ class Recorder:
         run.memory = None
         for listener in listeners:
             listener.record(run)
-
-
-def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:
-    """Whether a span only reports a part of the call around it.
-
-    Example: a tool that calls itself.
-    """
-    if kind == "tool":
-        return around.kind == "tool"
-    return kind == "write" or (kind == "predict" and around.run is not None)
 
 
 def _as_judge(judge: Any) -> "JudgeLike":

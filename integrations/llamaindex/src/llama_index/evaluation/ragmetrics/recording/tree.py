@@ -1,7 +1,7 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.recording import copies
@@ -56,28 +56,21 @@ def as_run(response: object) -> Run:
     run.native_run = response
     is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
-    _add_sources(run, copies.sources_of(returned))
-    if run.is_complete and run.flow_documents:  # an answer, be it without a text
-        run.answers = (Answer(answer, documents=run.flow_documents),)
-    run.lookup_outputs = (copies.plain(returned),)
-    return run
-
-
-def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
-    """Write the source nodes of a response into its run, each id once.
-
-    The framework wraps the answer to a sub-question into a node with neither metadata
-    nor a score. It was not found, and is only noted, as are nodes without a text.
-    """
+    # The framework wraps the answer to a sub-question into a node with neither metadata
+    # nor a score. It was not found, and is only noted, as are nodes without a text.
     found: list[Document] = []
     no_evidence: list[Document] = []
-    for node in {node.key: node for node in nodes}.values():
+    for node in {node.key: node for node in copies.sources_of(returned)}.values():
         is_framed = node.text.startswith(("Sub question:", "\nQuestion:"))
         is_answer = is_framed and not node.metadata and node.score is None
         is_evidence = bool(node.text.strip()) and not is_answer
         (found if is_evidence else no_evidence).append(node)
     run.flow_documents = tuple(found)
     run.documents_without_text = tuple(no_evidence)
+    if run.is_complete and run.flow_documents:  # an answer, be it without a text
+        run.answers = (Answer(answer, documents=run.flow_documents),)
+    run.lookup_outputs = (copies.plain(returned),)
+    return run
 
 
 def trees_of(run: Run) -> list[Tree]:
@@ -191,7 +184,15 @@ def _settle(run: Run) -> None:
     """
     _join_models(run.root)
     calls = list(run.root.walk())
-    _name_agents_of_tools(calls)
+    # the agent that called each tool; where a provider gives no ids, the tool's name is
+    # the id: then the last agent that called it counts
+    agent_by_tool_call: dict[str | None, str | None] = {}
+    for call in calls:
+        if call.reply is not None:
+            for tool_call in call.reply.tool_calls:
+                agent_by_tool_call[tool_call.id] = call.agent
+        if call.kind == "tool" and call.tool_call_id in agent_by_tool_call:
+            call.agent = agent_by_tool_call[call.tool_call_id]
     blank_documents: dict[str | None, Document] = {}
     for call in calls:
         call.prompt = _messages_in(call.prompt, run)
@@ -295,22 +296,6 @@ def _add_search_of_engine(engine: Node, given: Sequence[Document]) -> None:
             search.query, search.documents = engine.query, found
             engine.children.append(search)
             return
-
-
-def _name_agents_of_tools(calls: Iterable[Node]) -> None:
-    """Write into each tool which agent called it.
-
-    Example: an agent "weather" calls ``search``, and the tool's call ``search`` behind
-    it gets the agent "weather". If a provider gives no ids of tool calls, LlamaIndex
-    takes the tool's name as their id: then the last agent that called it counts.
-    """
-    agent_by_tool_call: dict[str | None, str | None] = {}
-    for call in calls:
-        if call.reply is not None:
-            for tool_call in call.reply.tool_calls:
-                agent_by_tool_call[tool_call.id] = call.agent
-        if call.kind == "tool" and call.tool_call_id in agent_by_tool_call:
-            call.agent = agent_by_tool_call[call.tool_call_id]
 
 
 def question(run: Run) -> str | None:
