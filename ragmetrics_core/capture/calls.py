@@ -232,18 +232,15 @@ class Calls:
         return [
             node
             for node in self.nodes
-            if node.kind == "model" and not self._is_inside(node, SEARCHING)
+            if node.kind == "model" and not self.is_in_search(node, SEARCHING)
         ]
 
-    def is_in_search(self, call: Node) -> bool:
-        """Whether a retriever around a call returns what was found inside it.
+    def is_in_search(self, call: Node, kinds: Collection[str] = ("retriever",)) -> bool:
+        """Whether a retriever around a call, which ended, returns what was found inside it.
 
-        An agent inside a retriever is an application of its own.
+        An agent inside a retriever is an application of its own. ``kinds`` may name
+        further kinds of calls than retrievers.
         """
-        return self._is_inside(call, ("retriever",))
-
-    def _is_inside(self, call: Node, kinds: Collection[str]) -> bool:
-        """Whether a call of some kinds, which ended, stands around a call, within its innermost agent."""
         for caller in reversed(self.paths[call][:-1]):
             if caller.kind in kinds and caller.ended is not None:
                 return True

@@ -240,27 +240,21 @@ def _result_of_tool(
 def presents_documents(
     text: str, query: str | None, lists: Sequence[Sequence[Document]]
 ) -> bool:
-    """Whether a tool's text shows documents, and no more; ``_tells_more`` has the arguments."""
-    letters = letters_of(text)
-    documents = list(chain.from_iterable(lists))
-    forms = [letters_of(form) for each in documents for form in each.texts]
-    beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
-    if all(lists) and not any(each in letters for each in beginnings):
-        return False
-    return not _tells_more(text, query, documents)
-
-
-def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> bool:
-    """Whether a tool's text tells more than documents.
+    """Whether a tool's text shows documents, and tells no more.
 
     What shows nothing of them came from elsewhere: a long line, or in JSON some words.
 
     Args:
         text: The text.
         query: What the tool was asked, which it may repeat.
-        documents: The documents, as searches returned them.
+        lists: Lists of documents, as searches returned them.
     """
+    letters = letters_of(text)
+    documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]
+    beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
+    if all(lists) and not any(each in letters for each in beginnings):
+        return False
     around = texts_of_query(query)
     around += [str(dict(each.metadata)) for each in documents]
     around += find_instances([each.metadata for each in documents], str)
@@ -277,5 +271,5 @@ def _tells_more(text: str, query: str | None, documents: Sequence[Document]) -> 
     words = {letters_of(each) for each in values if " " in each and "\n" not in each}
     words -= {each for each in words if any(each in known for known in known_texts)}
     if len("".join(filter(shows_nothing, words))) >= _PIECE:
-        return True
-    return any(shows_nothing(letters_of(line)) for line in long_lines(text))
+        return False
+    return not any(shows_nothing(letters_of(line)) for line in long_lines(text))

@@ -293,14 +293,6 @@ class Node:
         """This call and all below it that count, in the order in which they began."""
         return (path[-1] for path in self.paths())
 
-    @property
-    def called_a_tool(self) -> bool:
-        """Whether a tool was called in it.
-
-        A tool that only hands the run over, or hands the answer in, does not count.
-        """
-        return any(node.kind == "tool" and not node.is_control for node in self.walk())
-
     def paths(self, above: Path = ()) -> Iterator[Path]:
         """This call and all below it that count, each after the calls around it.
 

@@ -365,11 +365,6 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     return len(answering) > 1
 
 
-def _names_of_calls(runs: Iterable[Tree]) -> set[str]:
-    """Return the names of the calls that some runs made themselves."""
-    return {call.name for run in runs for call in run.root.children}
-
-
 def _asked_of(replies: Iterable[Reply], run: Tree) -> set[str]:
     """Return the texts that some replies wrote and a run was asked."""
     texts = _texts_asked(run)
@@ -536,9 +531,9 @@ class Turns(Generic[Run]):
         samples: list[Sample] = []
         is_paused = bool(earlier_runs) and earlier_runs[-1].is_paused
         # a new question would begin with the same calls once more
-        goes_on = is_paused and _names_of_calls(earlier_runs).isdisjoint(
-            _names_of_calls([tree])
-        )
+        names = {call.name for run in earlier_runs for call in run.root.children}
+        is_new = names.isdisjoint(call.name for call in tree.root.children)
+        goes_on = is_paused and is_new
         if earlier_runs and not (tree.continues or goes_on):
             if not is_paused:
                 samples = self._samples_of(join_trees(earlier_runs, THREAD))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.stages import samples_of
@@ -96,7 +97,7 @@ class TraceReader:
         overrides = Overrides(context_tools=context_tools, keep_prompts=keep_prompts)
         # whether the user says so, by an empty ``context_tools``
         self._is_no_tool_a_search = context_tools is not None and not context_tools
-        self._turns: Turns[Call] = Turns(_trees_of, samples_of, overrides)
+        self._turns = Turns[Tree](lambda tree: (tree,), samples_of, overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
         self.notes = Notes()
@@ -190,10 +191,13 @@ class TraceReader:
             for span in spans
         )
         samples: list[Sample] = []
-        for call in calls:
-            call.lacks_spans = has_missing_spans
-            call.is_of_framework = is_of_framework
-            samples += self._turns.add(call)
+        for tree in chain.from_iterable(map(trees_of, calls)):
+            # what is in doubt in a trace is so in each of its turns
+            if has_missing_spans:
+                tree.root.evidence_not_recorded += (SPANS_ARE_MISSING,)
+            if is_of_framework:
+                tree.root.remarks += (_OF_FRAMEWORK,)
+            samples += self._turns.add(tree)
         samples += self._turns.finish_trace()
         if samples or reason != "no_retrieval":
             return samples
@@ -210,16 +214,6 @@ class TraceReader:
         self.notes.tools.update(tools - ANSWER_TOOLS)
         self.notes.kinds.update(kinds)
         return []
-
-
-def _trees_of(call: Call) -> Iterator[Tree]:
-    """Make the trees of the turns of a call; those of a trace in doubt say so."""
-    for tree in trees_of(call):
-        if call.lacks_spans:
-            tree.root.evidence_not_recorded += (SPANS_ARE_MISSING,)
-        if call.is_of_framework:
-            tree.root.remarks += (_OF_FRAMEWORK,)
-        yield tree
 
 
 def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:

@@ -75,17 +75,12 @@ class Call:
         reading: What it says; None if it bears no known mark.
         inside: The calls inside it, in the order in which they began.
         is_cut: Whether values of the span were cut at a limit of their length.
-        lacks_spans: Of an outermost call: whether spans of its trace are missing.
-        is_of_framework: Of an outermost call: whether its trace is one of LlamaIndex or
-            Haystack, whose spans leave open who asked, and what a model was shown.
     """
 
     span: Span
     reading: Reading | None
     inside: list[Call] = field(default_factory=list)
     is_cut: bool = False
-    lacks_spans: bool = False
-    is_of_framework: bool = False
 
     def walk(self) -> Iterator[Call]:
         """Yield the call and all below it, in the order in which they began."""
@@ -337,8 +332,10 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
         models[-1].may_have_searched = True
     if reading.has_unread_output and not tree.answers:
         # the reply of the only model is likely to be the answer
-        is_single_call = len(models) == 1 and not root.called_a_tool
-        if is_single_call:
+        # a tool that only hands the run over, or the answer in, does not count
+        nodes = root.walk()
+        called_a_tool = any(n.kind == "tool" and not n.is_control for n in nodes)
+        if len(models) == 1 and not called_a_tool:
             tree.doubts += (Doubt("answer_guessed", _ANSWER_NOT_READ),)
         else:
             root.evidence_not_recorded += (_ANSWER_NOT_READ,)
