@@ -490,6 +490,23 @@ def _prose_by_path(data: Mapping[Any, Any], depth: int) -> dict[str, str]:
     return texts
 
 
+def _lists_of_objects(cell: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    """Return the lists in an object that hold no texts, by their names."""
+    lists = {str(key): data_in(value) for key, value in cell.items()}
+    return {
+        name: items
+        for name, items in lists.items()
+        if _NAME.fullmatch(name) and isinstance(items, list)
+        if not any(isinstance(item, str) for item in items)
+    }
+
+
+def _are_documents(items: Sequence[Any]) -> bool:
+    """Whether a list holds objects alone, each with a text."""
+    are_objects = all(isinstance(item, Mapping) for item in items)
+    return bool(items) and are_objects and all(map(_texts_of_document, items))
+
+
 def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
     """Return a context from a text or from an object with a text.
 
@@ -537,7 +554,10 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         )
     texts = _texts_of_document(cell)
     filled = {path: text for path, text in texts.items() if is_present(text)}
-    if not filled and names_media(document):
+    # where an object has no text, it may be what a search returned as a whole
+    lists = {} if texts else _lists_of_objects(cell)
+    found = [name for name, items in lists.items() if _are_documents(items)]
+    if not (filled or found) and names_media(document):
         raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")
     if not texts:
         # a key that does not look like a name may be a text of the sample
@@ -545,9 +565,12 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         names = [key for key in keys if _NAME.fullmatch(key)]
         hint = ""
         prose = _prose_by_path(cell, _DEEPEST)
-        if prose and prose.keys() == set(keys):  # texts by their ids
+        if column and len(found) == 1:
+            option = option_of_column(field, f"{column}.{found[0]}")
+            hint = f"; its texts stand in the list {found[0]}: name it by {option}"
+        elif prose and prose.keys() == set(keys):  # texts by their ids
             hint = "; if each of them is one, write a list of their texts"
-        elif column and isinstance(document, Mapping) and prose:
+        elif column and isinstance(document, Mapping) and prose and not lists:
             paths = sorted(prose, key=lambda path: -len(prose[path]))[:_MOST_PATHS]
             option = option_of_column(field, f"{column}.{paths[0]}")
             hint = f"; write its .{' or .'.join(paths)}, e.g. by {option}"

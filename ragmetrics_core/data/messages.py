@@ -242,6 +242,7 @@ def names_media(document: object) -> bool:
     return any(
         str(name).startswith(_MEDIA) and is_present(value)
         for name, value in fields.items()
+        if not isinstance(value, list) or value
     )
 
 

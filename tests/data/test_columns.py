@@ -1148,6 +1148,25 @@ def test_a_document_without_a_text_is_refused_with_the_path_to_it(path, item):
         assert "; if each of them is one, write a list of their texts" in str(error)
 
 
+@pytest.mark.parametrize("beside", [{}, {"images": []}, {"images": ["a.png"]}])
+def test_of_a_search_engines_whole_reply_the_list_of_its_results_is_named(beside):
+    """Its query is prose, too: as a context it would make each answer grounded."""
+    reply = {"query": "Who lit the lamp of Orle in 1856?", **beside}
+    found = {**reply, "results": [{"title": "Orle", "content": FOUND_TEXT}]}
+    for contexts in (found, [found], json.dumps(found)):
+        (error,) = iterate_samples([{"contexts": contexts}], {})
+        assert "list results: name it by --contexts-column contexts.results" in str(
+            error
+        )
+    (sample,) = iterate_samples([{"contexts": found}], {"contexts": "contexts.results"})
+    assert sample.context_texts == (FOUND_TEXT,)
+    for nothing in ({"results": []}, {"results": [{"error": 1}]}):
+        (error,) = iterate_samples(
+            [{"hits": {**reply, **nothing}}], {"contexts": "hits"}
+        )
+        assert ".query" not in str(error)
+
+
 def test_a_flat_column_of_outputs_is_an_answer():
     sample = Sample.from_row({"inputs.question": "Who?", "outputs.response": "Anna."})
     assert sample.answer == "Anna."
