@@ -97,13 +97,19 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
                 f"{path}: begins like {error.encoding} and does not go on so; save it"
                 " as UTF-8"
             ) from None
-        number = 0
+        first_broken = n_letters = n_broken = 0  # letters beyond ASCII, bytes of none
         with open_bytes(path) as file:
-            for line in file:
-                number += 1
-                if line.decode(errors="ignore").encode() != line:
-                    break
-        raise _not_utf8(path, "WINDOWS-1252", f", line {number}") from None
+            for number, line in enumerate(file, start=1):
+                whole = line.decode(errors="ignore")
+                n_letters += sum(not letter.isascii() for letter in whole)
+                n_broken += len(line) - len(whole.encode())
+                first_broken = first_broken or (number if n_broken else 0)
+        if n_letters >= n_broken:  # another encoding has hardly any letter of UTF-8
+            raise InputError(
+                f"{path}, line {first_broken}: a letter of its UTF-8 is cut off or"
+                " broken; mend that line, or take it out"
+            ) from None
+        raise _not_utf8(path, "WINDOWS-1252", f", line {first_broken}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
 

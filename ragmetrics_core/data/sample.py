@@ -841,6 +841,6 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
     elif "role" in fields:  # a message of another speaker
         hint = ""
     elif texts and isinstance(cell, Mapping):
-        option = cells.option_of_column(field, f"{column}{texts[0]}")
-        hint += f", e.g. by {option}"
+        name = texts[0] if len(texts) == 1 else ".NAME"  # which, nobody knows
+        hint += f", e.g. by {cells.option_of_column(field, f'{column}{name}')}"
     return f"{place}: needs {needed}, found {type(found).__name__}{hint}"

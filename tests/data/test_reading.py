@@ -304,6 +304,15 @@ def test_not_utf_8(written, name):
         read(path)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.jsonl.gz"])
+@pytest.mark.parametrize("end", ["Gr\u00fc".encode()[:-1], b"\xff\nAnna"])
+def test_utf_8_in_which_a_letter_is_broken_is_no_other_encoding(written, name, end):
+    content = "question,answer\nWhere?,Z\u00fcrich\nWhere?,".encode() + end
+    content = gzip.compress(content) if name.endswith(".gz") else content
+    with pytest.raises(InputError, match="line 3: a letter of its UTF-8 is cut off"):
+        read(written(name, content))
+
+
 CSV = 'question;"context";answer\nWho?;Änne lit it.;"She; did."\n'
 JSONL = '{"question": "Who?", "context": "Änne lit it.", "answer": "She; did."}\n'
 

@@ -648,6 +648,11 @@ def test_an_object_without_a_message_is_told_with_the_field_of_its_text(
     assert str(caught.value) == f"{field}: needs a text, found Told{hint}"
 
 
+def test_of_several_texts_of_an_answer_none_is_advised():
+    with pytest.raises(RowError, match=r"\.query or \.final, .*-column answer\.NAME"):
+        Sample.from_row({"answer": {"query": "SECRET", "final": "SECRET"}})
+
+
 def _choices(*texts):
     return [{"message": {"role": "assistant", "content": text}} for text in texts]
 
