@@ -1165,6 +1165,7 @@ def test_of_a_search_engines_whole_reply_the_list_of_its_results_is_named(beside
             [{"hits": {**reply, **nothing}}], {"contexts": "hits"}
         )
         assert ".query" not in str(error)
+        assert ("an image" in str(error)) == any(beside.values())
 
 
 def test_a_flat_column_of_outputs_is_an_answer():
