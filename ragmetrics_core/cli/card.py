@@ -7,15 +7,9 @@ from collections.abc import Iterable
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import show
-from ragmetrics_core.data import (
-    SettingError,
-    write_text,
-)
+from ragmetrics_core.data import SettingError, write_text
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.labelling.labelled_samples import (
-    inputs_of,
-    read_labelled,
-)
+from ragmetrics_core.labelling.labelled_samples import inputs_of, read_labelled
 from ragmetrics_core.labelling.labels import draw, metric_of_labels, read_labels
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,

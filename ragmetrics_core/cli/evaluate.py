@@ -23,11 +23,7 @@ from ragmetrics_core.cli.run_folders import (
     unless_unasked,
 )
 from ragmetrics_core.cli.source import Source
-from ragmetrics_core.data import (
-    JudgeUnavailable,
-    SampleResult,
-    SettingError,
-)
+from ragmetrics_core.data import JudgeUnavailable, SampleResult, SettingError
 from ragmetrics_core.data.display import judge_of_this_machine
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.project_file import (

@@ -10,11 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ragmetrics_core.cli.parsers import options_of_type
-from ragmetrics_core.data import (
-    InputError,
-    as_input_error,
-    check_leads_nowhere_else,
-)
+from ragmetrics_core.data import InputError, as_input_error, check_leads_nowhere_else
 from ragmetrics_core.data.files import AtomicFile
 
 # The options that name outputs.

@@ -440,9 +440,7 @@ Asking = Generator[Batch, Replies, T]
 returns a value; use it with ``yield from``."""
 
 
-def ask(
-    questions: Sequence[Question[R]],
-) -> Asking[tuple[Asked[R] | NotAnswered, ...]]:
+def ask(questions: Sequence[Question[R]]) -> Asking[tuple[Asked[R] | NotAnswered, ...]]:
     """Ask a batch of questions from within a metric's plan.
 
     They may be answered in any order, at the same time.
@@ -457,9 +455,7 @@ def ask(
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
 
 
-def ask_side_by_side(
-    plans: Sequence[Asking[T]],
-) -> Asking[tuple[T, ...]]:
+def ask_side_by_side(plans: Sequence[Asking[T]]) -> Asking[tuple[T, ...]]:
     """Carry out several plans at once: in each step all their questions are one batch.
 
     Example: two plans ask 2 and 3 questions first. They become one batch of 5, whose

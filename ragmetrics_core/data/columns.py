@@ -380,10 +380,7 @@ def _without(names: Sequence[str], left_out: str) -> list[str]:
 
 
 def _find_field(
-    row: Row,
-    field: str,
-    places: Sequence[_Place],
-    cell_as_data: Callable[[str], Any],
+    row: Row, field: str, places: Sequence[_Place], cell_as_data: Callable[[str], Any]
 ) -> FoundValue | None:
     """Return the value that a row holds for a field; None if it has none.
 

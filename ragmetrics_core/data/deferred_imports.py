@@ -24,10 +24,7 @@ _DEFERRED_NAMES = {
     ),
     # evaluate(batch=) and Report.from_parquet
     "ParkingStore": ("scale.batches:ParkingStore", "a run in batches"),
-    "ParquetReport": (
-        "scale.scorer:ParquetReport",
-        "reading results of a Scorer",
-    ),
+    "ParquetReport": ("scale.scorer:ParquetReport", "reading results of a Scorer"),
     # Report.write_to a target by its name
     "target_named": ("traces.targets:target_named", "writing onto traces"),
     # captured.measure_use

@@ -43,10 +43,7 @@ from ragmetrics_core.data.columns import (
 from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, none_if_blank
-from ragmetrics_core.data.messages import (
-    several_in_one_row,
-    with_written_messages,
-)
+from ragmetrics_core.data.messages import several_in_one_row, with_written_messages
 from ragmetrics_core.data.name_matching import (
     HEADER_REPEATED,
     did_you_mean,

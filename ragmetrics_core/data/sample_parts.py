@@ -11,11 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 from unicodedata import normalize
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-)
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ragmetrics_core.data.citations import without_reasoning
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text
@@ -351,11 +347,7 @@ _SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
 
 
 def before_this_turn(
-    history: Sequence[Turn],
-    questions: Sequence[str],
-    answer: str,
-    *,
-    is_captured: bool,
+    history: Sequence[Turn], questions: Sequence[str], answer: str, *, is_captured: bool
 ) -> tuple[Turn, ...]:
     """Return the turns of a history that come before this question and its answer.
 

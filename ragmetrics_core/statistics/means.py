@@ -120,8 +120,7 @@ def sd(values: Sequence[float]) -> float | None:
 
 
 def mean_interval(
-    values: Sequence[float],
-    cluster_numbers: Sequence[int] = (),
+    values: Sequence[float], cluster_numbers: Sequence[int] = ()
 ) -> Interval | None:
     """Compute the 95 % interval of the mean score of this judge on samples like these.
 

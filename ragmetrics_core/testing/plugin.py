@@ -71,9 +71,7 @@ def make_measure(request: pytest.FixtureRequest) -> Measure:
     by_markers = _arguments_of_markers(request.node)
 
     def measure(
-        samples: Samples,
-        metrics: Metrics = None,
-        **arguments: Unpack[MeasureSettings],
+        samples: Samples, metrics: Metrics = None, **arguments: Unpack[MeasureSettings]
     ) -> Report:
         from ragmetrics_core.data.errors import RagMetricsError
 
