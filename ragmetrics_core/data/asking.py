@@ -533,16 +533,6 @@ def weights_by_share(
     return tuple(weights)
 
 
-def weight_of_each_verdict(
-    asked: Asked[Any], wanted_probability: LabelProbability
-) -> tuple[Weight, ...]:
-    """Return for each verdict how probable its positive label is.
-
-    It is the weight that the judge gave, else the share of polls with this label.
-    """
-    return asked.weights or weights_by_share(asked.replies, wanted_probability)
-
-
 def error_of_lost_polls(polls: Asked[Any], n_yes: int, n_no: int) -> JudgeError | None:
     """Return the error where lost polls could turn the verdict; else None.
 

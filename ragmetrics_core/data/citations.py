@@ -243,6 +243,11 @@ class CitedStatement:
     contexts: tuple[int, ...] = ()
     dangling: tuple[str, ...] = ()
 
+    @property
+    def cites(self) -> bool:
+        """Whether it cites anything, even what nobody was shown."""
+        return bool(self.contexts or self.dangling)
+
 
 def cited_statements(
     answer: str | None, citations: Sequence[Citation]

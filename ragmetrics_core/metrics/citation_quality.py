@@ -6,8 +6,7 @@ Recall and precision of citations as ALCE defines them, and their harmonic mean.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -43,7 +42,6 @@ from ragmetrics_core.data.sample import (
 )
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
-    CitedSupport,
     SupportOfStatement,
     ask_for_claims,
 )
@@ -221,12 +219,13 @@ class CitationQuality(Metric):
         first sentence, another whether the second makes a claim.
         """
         citations = self._citations_of(sample).citations or ()
-        answer = _Answer(sample, cited_statements(sample.answer, citations))
+        cited = cited_statements(sample.answer, citations)
         # one plan for all sentences that cite nothing, and one for each that cites
-        plans = [self._judge_uncited(answer)]
+        plans = [self._judge_uncited(sample, cited)]
         plans += [
-            self._judge_cited(answer, index)
-            for index in answer.indices_of_citing_sentences
+            self._judge_cited(sample, cited, index)
+            for index, statement in enumerate(cited)
+            if statement.cites
         ]
         outcomes = yield from ask_side_by_side(plans)
         judged: _StatementsByIndex = {}
@@ -263,7 +262,7 @@ class CitationQuality(Metric):
         return self.scored(float(score), f"{reason}.", evidence)
 
     def _judge_uncited(
-        self, answer: _Answer
+        self, sample: Sample, statements: Sequence[CitedStatement]
     ) -> Asking[_StatementsByIndex | NotAnswered]:
         """Judge which of the sentences that cite nothing make a claim.
 
@@ -273,30 +272,28 @@ class CitationQuality(Metric):
             Each such sentence by its index, with the fault "uncited" if it makes a
             claim; ``NotAnswered`` if the judge did not answer.
         """
-        statements = answer.statements
-        indices = [
-            index
-            for index in range(len(statements))
-            if index not in answer.indices_of_citing_sentences
-        ]
+        uncited = {
+            index: statement.text
+            for index, statement in enumerate(statements)
+            if not statement.cites
+        }
         _, instructions_on_claims = self.instructions()
         claims = yield from ask_for_claims(
-            [statements[index].text for index in indices],
-            standalone_question_part(answer.sample),
+            list(uncited.values()),
+            standalone_question_part(sample),
             instructions_on_claims,
         )
         if isinstance(claims, NotAnswered):
             return claims
         judged: _StatementsByIndex = {}
-        for index in indices:
-            text = statements[index].text
+        for index, text in uncited.items():
             is_claim = text in claims
             fault: Fault | None = "uncited" if is_claim else None
             judged[index] = JudgedStatement(text=text, claims=is_claim, fault=fault)
         return judged
 
     def _judge_cited(
-        self, answer: _Answer, index: int
+        self, sample: Sample, statements: Sequence[CitedStatement], index: int
     ) -> Asking[_StatementsByIndex | NotAnswered]:
         """Judge a sentence that cites: do the cited contexts support it?
 
@@ -306,29 +303,45 @@ class CitationQuality(Metric):
             The judged sentence, by its index; ``NotAnswered`` if the judge gave no
             verdict on the cited contexts.
         """
-        statement = answer.statements[index]
-        cited_indices = answer.not_blank(statement.contexts)
-        cited_texts = [
-            answer.sample.known_contexts[place].text for place in cited_indices
-        ]
+        statement = statements[index]
+        contexts = sample.known_contexts
+        shown = [place for place in statement.contexts if not contexts[place].blank]
         first_before = max(0, index - _SENTENCES_BEFORE)
-        before = [sentence.text for sentence in answer.statements[first_before:index]]
+        before = [sentence.text for sentence in statements[first_before:index]]
         instructions, _ = self.instructions()
         support = SupportOfStatement(
             statement.text,
             before=before,
-            question=standalone_question_part(answer.sample),
+            question=standalone_question_part(sample),
             instructions=instructions,
             polls=self.polls,
         )
-        cited = yield from support.of_cited(cited_texts)
+        cited = yield from support.of_cited([contexts[place].text for place in shown])
         if isinstance(cited, NotAnswered):
             return cited
+        # a blank context supports nothing; it is irrelevant if other contexts support it
+        verdict_by_place = dict.fromkeys(statement.contexts, (BLANK, cited.supported))
+        verdicts = zip(cited.alone, cited.irrelevant, strict=True)
+        verdict_by_place.update(zip(shown, verdicts, strict=True))
+        citations = [
+            JudgedCitation(
+                rank=place + 1,
+                id=contexts[place].id,
+                supports=alone.holds,
+                probability=alone.p,
+                mode=alone.mode,
+                reason=alone.reason,
+                irrelevant=is_irrelevant,
+                precise=cited.supported and not is_irrelevant,
+                windows=alone.windows,
+            )
+            for place, (alone, is_irrelevant) in verdict_by_place.items()
+        ]
         judged = JudgedStatement(
             text=statement.text,
             claims=True,  # who cites makes a claim
             supported=cited.supported,
-            citations=_judged_citations(answer, statement, cited),
+            citations=tuple(citations),
             dangling=statement.dangling,  # "[9]" where there are 3 contexts
             together=cited.together,  # the probability that all cited texts support it
             fault=None if cited.supported else "unsupported",
@@ -491,29 +504,6 @@ def harmonic_mean(recall: Fraction, precision: Fraction) -> Fraction:
     return 2 * recall * precision / (recall + precision)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """An answer in sentences, with what they may cite."""
-
-    sample: Sample
-    statements: tuple[CitedStatement, ...]
-
-    @property
-    def indices_of_citing_sentences(self) -> list[int]:
-        """Indices of the sentences that cite, even what nobody was shown."""
-        return [
-            index
-            for index, statement in enumerate(self.statements)
-            if statement.contexts or statement.dangling
-        ]
-
-    def not_blank(self, indices: Iterable[int]) -> list[int]:
-        """Return the indices of the contexts that a judge sees: those not blank."""
-        return [
-            index for index in indices if not self.sample.known_contexts[index].blank
-        ]
-
-
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
     """Count what was found, over the sentences with a claim (at least one).
 
@@ -545,41 +535,3 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
         irrelevant=sum(1 for citation in citations if citation.irrelevant),
         statements=tuple(statements),
     )
-
-
-def _judged_citations(
-    answer: _Answer, statement: CitedStatement, cited: CitedSupport
-) -> tuple[JudgedCitation, ...]:
-    """Return a record for each context that a sentence cites.
-
-    Example: the sentence cites contexts 0 and 2, context 0 supports it, and context 2
-    is irrelevant: records for the ranks 1 and 3, the first one precise.
-
-    Args:
-        answer: The answer with its contexts.
-        statement: The sentence.
-        cited: The verdicts, in order, on the cited contexts that are not blank.
-    """
-    # a blank context supports nothing; it is irrelevant if other contexts support it
-    verdict_by_index = dict.fromkeys(statement.contexts, (BLANK, cited.supported))
-    for index, support, is_irrelevant in zip(
-        answer.not_blank(statement.contexts), cited.alone, cited.irrelevant, strict=True
-    ):
-        verdict_by_index[index] = support, is_irrelevant
-    citations: list[JudgedCitation] = []
-    for index in statement.contexts:
-        support, is_irrelevant = verdict_by_index[index]
-        citations.append(
-            JudgedCitation(
-                rank=index + 1,
-                id=answer.sample.known_contexts[index].id,
-                supports=support.holds,
-                probability=support.p,
-                mode=support.mode,
-                reason=support.reason,
-                irrelevant=is_irrelevant,
-                precise=cited.supported and not is_irrelevant,
-                windows=support.windows,
-            )
-        )
-    return tuple(citations)

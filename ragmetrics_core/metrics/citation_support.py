@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     Windows,
     ask,
 )
-from ragmetrics_core.data.asking import Asking, order_of_digest, weight_of_each_verdict
+from ragmetrics_core.data.asking import Asking, order_of_digest, weights_by_share
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
 from ragmetrics_core.data.scalars import is_yes
 
@@ -279,7 +279,8 @@ def support_in_replies(judge_reply: Asked[SupportReply]) -> Support:
     The reason is taken from the first reply that agrees with the verdict.
     """
     # how probable it is that the texts support the statement
-    (weight,) = weight_of_each_verdict(judge_reply, LabelProbability("supported"))
+    supported = LabelProbability("supported")
+    (weight,) = judge_reply.weights or weights_by_share(judge_reply.replies, supported)
     holds = is_yes(weight.p)
     reasons = [
         reply.reason for reply in judge_reply.replies if reply.supported == holds

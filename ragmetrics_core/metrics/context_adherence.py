@@ -38,7 +38,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.metric_evidence import Grounds, Polled
-from ragmetrics_core.data.replies import Mode, Weight, failed_with
+from ragmetrics_core.data.replies import Weight, failed_with
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.answer_relevance import question_on_answer
 from ragmetrics_core.metrics.citation_support import (
@@ -432,31 +432,6 @@ class ContextAdherence(Metric):
         return self.scored(score, reason, evidence, bounds)
 
 
-def _poll_of_claims(
-    by_claim: Sequence[ClaimSupport], mode: Mode
-) -> Asked[AdherenceReply]:
-    """Make a poll on the answer from the probabilities of its claims.
-
-    Args:
-        by_claim: The claims, each with the probability that the contexts support it.
-        mode: How the probabilities were obtained.
-    """
-    unsupported = [it.text for it in by_claim if not is_yes(it.probability or 0.0)]
-    weakest = min(by_claim, key=lambda claim: claim.probability or 0.0)
-    probability = weakest.probability or 0.0
-    n_supported = len(by_claim) - len(unsupported)
-    poll = adherence_reply(
-        verdict="no" if unsupported else "yes",
-        reason=(
-            f"{n_supported} of {len(by_claim)} claims rest on the contexts; the weakest"
-            f' has p = {probability:.2f}: "{weakest.text}"'
-        ),
-        unsupported=unsupported,
-        encoder_claims=by_claim,
-    )
-    return Asked((poll,), weights=(Weight(probability, mode=mode),))
-
-
 def _poll_by_claims(
     question_about_answer: Adherent, on_claims: Instructions, on_support: Instructions
 ) -> Asking[Asked[AdherenceReply] | NotAnswered]:
@@ -501,13 +476,29 @@ def _poll_by_claims(
     supports = [
         support_in_replies(reply) for reply in replies if isinstance(reply, Asked)
     ]
-    by_claim = [
-        ClaimSupport(text=claim, probability=support.p)
-        for claim, support in zip(claims, supports, strict=True)
+    chances = [support.p for support in supports]
+    lowest = min(chances)
+    unsupported = [
+        claim
+        for claim, chance in zip(claims, chances, strict=True)
+        if not is_yes(chance)
     ]
+    poll = adherence_reply(
+        verdict="no" if unsupported else "yes",
+        reason=(
+            f"{len(claims) - len(unsupported)} of {len(claims)} claims rest on the"
+            f" contexts; the weakest has p = {lowest:.2f}:"
+            f' "{claims[chances.index(lowest)]}"'
+        ),
+        unsupported=unsupported,
+        encoder_claims=[
+            ClaimSupport(text=claim, probability=chance)
+            for claim, chance in zip(claims, chances, strict=True)
+        ],
+    )
     n_windows = max(support.windows or 1 for support in supports)
-    poll = _poll_of_claims(by_claim, supports[0].mode)
-    return replace(poll, windows=(n_windows,))
+    weight = Weight(lowest, supports[0].mode)
+    return Asked((poll,), weights=(weight,), windows=(n_windows,))
 
 
 def find_cause(

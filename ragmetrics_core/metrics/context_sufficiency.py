@@ -23,13 +23,8 @@ from ragmetrics_core.data import (
     Weight,
     ask,
 )
-from ragmetrics_core.data.asking import (
-    Bounds,
-    bounds_of_share,
-    error_of_lost_polls,
-    order_of_digest,
-)
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.asking import Bounds, order_of_digest
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, AnsweringCase, Sufficed
 from ragmetrics_core.data.replies import (
     Comment,
@@ -212,12 +207,11 @@ class ContextSufficiency(Metric):
             if isinstance(on_texts, NotAnswered):
                 return self.failed(on_texts.error)
             verdicts = [reply.is_sufficient for reply in on_texts.replies]
-            n_yes_and_no = sum(verdicts), verdicts.count(False)
-            error = error_of_lost_polls(on_texts, *n_yes_and_no)
-            if error is not None:
-                return self.failed(error)
-            bounds = bounds_of_share(on_texts, *n_yes_and_no)
-            evidence = self._evidence(on_texts, weight_of(on_texts, verdicts), bounds)
+            weighed = weight_of(on_texts, verdicts)
+            if isinstance(weighed, JudgeError):
+                return self.failed(weighed)
+            weight, bounds = weighed
+            evidence = self._evidence(on_texts, weight, bounds)
             missing = evidence.missing or "the judge does not say what"
             reason = f"Missing: {missing.rstrip('.')}."
             if evidence.sufficient:

@@ -20,8 +20,7 @@ from ragmetrics_core.data import (
     ask,
     question_part,
 )
-from ragmetrics_core.data.asking import bounds_of_share, error_of_lost_polls
-from ragmetrics_core.data.errors import QuestionNotSupported, SettingError
+from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported, SettingError
 from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Bit, Comment, Mode
 from ragmetrics_core.data.scalars import is_yes
@@ -160,18 +159,17 @@ class Criterion(Metric):
                 return self.undefined(str(asked.error), "other")
             return self.failed(asked.error)
         verdicts = [reply.met for reply in asked.replies]
-        n_yes_and_no = sum(verdicts), verdicts.count(False)
-        error = error_of_lost_polls(asked, *n_yes_and_no)
-        if error is not None:
-            return self.failed(error)
-        weight = weight_of(asked, verdicts)
+        weighed = weight_of(asked, verdicts)
+        if isinstance(weighed, JudgeError):
+            return self.failed(weighed)
+        weight, bounds = weighed
         met = is_yes(weight.p)
         evidence = CriterionEvidence(
             met=met, probability=weight.p, mode=weight.mode, polls=len(asked.replies)
         )
         reasons = [reply.reason for reply in asked.replies if reply.met == met]
         reason = next(filter(None, reasons), "met" if met else "not met")
-        bounds = bounds_of_share(asked, *n_yes_and_no)
+
         return self.scored(weight.p, reason, evidence, bounds)
 
     def _question(self, sample: Sample) -> Meets:

@@ -16,7 +16,7 @@ from ragmetrics_core.data.asking import (
     LabelProbability,
     Part,
     Question,
-    weight_of_each_verdict,
+    weights_by_share,
 )
 from ragmetrics_core.data.replies import (
     Asked,
@@ -200,7 +200,8 @@ def cells_of_reply(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
     # For each fact how probable it is that it is covered: by the tokens of the reply,
     # else the share of replies whose field ``covered`` is 1.
-    weights = weight_of_each_verdict(reply, LabelProbability(field="covered"))
+    covered = LabelProbability(field="covered")
+    weights = reply.weights or weights_by_share(reply.replies, covered)
     # in how many windows (pieces) a context was judged that is too long for one prompt
     windows_by_fact = reply.windows or (1,) * n_facts
     return [

@@ -34,7 +34,12 @@ from ragmetrics_core.data import (
     import_deferred,
     question_part,
 )
-from ragmetrics_core.data.asking import Asking, Bounds
+from ragmetrics_core.data.asking import (
+    Asking,
+    Bounds,
+    bounds_of_share,
+    error_of_lost_polls,
+)
 from ragmetrics_core.data.errors import (
     JudgeError,
     MetricCrashed,
@@ -84,17 +89,26 @@ def error_of_unanswered(
     return None
 
 
-def weight_of(polls: Asked[Any], verdicts: Sequence[bool]) -> Weight:
-    """Return the probability that a judge gives, else the share of yes.
+def weight_of(
+    polls: Asked[Any], verdicts: Sequence[bool]
+) -> tuple[Weight, Bounds | None] | JudgeError:
+    """Return the probability that a judge gives, else the share of yes, and its bounds.
 
     Args:
         polls: The polls.
         verdicts: Of each reply, whether it says yes.
+
+    Returns:
+        The probability, and where lost polls could have led it; the error if they could
+        turn the verdict.
     """
-    if polls.weights:
-        return polls.weights[0]
+    n_yes, n_no = sum(verdicts), verdicts.count(False)
+    error = error_of_lost_polls(polls, n_yes, n_no)
+    if error is not None:
+        return error
     mode: Mode = "polls" if polls.asked > 1 else "verdict"
-    return Weight(sum(verdicts) / len(verdicts), mode)
+    weight = polls.weights[0] if polls.weights else Weight(n_yes / len(verdicts), mode)
+    return weight, bounds_of_share(polls, n_yes, n_no)
 
 
 def parts_of_turn(sample: Sample, contexts: tuple[str, ...]) -> dict[str, Part]:

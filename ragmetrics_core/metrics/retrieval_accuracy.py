@@ -307,9 +307,13 @@ class RetrievalAccuracy(Metric):
         if has_all_probabilities:
             soft = evidence.model_copy(update={"combination": "soft"})
             further_values["soft"] = _value_over_all_contexts(soft)
-        kept_columns = _columns_of_kept_contexts(sample)
-        if kept_columns is not None:
-            further_values["contexts_value"] = evidence.combine(kept_columns)
+        # unknown where nobody knows what was retrieved, nothing was kept, or a part of
+        # a retrieved text
+        column_of = {context.text: column for column, context in enumerate(contexts)}
+        kept = sample.context_texts if sample.retrieved is not None else ()
+        if kept and column_of.keys() >= set(kept):
+            columns = [column_of[text] for text in kept]
+            further_values["contexts_value"] = evidence.combine(columns)
         return evidence.model_copy(update=further_values)
 
     def _reason(self, evidence: matrix.AccuracyEvidence, sample: Sample) -> str:
@@ -370,21 +374,3 @@ def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 def _is_covered(row: Sequence[Cell]) -> bool:
     """Tell whether any context covers a fact, by its cells."""
     return any(cell.covered for cell in row)
-
-
-def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:
-    """Return the columns of the contexts that the application kept and showed.
-
-    Returns None if it is not known what was retrieved, if no context was kept, or if a
-    kept context was not asked: a part of a retrieved text.
-    """
-    if sample.retrieved is None:
-        return None
-    column_of = {
-        context.text: column
-        for column, context in enumerate(_contexts_to_evaluate(sample))
-    }
-    kept_texts = sample.context_texts
-    if not kept_texts or not all(text in column_of for text in kept_texts):
-        return None
-    return [column_of[text] for text in kept_texts]
