@@ -37,7 +37,7 @@ from ragmetrics_core.labelling.labelled_samples import (
 )
 from ragmetrics_core.labelling.measured_judges import Ask, asking, measure_judge
 from ragmetrics_core.lexical import lexical_judge as embedded
-from ragmetrics_core.lexical.constants import Weights
+from ragmetrics_core.lexical.features import Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.judge_card import Card, cell

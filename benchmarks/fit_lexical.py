@@ -4,7 +4,7 @@
 
 Split: the developer rows of DATA, all of them; a figure of a source comes from weights
 fitted on the other sources. No seed: the fit is convex and starts from zero. Only
-``--write`` changes a file, ``constants.py``.
+``--write`` changes a file, ``features.py``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from labelled import Row, rows_by_source, shown
 from perturbations import perturbed
 
 from ragmetrics_core.data.scalars import is_yes
-from ragmetrics_core.lexical import constants, features
-from ragmetrics_core.lexical.constants import VETO, Features, Weights
+from ragmetrics_core.lexical import features
+from ragmetrics_core.lexical.features import VETO, Features, Weights
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import Passage, parse
 from ragmetrics_core.metrics.average_precision import average_precision
@@ -333,7 +333,7 @@ def floor(what: str, value: float, bound: float, *, most: bool = False) -> None:
 
 
 def written(fitted: dict[str, Weights]) -> str:
-    """The fitted weights as lines of ``constants.py``."""
+    """The fitted weights as lines of ``features.py``."""
     return "\n".join(f"{name} = {weights!r}" for name, weights in fitted.items())
 
 
@@ -343,7 +343,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
-    parser.add_argument("--write", action="store_true", help="update constants.py")
+    parser.add_argument("--write", action="store_true", help="update features.py")
     options = parser.parse_args()
     makers = {
         "ADHERENT": adherence_items,
@@ -381,13 +381,13 @@ def main() -> None:
     print()
     lines = written(
         {
-            name: fit(own, name) if own else getattr(constants, name)
+            name: fit(own, name) if own else getattr(features, name)
             for name, own in items.items()
         }
     )
     print(lines)
     if options.write:
-        path = Path(constants.__file__)
+        path = Path(features.__file__)
         source = path.read_text(encoding="utf-8")
         path.write_text(
             re.sub(

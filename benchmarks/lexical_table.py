@@ -28,7 +28,7 @@ from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.lexical import lexical_judge
-from ragmetrics_core.lexical.constants import UNCERTAIN, Weights
+from ragmetrics_core.lexical.features import UNCERTAIN, Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.statistics.rater_agreement import (

@@ -32,17 +32,18 @@ from ragmetrics_core.lexical.claims import (
     parts_of,
     without_sources,
 )
-from ragmetrics_core.lexical.constants import (
+from ragmetrics_core.lexical.declining import declines, user_question_of
+from ragmetrics_core.lexical.features import (
     ADHERENT,
     FACT,
+    MOST_SENTENCES,
     UNCERTAIN,
     UNCERTAIN_DISTANCE,
     USEFUL,
     VETO,
     Features,
+    Match,
 )
-from ragmetrics_core.lexical.declining import declines, user_question_of
-from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import (
     Passage,

@@ -8,7 +8,7 @@ import pytest
 from ragmetrics_core import evaluate
 from ragmetrics_core.data import adherence_worth, unseen_worth
 from ragmetrics_core.data.display import DEVELOPER, UNSEEN
-from ragmetrics_core.lexical.constants import UNCERTAIN
+from ragmetrics_core.lexical.features import UNCERTAIN
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.rater_agreement import Measured

@@ -63,11 +63,11 @@ def table(
 
 
 def test_the_shipped_weights_are_back_after_a_source_was_left_out(table):
-    from ragmetrics_core.lexical import constants
+    from ragmetrics_core.lexical import features
 
     assert table
     assert (lexical_judge.ADHERENT, lexical_judge.USEFUL, lexical_judge.FACT) == (
-        constants.ADHERENT,
-        constants.USEFUL,
-        constants.FACT,
+        features.ADHERENT,
+        features.USEFUL,
+        features.FACT,
     )
