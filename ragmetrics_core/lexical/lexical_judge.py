@@ -316,16 +316,31 @@ def _judge_usefulness(question: Useful) -> Asked[Any]:
 
     None is useful to arrive at an answer that claims nothing.
     """
-    wording_of_answer = question["answer"]
-    answer = parse(wording_of_answer)
-    wording_of_question = user_question_of(question)
-    user_question = parse(wording_of_question or "")
-    is_without_claim = claims_nothing(wording_of_answer, wording_of_question)
+    answer_text = question["answer"]
+    answer = parse(answer_text)
+    question_text = user_question_of(question)
+    user_question = parse(question_text or "")
+    is_without_claim = claims_nothing(answer_text, question_text)
+    # "It is so." to "Why?", or "..." to any question
+    has_word = any(character.isalnum() for character in answer_text)
+    has_terms = bool(answer.terms) or (has_word and bool(user_question.terms))
+    # "Carl Voss" of the answer, where the question does not name him
+    sought_terms = answer.terms - user_question.terms
+    whose = "terms that only the answer has"
+    if not sought_terms:
+        sought_terms = user_question.terms
+        whose = "terms of the question"
 
     def look(text: str) -> tuple[float, str]:
         if is_without_claim:
             return 0.0, "the answer makes no claim"
-        shares, reason = _look_at_chunk(user_question, answer, wording_of_answer, text)
+        if has_terms:
+            chunk = parse(text)
+            n_found = len(sought_terms & chunk.terms)
+            shares = features.usefulness(user_question, answer, chunk)
+            reason = f"{n_found} of {len(sought_terms)} {whose} found in the chunk"
+        else:
+            shares, reason = _look_for_wording("answer", answer_text, "chunk", text)
         return USEFUL.probability(shares), reason
 
     return _judge_each_text(question, "chunk", look)
@@ -379,35 +394,6 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
         "supported": is_positive,
         "reason": f"uncertain: {reason}" if is_near else reason,
     }
-
-
-def _look_at_chunk(
-    question: Passage, answer: Passage, answer_text: str, chunk_text: str
-) -> tuple[Features, str]:
-    """Return the features of a chunk, and a reason that counts the terms in the chunk.
-
-    Example: the answer says "Carl Voss", the question does not, and the chunk holds
-    "Voss". So the chunk holds 1 of the 2 terms that the answer adds to the question.
-
-    Args:
-        question: The user's question, taken apart into terms: stems of its words.
-        answer: The answer, taken apart.
-        answer_text: The answer as it is written.
-        chunk_text: The chunk.
-    """
-    has_word = any(character.isalnum() for character in answer_text)
-    # "It is so." to "Why?", or "..." to any question
-    if not answer.terms and not (has_word and question.terms):
-        return _look_for_wording("answer", answer_text, "chunk", chunk_text)
-    chunk = parse(chunk_text)
-    sought_terms = answer.terms - question.terms
-    whose = "terms that only the answer has"
-    if not sought_terms:
-        sought_terms = question.terms
-        whose = "terms of the question"
-    n_found = len(sought_terms & chunk.terms)
-    reason = f"{n_found} of {len(sought_terms)} {whose} found in the chunk"
-    return features.usefulness(question, answer, chunk), reason
 
 
 def _look_at_fact(

@@ -427,12 +427,9 @@ def split_clauses(sentence: str) -> list[str]:
                 clauses.append(clause)
             continue
         previous = clauses[-1]
-        if _is_short(clause) or _is_short(previous):
+        n_words = min(len(clause.split()), len(previous.split()))
+        if n_words < _SHORTEST_CLAUSE:
             clauses[-1] = f"{previous} {clause}"
         else:
             clauses.append(clause)
     return clauses
-
-
-def _is_short(clause: str) -> bool:
-    return len(clause.split()) < _SHORTEST_CLAUSE

@@ -230,7 +230,7 @@ def sum_clusters(
     and 5, and the sizes 2 and 1.
     """
     if max(cluster_numbers, default=-1) < 0:  # each value stands alone
-        return array("d", values), _ones(len(values))
+        return array("d", values), array("d", [1.0]) * len(values)
     sums = array("d")
     sizes = array("d")
     unclustered = array("d")
@@ -252,12 +252,8 @@ def sum_clusters(
             sums.append(fsum(cluster))
             sizes.append(len(cluster))
     sums.extend(unclustered)
-    sizes.extend(_ones(len(unclustered)))
+    sizes.extend(array("d", [1.0]) * len(unclustered))
     return sums, sizes
-
-
-def _ones(count: int) -> "array[float]":
-    return array("d", [1.0]) * count
 
 
 def ratio_mean(

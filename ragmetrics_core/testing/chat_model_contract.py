@@ -458,7 +458,19 @@ class ChatModelContract:
                 f"a broken reply was taken for {type(error).__name__}"
             )
         else:
-            self._assert_class(error, fault, error_class)
+            # A model with ``lacks = {"codes"}`` knows the status of a reply alone, and
+            # not the error code in its body: then the class goes by the status.
+            goes_by_status = _is_answered(fault) and "codes" in self.lacks
+            expected = BY_STATUS[fault.status] if goes_by_status else error_class
+            # clients tell a 408, too, as a reply that did not come in time
+            is_late = isinstance(error, errors.NoReplyInTime)
+            kind = errors.TransientJudgeError if is_late else type(error)
+            assert kind is expected, (
+                f"the fault must raise {expected.__name__}, it raised"
+                f" {type(error).__name__}: give status and body to Fault.from_reply;"
+                ' lacks = {"codes"} if its bodies say no more than the status,'
+                ' {"bodies"} if a broken body cannot be told'
+            )
             name = self.model(server.base_url, KEY, 30.0).name
             assert name in str(error), "the error must name the model"
         assert KEY not in str(error), "the error holds the key"
@@ -466,29 +478,6 @@ class ChatModelContract:
         # On a busy machine a call's time may end before its request is sent.
         sent = {0, 1} if fault.hang else {1}
         assert len(server.requests) in sent, "send a request once: the judge repeats it"
-
-    def _assert_class(
-        self,
-        error: errors.JudgeError,
-        fault: Fault,
-        error_class: type[errors.JudgeError],
-    ) -> None:
-        """Assert that a fault raised the right class of error.
-
-        A model with ``lacks = {"codes"}`` knows the status of a reply alone, and not
-        the error code in its body: then the class goes by the status.
-        """
-        goes_by_status = _is_answered(fault) and "codes" in self.lacks
-        expected = BY_STATUS[fault.status] if goes_by_status else error_class
-        # clients tell a 408, too, as a reply that did not come in time
-        is_late = isinstance(error, errors.NoReplyInTime)
-        kind = errors.TransientJudgeError if is_late else type(error)
-        assert kind is expected, (
-            f"the fault must raise {expected.__name__}, it raised"
-            f" {type(error).__name__}: give status and body to Fault.from_reply;"
-            ' lacks = {"codes"} if its bodies say no more than the status, {"bodies"}'
-            " if a broken body cannot be told"
-        )
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:

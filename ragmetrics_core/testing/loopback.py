@@ -187,8 +187,14 @@ class LoopbackServer:
         finally:
             self._n_in_flight -= 1
         sends_no_reply = outcome.reset or outcome.hang
-        if sends_no_reply:
-            _break_connection(request)
+        connection = request.transport
+        if sends_no_reply and connection is not None:
+            # without a word, as a server does that dies
+            linger_no_time = struct.pack("ii", 1, 0)
+            connection.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, linger_no_time
+            )
+            connection.abort()
         # where the connection is broken, nobody gets this
         return web.Response(
             status=outcome.status,
@@ -279,18 +285,6 @@ class LoopbackServer:
             content = tokens(text, self.probability, self.mass)
             choice["logprobs"] = {"content": content, "refusal": None}
         return choice
-
-
-def _break_connection(request: web.Request) -> None:
-    """Close a connection without a word, as a server does that dies."""
-    connection = request.transport
-    if connection is None:
-        return
-    linger_no_time = struct.pack("ii", 1, 0)
-    connection.get_extra_info("socket").setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, linger_no_time
-    )
-    connection.abort()
 
 
 def _n_tokens(messages: Iterable[Body]) -> int:
