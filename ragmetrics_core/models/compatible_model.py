@@ -324,26 +324,26 @@ class OpenAICompatibleModel(ChatModel):
         except (ValueError, RecursionError) as raised:
             problem = "that is no JSON: check the address, up to and with /v1"
             is_of_other = True
-            is_page = content.lstrip().startswith(b"<")
-            if is_page:
+            beginning = content.lstrip()
+            if beginning.startswith(b"<"):
                 problem += ", and whether a sign-in has run out"
-            if not content.strip():
+            elif not beginning:
                 is_of_other = False
                 problem = (
                     "that is empty, as one that was cut off: run again later or check"
                     " the endpoint"
                 )
-            elif isinstance(raised, UnicodeDecodeError) and not is_page:
+            elif isinstance(raised, UnicodeDecodeError):
                 is_of_other = False
                 problem = (
                     "that is no text, as one that is broken or was compressed twice:"
                     " check the endpoint"
                 )
-            elif content.lstrip().startswith(b"data:"):
+            elif beginning.startswith(b"data:"):
                 problem = (
                     "that is streamed, which was not asked for: turn that off there"
                 )
-            elif content.lstrip().startswith(b"{"):
+            elif beginning.startswith(b"{"):
                 is_of_other = False
                 problem = (
                     "whose JSON is not whole, as one that was cut off: run again later"

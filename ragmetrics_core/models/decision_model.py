@@ -29,7 +29,7 @@ from ragmetrics_core.models.decision_forms import (
     systemone_fields,
 )
 from ragmetrics_core.models.endpoint_errors import Fault
-from ragmetrics_core.models.openai_form import add_price, decision_prices, reply_of
+from ragmetrics_core.models.openai_form import decision_prices, reply_of
 from ragmetrics_core.models.threads import compute_beside_loop
 
 DECISIONS = "decisions/"
@@ -168,7 +168,7 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
             ) from None
         tokens = reply_body.get("usage")
         counted = tokens if isinstance(tokens, Mapping) else {}
-        reply = reply_of(
+        return reply_of(
             self.name,
             choices,
             usage={
@@ -176,10 +176,10 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
                 "completion_tokens": counted.get("output_tokens"),
             },
             models=[reply_body.get("model")],
+            prices=self.prices(),
             # An endpoint may echo the key as its model's name.
             secret_to_leave_out=self._key(),
         )
-        return add_price(reply, self.prices())
 
     def _with_version(self, address: str) -> str:
         """Return an address with the version that the endpoint's path begins with."""

@@ -44,7 +44,6 @@ from ragmetrics_core.models.chat import (
 from ragmetrics_core.models.endpoint_sentences import leave_secret_out
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
-    add_price,
     choice_of,
     facts_of_listed_model,
     prices_in_litellm,
@@ -330,14 +329,14 @@ class LiteLLMModel(ChatModel):
                     logprobs and logprobs.model_dump(),
                 )
             )
-        reply = reply_of(
+        return reply_of(
             self.name,
             choices,
             usage=usage,
             models=[response.model],
+            prices=self._prices,
             secret_to_leave_out=self._key(),
         )
-        return add_price(reply, self._prices)
 
     @property
     def _where(self) -> str:

@@ -214,14 +214,14 @@ def chat_reply(
         _BROKEN_OFF if body.get("error") else _choice(model, choice)
         for choice in listed_choices
     ]
-    reply = reply_of(
+    return reply_of(
         model,
         choices,
         usage=body.get("usage"),
         models=[body.get("model")],
+        prices=prices,
         secret_to_leave_out=key,
     )
-    return add_price(reply, prices)
 
 
 def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
@@ -256,12 +256,13 @@ def reply_of(
     *,
     usage: object,
     models: Iterable[object],
+    prices: tuple[float, float] | None = None,
     secret_to_leave_out: str = "",
 ) -> ChatReply:
     """Make a reply of its choices, and of the endpoint's numbers of tokens and models.
 
-    Its cost is left unknown. Example: one choice, and ``{"prompt_tokens": 90}``: 90
-    tokens sent, 0 received, one call. Where an error broke off each choice, but tokens
+    Example: one choice, and ``{"prompt_tokens": 90}``: 90 tokens sent, 0 received, one
+    call. Where an error broke off each choice, but tokens
     were counted, the reply has none, and says so in its failures: they were paid for.
 
     Args:
@@ -271,6 +272,7 @@ def reply_of(
             is missing or impossible becomes 0, for unknown.
         models: Names of the models that answered, as the endpoint gives them. Anything
             that is no name, or contains a secret, is left out.
+        prices: US dollars per token sent and received; None if they are unknown.
         secret_to_leave_out: The API key that was sent; "" for none.
 
     Raises:
@@ -312,14 +314,15 @@ def reply_of(
         models=tuple(sorted(usable_names)),
     )
     if any(choice is not _BROKEN_OFF for choice in all_choices):
-        return ChatReply(all_choices, usage_of_call)
+        return add_price(ChatReply(all_choices, usage_of_call), prices)
     error = errors.TransientJudgeError(
         "the endpoint broke off its reply with an error: run again later or check"
         " the endpoint"
     )
     if not usage_of_call.prompt_tokens:  # it is not told that anything was paid
         raise error
-    return ChatReply((), usage_of_call, (error,) * len(all_choices))
+    failures = (error,) * len(all_choices)
+    return add_price(ChatReply((), usage_of_call, failures), prices)
 
 
 def _token_count(count: object) -> int:

@@ -606,7 +606,17 @@ def connect(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
     )
     try:
-        _make_table(connection)
+        # An empty file gets its table and its header, in one transaction. The header is
+        # written before the journal becomes a WAL, so that it stands in the file itself,
+        # where ``check`` reads it.
+        if not _number(connection, "user_version"):
+            connection.execute("BEGIN IMMEDIATE")
+            # looked at again under the lock: another process may have been faster
+            if not _number(connection, "user_version"):
+                connection.execute(TABLE)
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version={VERSION}")
+            connection.execute("COMMIT")
         # Another process may be setting the same at this moment: it is busy then.
         with contextlib.suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode=WAL")
@@ -637,20 +647,3 @@ def _make(path: Path) -> None:
     if not path.stat().st_size:
         with contextlib.suppress(PermissionError):
             path.chmod(0o600)
-
-
-def _make_table(connection: sqlite3.Connection) -> None:
-    """Give an empty file its table and its header, in one transaction.
-
-    The header is written before the journal becomes a WAL, so that it stands in the
-    file itself, where ``check`` reads it.
-    """
-    if _number(connection, "user_version"):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    # Looked at again under the lock: another process may have been faster.
-    if not _number(connection, "user_version"):
-        connection.execute(TABLE)
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={VERSION}")
-    connection.execute("COMMIT")
