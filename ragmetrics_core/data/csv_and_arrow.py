@@ -79,7 +79,13 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
         header = next(records, None)
         if header is None:
             return
-        _check_header(header, separator, path)
+        n_columns = len(_cells_of_line(header.lines[0], separator))
+        if _has_swallowed(header, n_columns, separator):
+            raise InputError(
+                f"{path}, lines {header.first_line} to {header.last_line}: the header"
+                " goes on over lines that look like rows; close its quotation mark"
+            )
+        refuse_repeated_names(path, filter(None, header.cells))
 
         row_number = 0
         for record in records:
@@ -159,17 +165,6 @@ def _columns_in(header: str, separator: str) -> tuple[int, int]:
     names = next(csv.reader([header], delimiter=separator), [])
     n_known = sum(plain_name(name) in _KNOWN_COLUMNS for name in names)
     return n_known, len(names)
-
-
-def _check_header(header: Record, separator: str, path: Path) -> None:
-    """Raise ``InputError`` for a header that runs over rows or names a column twice."""
-    n_columns = len(_cells_of_line(header.lines[0], separator))
-    if _has_swallowed(header, n_columns, separator):
-        raise InputError(
-            f"{path}, lines {header.first_line} to {header.last_line}: the header goes"
-            " on over lines that look like rows; close its quotation mark"
-        )
-    refuse_repeated_names(path, filter(None, header.cells))
 
 
 def refuse_repeated_names(path: Path, names: Iterable[str]) -> None:

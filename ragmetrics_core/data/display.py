@@ -137,7 +137,17 @@ def element(tag: str, texts: Iterable[Shown]) -> str:
     A long text is cut.
     """
     name = tag.split()[0]  # without attributes, e.g. td of "td style=…"
-    return "".join(f"<{tag}>{_inner(text)}</{name}>" for text in texts)
+    elements: list[str] = []
+    for text in texts:
+        if isinstance(text, str):
+            text = str(replace_surrogates(text))
+            if len(text) > _LONGEST:
+                text = f"{text[:_LONGEST]} … ({len(text):,} characters)"
+            inner = escape(text)
+        else:
+            inner = f"<ol {_LEFT}>{element('li', text)}</ol>"
+        elements.append(f"<{tag}>{inner}</{name}>")
+    return "".join(elements)
 
 
 def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
@@ -149,17 +159,6 @@ def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
         f"<tr>{element(name, row[:1])}{element(cell, row[1:])}</tr>" for row in rows
     )
     return f"<table>{head}<tbody>{body}</tbody></table>"
-
-
-def _inner(text: Shown) -> str:
-    if not isinstance(text, str):
-        return f"<ol {_LEFT}>{element('li', text)}</ol>"
-    text = str(replace_surrogates(text))
-    return escape(
-        text
-        if len(text) <= _LONGEST
-        else f"{text[:_LONGEST]} … ({len(text):,} characters)"
-    )
 
 
 EMBEDDED = "lexical"

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from io import TextIOWrapper
 from ipaddress import ip_address
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -289,23 +289,6 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
         )
 
 
-def _open_beside(target: Path) -> tuple[Path, TextIO]:
-    """Make an empty file beside a target: ``PATH.partial``, else ``PATH.partial.1`` ….
-
-    It takes the first name that is free, so that what an earlier run left stays.
-    """
-    beginning = f"{target}{PARTIAL}"
-    further_names = (f"{beginning}.{number}" for number in count(1))
-    mode = stat.S_IMODE(target.stat().st_mode) if target.is_file() else None
-    for name in chain([beginning], further_names):
-        with suppress(FileExistsError):
-            file = open(name, "x", encoding="utf-8", newline="\n")  # noqa: SIM115 - the caller closes it
-            if mode is not None:
-                os.chmod(name, mode)
-            return Path(name), file
-    raise AssertionError("the numbers never end")
-
-
 class AtomicFile:
     """A text file that is written under another name, and renamed once it is whole.
 
@@ -348,10 +331,22 @@ class AtomicFile:
                 self.partial = self.path
                 self._file = self.path.open("w", encoding="utf-8", newline="\n")
                 return
+            mode: int | None = None
             if self._target.is_file():
                 # ``OSError`` for a read-only file, which must not be replaced either
                 self._target.open("r+b").close()
-            self.partial, self._file = _open_beside(self._target)
+                mode = stat.S_IMODE(self._target.stat().st_mode)
+            # the first name that is free, so that what an earlier run left stays
+            self.partial = Path(f"{self._target}{PARTIAL}")
+            further_numbers = count(1)
+            while True:
+                with suppress(FileExistsError):
+                    self._file = self.partial.open("x", encoding="utf-8", newline="\n")
+                    break
+                number = next(further_numbers)
+                self.partial = Path(f"{self._target}{PARTIAL}.{number}")
+            if mode is not None:
+                self.partial.chmod(mode)
 
     def write(self, text: str) -> None:
         """Write some text; it has left this process when this returns.

@@ -308,7 +308,13 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         return
     message = unwrap_message(value)
     content = message.content
-    calls_tool = _calls_tool(message.fields, content)
+    # in a field of its own, or in its content
+    parts = content if isinstance(content, (list, tuple)) else ()
+    calls_tool = any(
+        _kind(fields) in CALL_PARTS or any(map(fields.get, _CALL_KEYS))
+        for fields in (message.fields, message.fields.get("additional_kwargs"), *parts)
+        if isinstance(fields, Mapping)
+    )
     # {"role": "user"} and what has no known role are no messages
     has_content = any(key in message.fields for key in _CONTENT_KEYS)
     if message.role is not None and (has_content or calls_tool):
@@ -355,17 +361,6 @@ def unknown_types_of_parts(value: object) -> list[str] | None:
                 return None
             unknown.append(kind)
     return unknown
-
-
-def _calls_tool(message: Mapping[str, Any], content: object) -> bool:
-    """Tell whether a message calls a tool, in a field of its own or in its content."""
-    parts = content if isinstance(content, (list, tuple)) else ()
-    for fields in (message, message.get("additional_kwargs"), *parts):
-        if isinstance(fields, Mapping):
-            is_call = _kind(fields) in CALL_PARTS
-            if is_call or any(fields.get(key) for key in _CALL_KEYS):
-                return True
-    return False
 
 
 def last_said(messages: Sequence[SaidMessage], role: str) -> list[str]:

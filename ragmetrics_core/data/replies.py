@@ -193,11 +193,10 @@ def _read_texts(value: object) -> object:
     Case and spacing do not tell texts apart. A text in place of the list is refused: it
     may hold several. So is a list that holds "None" or null.
     """
-    refusal = ValueError("it must be a list of texts, [] if there is none")
-    if not isinstance(value, (list, tuple)):
-        raise refusal
-    if not all(isinstance(text, str) and plain_label(text) != "none" for text in value):
-        raise refusal
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(text, str) and plain_label(text) != "none" for text in value
+    ):
+        raise ValueError("it must be a list of texts, [] if there is none")
     text_by_wording: dict[str, str] = {}
     for text in value:
         if has_word(text):

@@ -58,6 +58,7 @@ from ragmetrics_core.data.sample_parts import (
     OptionalContexts,
     Turn,
     before_this_turn,
+    distinct_texts,
 )
 from ragmetrics_core.data.scalars import (
     FormattedNumber,
@@ -220,8 +221,7 @@ class Sample(Frozen):
     @property
     def context_texts(self) -> tuple[str, ...]:
         """The texts of the contexts that show something, each once, at its first rank."""
-        texts = [context.text for context in self.known_contexts if not context.blank]
-        return tuple(dict.fromkeys(texts))
+        return distinct_texts(self.known_contexts)
 
     def missing(self, field: str) -> bool:
         """Tell whether a field holds nothing that a metric could read.

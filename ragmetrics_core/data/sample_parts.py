@@ -44,6 +44,12 @@ class Context(Frozen):
         return is_blank(self.text)
 
 
+def distinct_texts(contexts: Sequence[Context]) -> tuple[str, ...]:
+    """Return the texts of the contexts that show something, each once, in order."""
+    texts = [context.text for context in contexts if not context.blank]
+    return tuple(dict.fromkeys(texts))
+
+
 class Fact(Frozen):
     """One atomic, self-contained statement of a golden response.
 
@@ -393,11 +399,10 @@ def turns_without_answer(
         question: The question that the answer belongs to.
         answer: The answer; "" for none.
     """
-    roles_of_user = ("user", "human", "customer")
     turns_of_user = [
         number
         for number, turn in enumerate(history, start=1)
-        if turn.role.casefold() in roles_of_user
+        if known_role(turn.role) == "user"
     ]
     last_replies_start = max(turns_of_user, default=0)
     if last_replies_start > 0:

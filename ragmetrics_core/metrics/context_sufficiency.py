@@ -38,7 +38,6 @@ from ragmetrics_core.data.replies import (
 from ragmetrics_core.data.sample import why_contexts_are_unknown
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.declined import (
-    DeclinedJudgement,
     instructions_on_declining,
     question_on_declining,
     standalone_question_part,
@@ -222,10 +221,24 @@ class ContextSufficiency(Metric):
                 if reply.is_sufficient == evidence.sufficient
             ]
             reason = f"{reason} {max(why, key=len, default='')}".rstrip()
-        if has_answer:
-            evidence = _with_case(evidence, replies[-1])
-        if evidence.case is not None:
-            reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
+        if not has_answer:
+            return self.scored(evidence.probability, reason, evidence, bounds)
+        # what the application did, where the judge can tell
+        on_answer = replies[-1]
+        further_fields: dict[str, Any] = {}
+        if isinstance(on_answer, NotAnswered):
+            note = f"not known whether the answer declines: {on_answer.error}"
+            further_fields["declined_note"] = note
+        else:
+            declined = on_answer.reply.declined
+            case = case_of(
+                sufficient=evidence.sufficient,
+                declined=declined,
+                uncertain=evidence.uncertain,
+            )
+            further_fields = {"declined": declined, "case": case}
+            reason += f" The application: {CASES_IN_WORDS[case]}."
+        evidence = evidence.model_copy(update=further_fields)
         return self.scored(evidence.probability, reason, evidence, bounds)
 
     def _evidence(
@@ -299,25 +312,6 @@ def question_on_contexts(
         polls=polls,
         example=_EXAMPLE,
     )
-
-
-def _with_case(
-    evidence: SufficiencyEvidence, reply: Asked[DeclinedJudgement] | NotAnswered
-) -> SufficiencyEvidence:
-    """Return the evidence with what the application did, where the judge could tell."""
-    if isinstance(reply, NotAnswered):
-        note = f"not known whether the answer declines: {reply.error}"
-        return evidence.model_copy(update={"declined_note": note})
-    declined = reply.reply.declined
-    update = {
-        "declined": declined,
-        "case": case_of(
-            sufficient=evidence.sufficient,
-            declined=declined,
-            uncertain=evidence.uncertain,
-        ),
-    }
-    return evidence.model_copy(update=update)
 
 
 def case_of(*, sufficient: bool, declined: bool, uncertain: bool) -> AnsweringCase:

@@ -44,6 +44,7 @@ from ragmetrics_core.data.replies import (
     verdicts_of,
 )
 from ragmetrics_core.data.sample import why_undivided
+from ragmetrics_core.data.sample_parts import distinct_texts
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
@@ -180,9 +181,7 @@ class ContextUtilization(Metric):
         judging is a question for each chunk.
         """
         contexts = sample.known_contexts[: self.k]
-        texts = tuple(
-            dict.fromkeys(context.text for context in contexts if not context.blank)
-        )
+        texts = distinct_texts(contexts)
         if not texts:
             evidence = self._evidence((), {})
             no_use = self.scored(0.0, "There are no contexts.", evidence)

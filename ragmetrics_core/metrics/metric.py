@@ -271,7 +271,18 @@ class Metric(SilentData, Settings, ABC):
                 continue
             # A setting that has the name of a field of the signature gets a prefix.
             name = f"own_{field}" if field in Signature.model_fields else field
-            value = _as_json(self, field)
+            given = getattr(self, field)
+            try:
+                value: Any = self.model_dump(mode="json", include={field}).get(field)
+            except PydanticSerializationError as error:
+                raise SettingError(
+                    f"the setting {field!r} of the metric {self.name} is a"
+                    f" {type(given).__name__}, which the signature of results cannot"
+                    " hold; make it a PrivateAttr or a ClassVar, or override settings()"
+                    " and say in texts what changes scores"
+                ) from error
+            if isinstance(given, (set, frozenset)):
+                value = sorted(value, key=json.dumps)  # in one order in every process
             if value is None or isinstance(value, (int, float)):
                 settings[name] = str(value)
             else:
@@ -430,23 +441,6 @@ def _fields_given(
     }
     fields = {name: value for name, value in usual_fields.items() if value is not None}
     return {**fields, **further_fields}
-
-
-def _as_json(metric: Metric, field: str) -> Any:
-    """Return the setting of a metric as JSON, a set in one order in every process."""
-    value = getattr(metric, field)
-    try:
-        as_json: Any = metric.model_dump(mode="json", include={field}).get(field)
-    except PydanticSerializationError as error:
-        kind = type(value).__name__
-        raise SettingError(
-            f"the setting {field!r} of the metric {metric.name} is a {kind}, which the"
-            " signature of results cannot hold; make it a PrivateAttr or a ClassVar,"
-            " or override settings() and say in texts what changes scores"
-        ) from error
-    if isinstance(value, (set, frozenset)):
-        return sorted(as_json, key=json.dumps)
-    return as_json
 
 
 def checked_outcome(metric: Metric, outcome: object) -> Outcome:

@@ -30,6 +30,7 @@ from ragmetrics_core.data.asking import (
 )
 from ragmetrics_core.data.metric_evidence import NO_FACTS
 from ragmetrics_core.data.replies import failed_with, takes_words
+from ragmetrics_core.data.sample_parts import distinct_texts
 from ragmetrics_core.data.scalars import composed_text
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import (
@@ -141,9 +142,7 @@ class RetrievalAccuracy(Metric):
         the one with the highest value counts.
         """
         contexts = _contexts_to_evaluate(sample)
-        texts = list(
-            dict.fromkeys(context.text for context in contexts if not context.blank)
-        )
+        texts = distinct_texts(contexts)
         if not texts:
             evidence = None
             if sample.facts:
