@@ -139,13 +139,12 @@ def is_yes(p: float) -> bool:
     return p > ONE_HALF
 
 
-def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Return a confidence interval for a share of successes, Wilson's.
+def wilson(successes: float, count: int) -> tuple[float, float]:
+    """Return a 95 % confidence interval for a share of successes, Wilson's.
 
     Args:
         successes: Number of successes, 0 … count.
         count: Number of trials, > 0.
-        level: Confidence level in (0, 1).
 
     Returns:
         Lower and upper bound in [0, 1].
@@ -160,7 +159,7 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     """
     if count <= 0:
         raise ValueError(f"a share needs at least one trial, got {count}")
-    z = NormalDist().inv_cdf(0.5 + level / 2)
+    z = NormalDist().inv_cdf(0.975)
     z_squared = z * z
     share = successes / count
     variance = share * (1 - share) / count

@@ -178,13 +178,6 @@ class Comparison(Frozen):
         moved.sort(key=lambda change: (change.difference > 0, -abs(change.difference)))
         return tuple(moved)
 
-    def regression(self, *, strict: bool = False) -> dict[str, GateOutcome]:
-        """Per metric and slice: is the second run worse? See ``regressions``."""
-        return {
-            decision.metric: decision.outcome
-            for decision in self.regressions(strict=strict)
-        }
-
     def regressions(self, *, strict: bool = False) -> tuple[Decision, ...]:
         """Per metric and slice: is the second run worse, and why?
 

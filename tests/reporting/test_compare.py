@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import outcomes_of
 
 from ragmetrics_core import Criterion, Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
@@ -77,8 +78,8 @@ def test_lost_polls_leave_open_what_they_could_have_said():
         lost = run_of(*[value] * 40, bounds=(0.6, 1.0))
         found = before.compare(lost, margin=0.05)
         assert found["m"].verdict == "cannot tell"
-        assert found.regression() == {"m": "passed"}
-        assert found.regression(strict=True) == {"m": "undecided"}
+        assert outcomes_of(found) == {"m": "passed"}
+        assert outcomes_of(found, strict=True) == {"m": "undecided"}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_comparing_needs_no_extra(monkeypatch):
     for name in ("numpy", "scipy", "sklearn", "statsmodels"):
         monkeypatch.setitem(sys.modules, name, None)
     found = run_of(*[0.9] * 30).compare(run_of(*[0.3] * 30))
-    assert (found["m"].verdict, found.regression()) == ("worse", {"m": "failed"})
+    assert (found["m"].verdict, outcomes_of(found)) == ("worse", {"m": "failed"})
 
 
 @pytest.mark.parametrize(
@@ -376,9 +377,9 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path):
     ]
     first = Report(rows, RunFacts(metrics={"m": "m|v1", "n": "m|v1"}))
     found = first.compare(second)
-    assert found.regression() == {"m": "passed", "n": "undecided"}
+    assert outcomes_of(found) == {"m": "passed", "n": "undecided"}
     mirrored = second.compare(first)
-    assert mirrored.regression() == {"m": "passed"}
+    assert outcomes_of(mirrored) == {"m": "passed"}
     for comparison, run in ((found, "second"), (mirrored, "first")):
         sentence = f"n is not compared: the {run} run lacks it"
         comparison.to_html(tmp_path / "page.html")
@@ -390,7 +391,7 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path):
         assert [text.count(sentence) for text in shown] == [1, 1, 1]
     for metrics in (["m"], "m", Criterion.of_line("m: It is good.")):
         chosen = first.compare(second, metrics=metrics)
-        assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
+        assert (outcomes_of(chosen), chosen.not_compared) == ({"m": "passed"}, ())
 
 
 def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows():

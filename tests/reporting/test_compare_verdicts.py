@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import outcomes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import RightJudge, planted_rows, sample_of
@@ -93,8 +94,8 @@ HALF_DECLINED: list[Outcome] = [DECLINE] * 30 + [1.0] * 30
 def test_verdicts(before, after, verdict, outcome):
     comparison = run(m=before).compare(run(m=after))
     assert comparison["m"].verdict == verdict
-    assert comparison.regression() == {"m": outcome}
-    strict = comparison.regression(strict=True)["m"]
+    assert outcomes_of(comparison) == {"m": outcome}
+    strict = outcomes_of(comparison, strict=True)["m"]
     assert strict == ("undecided" if verdict == "cannot tell" else outcome)
     assert verdict in comparison.table()
 
@@ -104,7 +105,7 @@ def test_a_loss_up_to_the_margin_is_none():
     first, second = run(m=BEFORE), run(m=slight)
     assert first.compare(second)["m"].verdict == "worse"
     assert first.compare(second, margin=0.2)["m"].verdict == "same"
-    assert first.compare(second, margin=0.2).regression() == {"m": "passed"}
+    assert outcomes_of(first.compare(second, margin=0.2)) == {"m": "passed"}
 
 
 def test_a_strictly_better_run_passes_beside_identical_metrics():
@@ -121,7 +122,7 @@ def test_a_strictly_better_run_passes_beside_identical_metrics():
         "order": "identical",
         "other": "identical",
     }
-    assert set(comparison.regression(strict=True).values()) == {"passed"}
+    assert set(outcomes_of(comparison, strict=True).values()) == {"passed"}
     assert comparison.headline == "The second run is better."
 
 
@@ -133,7 +134,7 @@ def test_many_tests_are_corrected_for():
         before = {f"m{one}": noisy(0.6, 20, 1000 + one) for one in range(8)}
         after = {f"m{one}": noisy(0.6, 20, 9000 + 8 * seed + one) for one in range(8)}
         comparison = run(**before).compare(run(**after))
-        n_worse += "failed" in comparison.regression().values()
+        n_worse += "failed" in outcomes_of(comparison).values()
     assert n_worse <= 3
 
 
@@ -152,7 +153,7 @@ def test_a_run_against_itself_in_any_order_passes(outcomes, draw):
         ]
         comparison = report.compare(Report(shuffled, report.run))
         assert comparison["m"].verdict == "identical"
-        assert comparison.regression(strict=True) == {"m": "passed"}
+        assert outcomes_of(comparison, strict=True) == {"m": "passed"}
 
 
 def asked(*answers: str, question: str = "Who?", ids: Sequence[str] = ()) -> Report:
@@ -184,7 +185,7 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place():
     matched = comparison.matched
     assert [one.sample.question for one, _ in matched.pairs] == ["When?"]  # type: ignore[union-attr]
     assert "several times in a run: 1 question (" in str(matched)
-    assert comparison.regression(strict=True) == {"m": "undecided"}
+    assert outcomes_of(comparison, strict=True) == {"m": "undecided"}
     # a set of questions that grew or shrank
     grown = Report(report.results[1:], report.run)
     one = Report(report.results[2:], report.run)
@@ -251,7 +252,7 @@ def test_a_slice_of_its_own_is_worse():
 def test_a_slice_that_is_worse_is_told_where_the_whole_is_not():
     after = [0.9 if place % 2 else 0.3 for place in range(60)]
     comparison = run(m=[0.6] * 60).compare(run(m=after), slices="topic")
-    assert comparison.regression() == {
+    assert outcomes_of(comparison) == {
         "m": "passed",
         "m [a]": "failed",
         "m [b]": "passed",
@@ -262,8 +263,8 @@ def test_a_slice_that_is_worse_is_told_where_the_whole_is_not():
 def test_a_run_that_ended_early_and_a_metric_that_is_gone_are_undecided():
     first = run(m=BEFORE, n=BEFORE)
     stopped = Report(first.results, first.run.model_copy(update={"interrupted": True}))
-    assert set(first.compare(stopped).regression().values()) == {"undecided"}
-    assert first.compare(run(m=BEFORE)).regression() == {
+    assert set(outcomes_of(first.compare(stopped)).values()) == {"undecided"}
+    assert outcomes_of(first.compare(run(m=BEFORE))) == {
         "m": "passed",
         "n": "undecided",
     }
@@ -334,7 +335,7 @@ def test_half_of_the_answers_decline(has_reference):
 )
 def test_a_run_that_lost_rows_passes_no_gate(n_kept, outcome):
     before, after = run(good=[1.0] * 40), run(good=[1.0] * n_kept)
-    assert before.compare(after).regression() == {"good": outcome}
+    assert outcomes_of(before.compare(after)) == {"good": outcome}
 
 
 def test_a_run_whose_retriever_died_is_compared():
