@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from chat_models import PolledModel
 from judge_replies import poll, polls
 
 from ragmetrics_core import Context, Sample, ScriptedJudge, metric
@@ -36,7 +37,7 @@ from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.models.chat import ChatReply, Choice
 from ragmetrics_core.models.judge_work import (
     as_judge_work,
     is_judge_work,
@@ -653,13 +654,10 @@ def test_one_hanging_call_stops_nothing_else():
     ]
 
 
-class Agreeing(ChatModel):
+class Agreeing(PolledModel):
     """Says yes to everything."""
 
     name = "agreeing"
-
-    def capabilities(self):
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request):
         text = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'

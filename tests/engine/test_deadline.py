@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from chat_models import PolledModel
 from pydantic import BaseModel, field_validator
 
 from ragmetrics_core import (
@@ -31,7 +32,6 @@ from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.models.chat import (
-    Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
@@ -249,16 +249,13 @@ def test_a_run_that_ends_before_its_deadline_says_nothing_of_it():
 # What computes for long
 
 
-class Replying(ChatModel):
+class Replying(PolledModel):
     """Gives one reply to every request, and counts them."""
 
     name = "replying"
 
     def __init__(self, text: str) -> None:
         self.text, self.calls = text, 0
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1

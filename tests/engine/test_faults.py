@@ -13,6 +13,7 @@ from copy import copy
 from typing import Any
 
 import pytest
+from chat_models import PolledModel
 from lanes import crossed
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
@@ -32,8 +33,6 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.progress import Progress
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
@@ -374,7 +373,7 @@ def test_the_usage_counts_every_request_that_left(name, limits, loopback_server)
 # the run ends.
 
 
-class Toy(ChatModel):
+class Toy(PolledModel):
     """Answers at once, and counts its calls.
 
     From one of them on it does something else.
@@ -391,9 +390,6 @@ class Toy(ChatModel):
         text: str = '{"useful": 1, "reason": "r"}',
     ) -> None:
         self.calls, self._at, self._then, self._text = 0, at, then, text
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from chat_models import PolledModel
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lanes import examples
@@ -28,8 +29,6 @@ from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
@@ -51,7 +50,7 @@ REPLIES = {
 KINDS = [*REPLIES, "rejected"]
 
 
-class Scripted(ChatModel):
+class Scripted(PolledModel):
     """Replies to the row's texts as the row says: a scripted endpoint, whatever the order in which it is asked."""
 
     name = "scripted"
@@ -62,9 +61,6 @@ class Scripted(ChatModel):
     @property
     def cache_key(self) -> str | None:
         return "1"
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     def prices(self) -> tuple[float, float] | None:
         return (0.001, 0.0)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from chat_models import weighed_tokens
 from judge_replies import of, shown
-from loopback import tokens
 from plausible import plausible_reply
 from pydantic import BaseModel, Field
 
@@ -106,14 +106,7 @@ class Toy(ChatModel):
     ) -> tuple[TokenAlternatives, ...]:
         if not request.top_logprobs or self._capabilities.logprobs is False:
             return ()
-        return tuple(
-            TokenAlternatives(
-                it["token"],
-                it["logprob"],
-                tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]),
-            )
-            for it in tokens(text, *self._weights)
-        )
+        return weighed_tokens(text, *self._weights)
 
 
 WEIGHING = Capabilities(n=True, logprobs=True, json_schema=True, temperature=True)

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from chat_models import PolledModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import crossed, examples
@@ -26,7 +27,6 @@ from ragmetrics_core import (
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
     Capabilities,
-    ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
@@ -65,7 +65,7 @@ def good(name: str) -> dict[str, Any]:
     return {"reason": "It stands there.", **BESIDE.get(name, {}), field: value}
 
 
-class Saying(ChatModel):
+class Saying(PolledModel):
     """Replies with these texts, one after the other, then with the last."""
 
     name = "saying"
@@ -74,9 +74,6 @@ class Saying(ChatModel):
     def __init__(self, *texts: str, declines: bool = False) -> None:
         self.texts, self.requests = list(texts), list[ChatRequest]()
         self.declines = declines
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         system = request.messages[0].content

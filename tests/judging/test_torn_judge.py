@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from chat_models import weighed_tokens
 from lanes import crossed
-from loopback import tokens
 
 from ragmetrics_core import (
     CitationQuality,
@@ -32,7 +32,6 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
     Choice,
-    TokenAlternatives,
 )
 
 ROWS = [
@@ -89,22 +88,9 @@ class Torn(ChatModel):
         for _ in range(request.n):
             says_yes = self._random.random() < self._chance
             text = json.dumps(VERDICTS[field][0 if says_yes else 1])
-            choices.append(Choice(text, tokens=self._tokens(text)))
+            listed = weighed_tokens(text, self._chance) if self._logprobs else ()
+            choices.append(Choice(text, tokens=listed))
         return ChatReply(tuple(choices), Usage(calls=1))
-
-    def _tokens(self, text: str) -> tuple[TokenAlternatives, ...]:
-        if not self._logprobs:
-            return ()
-        return tuple(
-            TokenAlternatives(
-                one["token"],
-                one["logprob"],
-                tuple(
-                    (other["token"], other["logprob"]) for other in one["top_logprobs"]
-                ),
-            )
-            for one in tokens(text, self._chance, 0.99)
-        )
 
 
 def of_citation(result: Any) -> float:

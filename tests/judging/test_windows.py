@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from chat_models import PolledModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge_replies import facts, of
@@ -31,8 +32,6 @@ from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
@@ -47,16 +46,13 @@ LONG = {
 }
 
 
-class Small(ChatModel):
+class Small(PolledModel):
     """A model with a window of 1,000 tokens, of four characters each, that finds the needle where it is."""
 
     name = "small"
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         prompt = request.messages[-1].content
@@ -181,7 +177,7 @@ CLAIMS = (
 )
 
 
-class ClaimsOnly(ChatModel):
+class ClaimsOnly(PolledModel):
     """A model with a window of so many characters, that knows a claim when it sees one.
 
     Args:
@@ -195,9 +191,6 @@ class ClaimsOnly(ChatModel):
         self.asked: list[str] = []
         self._window = window
         self._listed = listed
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         rules, prompt = (message.content for message in request.messages)

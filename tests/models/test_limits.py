@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from chat_models import PolledModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import crossed, examples
@@ -58,7 +59,7 @@ ROWS = [
 ]
 
 
-class Priced(ChatModel):
+class Priced(PolledModel):
     """A model whose calls cost something, or take as long as they may."""
 
     name = "toy"
@@ -67,9 +68,6 @@ class Priced(ChatModel):
         self.calls = 0
         self._cost = cost
         self._hang_from = hang_from
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1

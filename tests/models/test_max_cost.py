@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from chat_models import PolledModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
@@ -13,7 +14,6 @@ from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import LimitReached, TransientJudgeError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
-    Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
@@ -33,7 +33,7 @@ ROWS = [
 ]
 
 
-class Shop(ChatModel):
+class Shop(PolledModel):
     """A model whose calls have prices, one after the other and from the start again.
 
     None is a call that fails.
@@ -61,9 +61,6 @@ class Shop(ChatModel):
         self.above = 0.0
         self._prices = prices
         self._turns = turns
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     def prices(self) -> tuple[float, float]:
         return (0.0, 0.0)  # so that calls of no cost are free

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from loopback import tokens
+from chat_models import weighed_tokens
 from plausible import fenced, plausible_reply
 
 from ragmetrics_core.data.replies import Usage
@@ -17,7 +17,6 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
     Choice,
-    TokenAlternatives,
 )
 
 SIZE = 100
@@ -91,16 +90,9 @@ class Model(ChatModel):
         if request.schema is not None:
             body["response_format"] = dict(request.schema)
         text = self._reply(body)
-        listed = [
-            TokenAlternatives(
-                entry["token"],
-                entry["logprob"],
-                tuple((it["token"], it["logprob"]) for it in entry["top_logprobs"]),
-            )
-            for entry in (tokens(text, None, 0.99) if request.top_logprobs else ())
-        ]
+        listed = weighed_tokens(text, None) if request.top_logprobs else ()
         return ChatReply(
-            (Choice(text, "stop", tuple(listed)),) * request.n,
+            (Choice(text, "stop", listed),) * request.n,
             Usage(calls=1, cost=0.001),
         )
 
