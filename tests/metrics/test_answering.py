@@ -12,7 +12,7 @@ import pytest
 from decision_loopback import DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judge_replies import rating
+from judge_replies import rating, requests_of
 from lanes import examples
 from loopback import LoopbackServer
 from plausible import plausible_reply
@@ -34,8 +34,7 @@ from ragmetrics_core.data.errors import ContentRefused, SettingError
 from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, Sufficed
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
-from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
@@ -313,13 +312,6 @@ def test_every_case_has_words_and_an_uncertain_one_is_no_other(enough, declines)
 
 
 # Laws
-
-
-def requests_of(question: Any) -> str:
-    """All that any judge is sent for a question: as a chat, and as typed questions."""
-    typed = convert_question(question)
-    chat = [message.content for message in render(question)]
-    return "\n".join([*chat, typed.state, *typed.typed_by_json])
 
 
 HIDDEN = "zyxwv"

@@ -11,6 +11,7 @@ from citing import ORACLE, atoms, citing_sample, oracle, sentence
 from decision_loopback import DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judge_replies import requests_of
 from lanes import examples
 from loopback import LoopbackServer
 from plausible import plausible_reply
@@ -538,13 +539,6 @@ def test_lines_without_a_word_claim_nothing_and_nobody_is_asked():
 # What judges are shown
 
 HIDDEN = "zyxwv"
-
-
-def requests_of(question: Any) -> str:
-    """All that any judge is sent for a question: as a chat, and as typed questions."""
-    typed = convert_question(question)
-    chat = [message.content for message in render(question)]
-    return "\n".join([*chat, typed.state, *typed.typed_by_json])
 
 
 def test_contexts_that_are_not_asked_about_and_references_are_never_shown():

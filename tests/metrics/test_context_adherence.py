@@ -40,13 +40,14 @@ def test_explanation_from_the_majority_and_strongest_dissent():
     assert result.evidence.unsupported == ("claim 1", "claim 2", "claim 4")
 
 
-def test_strongest_dissent_names_most_unsupported_claims():
-    answers = (poll("yes", "fine"),) * 3 + (
-        poll("no", "one", ("a",)),
-        poll("no", "two", ("a", "b")),
-    )
-    result, _ = score(polls(answers))
-    assert result.evidence.dissent == "two"
+def test_the_side_that_names_most_claims_explains_else_the_longest():
+    yes = [poll("yes", reason) for reason in ("short", "rather long", "longest")]
+    for no, dissent in (
+        ([poll("no", "one", ("a",)), poll("no", "two", ("a", "b"))], "two"),
+        ([poll("no", "a"), poll("no", "bc")], "bc"),
+    ):
+        evidence = score(polls((*yes, *no)))[0].evidence
+        assert (evidence.explanation, evidence.dissent) == ("rather long", dissent)
 
 
 def test_lost_polls_leave_a_score_with_bounds_if_they_cannot_turn_the_verdict():
@@ -254,21 +255,6 @@ def test_the_evidence_says_how_the_polls_went():
         contexts=["Ada lit it."], answer="Ada lit it.", judge=LexicalJudge()
     )
     assert fitted.evidence.verdicts()[0].endswith("(no probability)")
-
-
-def test_the_longest_explanation_stands_where_no_side_names_more_claims():
-    answers = (
-        poll("yes", "short"),
-        poll("yes", "rather long"),
-        poll("yes", "longest"),
-        poll("no", "a"),
-        poll("no", "bc"),
-    )
-    result, _ = score(polls(answers))
-    assert (result.evidence.explanation, result.evidence.dissent) == (
-        "rather long",
-        "bc",
-    )
 
 
 def test_each_poll_of_a_round_that_fails_is_missing():

@@ -79,58 +79,56 @@ def error_of(
 # Replies that are none
 
 
+def says(body: Body, number: Any) -> None:
+    """Give the answer to a statement this probability."""
+    answers = body["answers"]
+    answer = answers[0] if isinstance(answers, list) else answers["q1"]
+    answer["probability" if "probability" in answer else "noul"] = number
+
+
+def says_of_option(body: Body, number: Any) -> None:
+    """Give the first of two options this probability."""
+    answers = body["answers"]
+    if isinstance(answers, list):
+        answers[0]["probabilities"][0]["probability"] = number
+    else:
+        answers["q1"]["probabilities"]["A"] = number
+
+
+def says_of_another_option(body: Body, number: Any) -> None:
+    """Add an option that nobody asked about, or one that stands there before."""
+    answers = body["answers"]
+    if isinstance(answers, list):
+        answers[0]["probabilities"].append({"value": "A", "probability": number})
+    else:
+        answers["q1"]["probabilities"]["C"] = 0.0
+
+
+NO_NUMBERS = [None, "0.9", True, [0.9], {}, 10**400, math.nan, math.inf, -0.1, 1.2]
+
+
 @pytest.mark.parametrize(
-    "number",
-    [None, "0.9", True, [0.9], {}, 10**400, math.nan, math.inf, -0.1, 1.2],
-    ids=str,
+    ("spoil", "number", "chance"),
+    [
+        *((says, number, 0.9) for number in NO_NUMBERS),
+        *((says_of_option, number, [0.5, 0.5]) for number in (None, "0.5", True)),
+        (says_of_another_option, 0.5, [0.5, 0.5]),
+    ],
 )
-def test_a_number_that_is_none_fails_at_once(form, number):
+def test_an_answer_without_the_numbers_that_were_asked_for_fails_at_once(
+    form, spoil, number, chance
+):
     class Wrong(DecisionServer):
         def completion(self, body: Body) -> Body:
             reply = super().completion(body)
-            answers = reply["answers"]
-            answer = answers[0] if isinstance(answers, list) else answers["q1"]
-            answer["probability" if "probability" in answer else "noul"] = number
+            spoil(reply, number)
             return reply
 
-    with Wrong(lambda *_: 0.9) as server:
-        error = error_of(FORMS[form](server.base_url))
+    with Wrong(lambda *_: chance) as server:
+        asked = Polite if spoil is says else OfTwo
+        error = error_of(FORMS[form](server.base_url), asked)
         assert isinstance(error, errors.UnusableReply)
         assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("number", [None, "0.5", True], ids=str)
-def test_a_number_among_those_of_options_that_is_none_fails_at_once(form, number):
-    class Wrong(DecisionServer):
-        def completion(self, body: Body) -> Body:
-            reply = super().completion(body)
-            answers = reply["answers"]
-            if isinstance(answers, list):
-                answers[0]["probabilities"][0]["probability"] = number
-            else:
-                answers["q1"]["probabilities"]["A"] = number
-            return reply
-
-    with Wrong(lambda *_: [0.5, 0.5]) as server:
-        error = error_of(FORMS[form](server.base_url), OfTwo)
-        assert isinstance(error, errors.UnusableReply)
-        assert len(server.requests) == 1
-
-
-def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(form):
-    class More(DecisionServer):
-        def completion(self, body: Body) -> Body:
-            reply = super().completion(body)
-            answers = reply["answers"]
-            if isinstance(answers, list):
-                answers[0]["probabilities"].append({"value": "A", "probability": 0.5})
-            else:
-                answers["q1"]["probabilities"]["C"] = 0.0
-            return reply
-
-    with More(lambda *_: [0.5, 0.5]) as server:
-        error = error_of(FORMS[form](server.base_url), OfTwo)
-        assert isinstance(error, errors.UnusableReply)
 
 
 def test_two_answers_of_one_name_are_no_answer():

@@ -8,6 +8,8 @@ from ragmetrics_core import Metric, Question, Sample, ScriptedJudge
 from ragmetrics_core.data.asking import Instructions
 from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, Weight
+from ragmetrics_core.judging.decision_judge import convert_question
+from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_support import MakesClaim, Supports
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
@@ -131,3 +133,10 @@ def shown(asked: Question[Any], /, **texts: Any) -> Question[Any]:
         name: replace(asked.parts[name], text=text) for name, text in texts.items()
     }
     return replace(asked, parts={**asked.parts, **changed})
+
+
+def requests_of(question: Any) -> str:
+    """All that any judge is sent for a question: as a chat, and as typed questions."""
+    typed = convert_question(question)
+    chat = [message.content for message in render(question)]
+    return "\n".join([*chat, typed.state, *typed.typed_by_json])

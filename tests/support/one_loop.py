@@ -1,6 +1,7 @@
 """One event loop for all tests of a module."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -24,7 +25,10 @@ class OneLoop:
         return self._runner.run(work)
 
     def close(self) -> None:
-        """Close the loop, if there is one."""
+        """Close the loop, if there is one, and the connections that LiteLLM keeps in it."""
+        if litellm := sys.modules.get("litellm"):
+            self.run(litellm.close_litellm_async_clients())
+            litellm.in_memory_llm_clients_cache.flush_cache()
         if self._runner is not None:
             self._runner.close()
         self._runner = None

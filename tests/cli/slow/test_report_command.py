@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,27 +144,6 @@ def test_no_gate_holds_over_a_judge_at_two_addresses(capsys):
     screen = " ".join(capsys.readouterr().out.split())
     assert "20 by address:http://one.example, 20 by address:http://two" in screen
     assert main([*arguments, "--signature", "address:http://one.example"]) == 0
-
-
-def test_no_gate_holds_over_two_models_that_replied_under_one_name(capsys):
-    in_two_ways()
-    for name in ("one", "two"):
-        report = Report.from_jsonl(f"{name}.jsonl")
-        rows = []
-        for row in report.results:
-            results = {
-                metric: result.model_copy(
-                    update={"usage": replace(result.usage, models=(f"weights-{name}",))}
-                )
-                for metric, result in row.results.items()
-            }
-            rows.append(row.model_copy(update={"results": results}))
-        Report(rows, run=report.run).to_jsonl(f"{name}.jsonl")
-    arguments = ["report", "one.jsonl", "two.jsonl", "--fail-under", "adherence=0.1"]
-    assert main(arguments) == 3
-    screen = " ".join(capsys.readouterr().out.split())
-    assert "20 by model:weights-one, 20 by model:weights-two" in screen
-    assert main([*arguments, "--signature", "model:weights-one"]) == 0
 
 
 def test_a_file_of_two_judges_is_compared_with_none(capsys):

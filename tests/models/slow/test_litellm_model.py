@@ -44,9 +44,6 @@ def _connections() -> Iterator[None]:
     with LoopbackServer(lambda _: TEXT) as server:
         RUNNER.run(model_of(server, timeout=200.0).complete(REQUEST))
     yield
-    if litellm := sys.modules.get("litellm"):
-        RUNNER.run(litellm.close_litellm_async_clients())
-        litellm.in_memory_llm_clients_cache.flush_cache()
     RUNNER.close()
 
 

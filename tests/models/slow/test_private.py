@@ -47,11 +47,6 @@ def litellm_of(name: str) -> Make:
 @pytest.fixture(autouse=True, scope="module")
 def _connections() -> Iterator[None]:
     yield
-    if LITELLM:
-        import litellm
-
-        RUNNER.run(litellm.close_litellm_async_clients())
-        litellm.in_memory_llm_clients_cache.flush_cache()
     RUNNER.close()
 
 

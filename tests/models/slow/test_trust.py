@@ -99,11 +99,6 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True, scope="module")
 def _connections() -> Iterator[None]:
     yield
-    if LITELLM:
-        import litellm
-
-        RUNNER.run(litellm.close_litellm_async_clients())
-        litellm.in_memory_llm_clients_cache.flush_cache()
     RUNNER.close()
 
 
