@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import outcomes_of
+from outcomes import Outcome, outcomes_of, result_of
 
-from ragmetrics_core import Criterion, Report, Sample, Scored, Undefined
+from ragmetrics_core import Criterion, Report, Sample, Scored
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.replies import Mode, Usage
-from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample_parts import Fact
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
@@ -20,18 +20,9 @@ from ragmetrics_core.reporting.run_facts import Input, RunFacts
 SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"
 
 
-def outcome(value: float | str | None, **more: Any) -> MetricResult | None:
-    settings = {"metric": "m", "reason": "because", "signature": SIGNATURE, **more}
-    if value is None:
-        return None
-    if value == "failed":
-        return Failed(error=ErrorInfo(type="RateLimited", message="slow"), **settings)
-    if isinstance(value, str):
-        return Undefined(**{"code": "declined", **settings})
-    return Scored(value=value, **settings)
-
-
-def run_of(*values: float | str | None, ids: bool = True, **more: Any) -> Report:
+def run_of(*values: Outcome | None, ids: bool = True, **more: Any) -> Report:
+    settings = {key: value for key, value in more.items() if key != "grouped"}
+    settings.setdefault("signature", SIGNATURE)
     rows = []
     for index, value in enumerate(values):
         metadata = (
@@ -45,14 +36,8 @@ def run_of(*values: float | str | None, ids: bool = True, **more: Any) -> Report
             answer=f"a {value}",
             metadata=metadata,
         )
-        result = outcome(value, **{k: v for k, v in more.items() if k != "grouped"})
-        rows.append(
-            SampleResult(
-                index=index,
-                sample=sample,
-                results={} if result is None else {"m": result},
-            )
-        )
+        results = {} if value is None else {"m": result_of(value, **settings)}
+        rows.append(SampleResult(index=index, sample=sample, results=results))
     return Report(rows, RunFacts(metrics={"m": "m|v1"}))
 
 
@@ -247,7 +232,7 @@ def test_the_page_shows_the_largest_loss_and_the_largest_gain_first(tmp_path):
 def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(tmp_path):
     def side(*values: tuple[float, float]) -> Report:
         rows = run_of(*(value for value, _ in values)).results
-        others = [outcome(value, metric="n") for _, value in values]
+        others = [result_of(value, "n", signature=SIGNATURE) for _, value in values]
         results = [
             {**row.results, "n": other} for row, other in zip(rows, others, strict=True)
         ]
@@ -408,7 +393,7 @@ def test_runs_that_two_judges_share_are_not_comparable():
     shared = run_of(0.5, 0.5)
     for place, judge in enumerate(("gpt", "claude")):
         signature = SIGNATURE.replace("judge:gpt", f"judge:{judge}")
-        result = outcome(0.5, signature=signature)
+        result = result_of(0.5, signature=signature)
         shared = changed_rows(shared, place, results={"m": result})
     with pytest.raises(
         InputError, match=r"judge claude and gpt against claude and gpt"

@@ -6,36 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import outcomes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outcomes import Outcome, outcomes_of, result_of
 from planted import RightJudge, planted_rows, sample_of
 
-from ragmetrics_core import Report, Sample, Scored, evaluate
+from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.results import (
-    ErrorInfo,
-    Failed,
-    MetricResult,
     SampleResult,
     Signature,
-    Undefined,
 )
 from ragmetrics_core.reporting.run_facts import RunFacts
 
-Outcome = float | str
-
 DECLINE = "declined"
-
-
-def result_of(name: str, outcome: Outcome) -> MetricResult:
-    if isinstance(outcome, float):
-        return Scored(metric=name, reason="", value=outcome)
-    if outcome == "failed":
-        error = ErrorInfo(type="RateLimited", message="slow down")
-        return Failed(metric=name, reason="", error=error)
-    return Undefined.model_validate({"metric": name, "reason": "", "code": outcome})
 
 
 def run(ids: bool = True, **metrics: Sequence[Outcome]) -> Report:
@@ -50,7 +35,7 @@ def run(ids: bool = True, **metrics: Sequence[Outcome]) -> Report:
             metadata={"topic": "ab"[index % 2]},
         )
         results = {
-            name: result_of(name, values[index]) for name, values in metrics.items()
+            name: result_of(values[index], name) for name, values in metrics.items()
         }
         rows.append(SampleResult(index=index, sample=sample, results=results))
     signatures = {name: Signature(metric=name) for name in metrics}
@@ -161,7 +146,7 @@ def asked(*answers: str, question: str = "Who?", ids: Sequence[str] = ()) -> Rep
     for index, answer in enumerate(answers):
         own_id = ids[index] if ids else None
         sample = Sample(id=own_id, question=question, answer=answer)
-        results = {"m": result_of("m", len(answer) / 10)}
+        results = {"m": result_of(len(answer) / 10)}
         rows.append(SampleResult(index=index, sample=sample, results=results))
     return Report(rows, RunFacts(metrics={"m": Signature(metric="m")}))
 

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from outcomes import Outcome, result_of
 from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import Gate, Report, Sample, Scored, evaluate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import (
-    ErrorInfo,
-    Failed,
     SampleResult,
     Signature,
-    Undefined,
 )
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
@@ -26,18 +24,7 @@ from ragmetrics_core.reporting.gates import decide, parse_gate, three_way
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing.assertions import assert_score
 
-Outcome = float | str
 NAMES = list(METRICS)
-
-
-def result_of(outcome: Outcome) -> Scored | Undefined | Failed:
-    """A score; "failed"; or undefined, with the outcome as its code."""
-    if isinstance(outcome, float):
-        return Scored(metric="m", reason="", value=outcome)
-    if outcome == "failed":
-        error = ErrorInfo(type="RateLimited", message="slow down")
-        return Failed(metric="m", reason="", error=error)
-    return Undefined.model_validate({"metric": "m", "reason": "", "code": outcome})
 
 
 def report(*outcomes: Outcome, **metadata: Sequence[object]) -> Report:

@@ -5,17 +5,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from outcomes import result_of
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import (
     ErrorInfo,
-    Failed,
     MetricResult,
     SampleResult,
     Scored,
-    Undefined,
 )
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import CaptureNotes, EvidenceCall, Ledger
@@ -26,6 +25,9 @@ from ragmetrics_core.reporting.summary import CAPTION, Summary
 from ragmetrics_core.statistics.means import mean_interval
 
 SAMPLE = Sample(contexts=["c"])
+UNUSABLE = result_of("failed").model_copy(
+    update={"error": ErrorInfo(type="UnusableReply", message="x")}
+)
 
 
 def summarise(
@@ -33,20 +35,6 @@ def summarise(
 ) -> Summary:
     run = RunFacts(metrics=dict.fromkeys(metrics, ""))
     return Report(results, run).summary(cluster=cluster)
-
-
-def scored(value: float, **fields: object) -> Scored:
-    return Scored.model_validate(
-        {"metric": "m", "reason": "r", "value": value, **fields}
-    )
-
-
-def failed(kind: str = "RateLimited") -> Failed:
-    return Failed(metric="m", reason="r", error=ErrorInfo(type=kind, message="x"))
-
-
-def undefined(code: str = "missing") -> Undefined:
-    return Undefined.model_validate({"metric": "m", "reason": "r", "code": code})
 
 
 def rows(*results: MetricResult, sample: Sample = SAMPLE) -> list[SampleResult]:
@@ -57,7 +45,9 @@ def rows(*results: MetricResult, sample: Sample = SAMPLE) -> list[SampleResult]:
 
 
 def test_numbers_by_hand():
-    numbers = summarise(rows(scored(0.2), scored(0.4), scored(0.9)), ["m"])["m"]
+    numbers = summarise(rows(result_of(0.2), result_of(0.4), result_of(0.9)), ["m"])[
+        "m"
+    ]
     assert (numbers.count, numbers.median, numbers.min, numbers.max) == (
         3,
         0.4,
@@ -71,12 +61,12 @@ def test_numbers_by_hand():
 
 def test_outcomes_are_counted_by_kind():
     results = rows(
-        scored(1),
-        undefined(),
-        undefined("declined"),
-        undefined(),
-        failed(),
-        failed("UnusableReply"),
+        result_of(1),
+        result_of("missing"),
+        result_of("declined"),
+        result_of("missing"),
+        result_of("failed"),
+        UNUSABLE,
     )
     numbers = summarise(results, ["m"])["m"]
     assert numbers.count == 1
@@ -85,25 +75,31 @@ def test_outcomes_are_counted_by_kind():
 
 
 def test_worst_and_best_are_the_interval_if_all_scores_are_known():
-    metric = summarise(rows(scored(0.5), scored(1.0), undefined()), ["m"])["m"]
+    metric = summarise(
+        rows(result_of(0.5), result_of(1.0), result_of("missing")), ["m"]
+    )["m"]
     assert metric.interval is not None
     assert metric.worst == metric.best == metric.interval
 
 
 def test_worst_and_best_count_unknown_scores_beside_known_ones_only():
-    metric = summarise(rows(scored(0.5), scored(1.0), failed()), ["m"])["m"]
+    metric = summarise(
+        rows(result_of(0.5), result_of(1.0), result_of("failed")), ["m"]
+    )["m"]
     assert metric.worst == mean_interval([0.5, 1.0, 0.0])
     assert metric.best == mean_interval([0.5, 1.0, 1.0])
-    metric = summarise(rows(failed(), failed(), failed()), ["m"])["m"]
+    metric = summarise(
+        rows(result_of("failed"), result_of("failed"), result_of("failed")), ["m"]
+    )["m"]
     assert metric.interval is metric.worst is metric.best is None
 
 
 def test_bad_rows_and_rows_not_judged_are_counted_apart():
     results = [
-        *rows(scored(1), undefined()),
+        *rows(result_of(1), result_of("missing")),
         SampleResult(index=2, sample=None, problem="row 3 is no object"),
         SampleResult(index=3, sample=SAMPLE),
-        SampleResult(index=4, sample=SAMPLE, results={"other": scored(0.5)}),
+        SampleResult(index=4, sample=SAMPLE, results={"other": result_of(0.5)}),
     ]
     summary = summarise(results, ["m", "other"])
     assert (summary.rows, summary.judged, summary.not_judged, summary.bad_rows) == (
@@ -117,7 +113,9 @@ def test_bad_rows_and_rows_not_judged_are_counted_apart():
 
 
 def test_a_metric_undefined_on_every_row_stays():
-    numbers = summarise(rows(undefined(), undefined("no_facts")), ["m", "never"])
+    numbers = summarise(
+        rows(result_of("missing"), result_of("no_facts")), ["m", "never"]
+    )
     for name in ("m", "never"):
         found = numbers[name]
         assert found.count == 0
@@ -145,11 +143,11 @@ def test_usage_is_summed_and_unknown_cost_stays_unknown():
         Usage(calls=2, cost=0.5, models=("x",)),
         Usage(calls=1, stored=3, cost=0.25, models=("y",)),
     )
-    summary = summarise(rows(scored(1, usage=one), scored(1, usage=two)), ["m"])
+    summary = summarise(rows(result_of(1, usage=one), result_of(1, usage=two)), ["m"])
     assert summary.usage == Usage(calls=3, stored=3, cost=0.75, models=("x", "y"))
     assert (
         summarise(
-            rows(scored(1, usage=Usage(cost=None)), scored(1, usage=two)), ["m"]
+            rows(result_of(1, usage=Usage(cost=None)), result_of(1, usage=two)), ["m"]
         ).usage.cost
         is None
     )
@@ -160,9 +158,9 @@ def test_answers_without_context_are_a_sign():
     silent = Sample(question="q")
     summary = summarise(
         [
-            *rows(undefined(), sample=blind),
-            *rows(undefined(), sample=silent),
-            *rows(scored(1)),
+            *rows(result_of("missing"), sample=blind),
+            *rows(result_of("missing"), sample=silent),
+            *rows(result_of(1)),
         ],
         ["m"],
     )
@@ -183,7 +181,7 @@ def test_who_answered_is_unknown_where_no_metric_asks_it(samples, share):
         SampleResult(
             index=index,
             sample=sample,
-            results={"m": scored(1) if sample.answer else undefined()},
+            results={"m": result_of(1) if sample.answer else result_of("missing")},
         )
         for index, sample in enumerate(samples)
     ]
@@ -192,7 +190,7 @@ def test_who_answered_is_unknown_where_no_metric_asks_it(samples, share):
 
 def test_failed_runs_of_the_application_are_a_sign():
     summary = summarise(
-        rows(scored(1), sample=Sample(question="q", contexts=["c"], error="boom")),
+        rows(result_of(1), sample=Sample(question="q", contexts=["c"], error="boom")),
         ["m"],
     )
     assert summary.application_errors == 1
@@ -201,12 +199,12 @@ def test_failed_runs_of_the_application_are_a_sign():
 
 def test_order_does_not_matter():
     results = rows(
-        scored(0.1),
-        undefined(),
-        scored(0.7),
-        failed(),
-        failed("UnusableReply"),
-        scored(0.3),
+        result_of(0.1),
+        result_of("missing"),
+        result_of(0.7),
+        result_of("failed"),
+        UNUSABLE,
+        result_of(0.3),
     )
     assert summarise(results, ["m"]) == summarise(results[::-1], ["m"])
 
@@ -470,7 +468,7 @@ def noted(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_only_contexts_that_were_recorded_can_be_none(sample, known, tmp_path):
-    report = Report(rows(undefined(), sample=sample))
+    report = Report(rows(result_of("missing"), sample=sample))
     report.to_jsonl(tmp_path / "a.jsonl")
     for own in (report, Report.from_jsonl(tmp_path / "a.jsonl")):
         assert own.summary().without_context == known
@@ -503,7 +501,7 @@ def test_what_capturing_was_not_sure_of_is_counted_by_code(tmp_path):
 
 @pytest.mark.parametrize("scores", [[0.4], [0.2, 0.9], [0.1, 0.2, 0.6, 1.0, 1.0]])
 def test_quartiles_are_those_of_the_standard_library(scores):
-    numbers = summarise(rows(*map(scored, scores)), ["m"])["m"]
+    numbers = summarise(rows(*map(result_of, scores)), ["m"])["m"]
     twice = scores * 2 if len(scores) == 1 else scores  # the library asks for two
     assert numbers.quartiles == pytest.approx(
         tuple(statistics.quantiles(twice, method="inclusive"))
@@ -529,7 +527,7 @@ def test_quartiles_are_those_of_the_standard_library(scores):
     ],
 )
 def test_signs_of_high_risk(scores, risk):
-    results = rows(*map(scored, scores))
+    results = rows(*map(result_of, scores))
     summary = summarise(results, ["m"])
     assert summary["m"].risk == risk
     assert summary.risks == ((f"m: {risk}.",) if risk else ())
@@ -539,11 +537,11 @@ def test_signs_of_high_risk(scores, risk):
 
 def test_words_show_no_risk():
     """The scores of the embedded judge compare with each other, not with one half."""
-    results = rows(scored(0.1), scored(0.2))
+    results = rows(result_of(0.1), result_of(0.2))
     facts = RunFacts(metrics={"m": ""}, judges=("lexical",))
     assert Report(results, facts).summary().risks == ()
 
 
 def test_without_a_score_there_are_no_quartiles_and_no_risk():
-    nothing = summarise(rows(failed()), ["m"])["m"]
+    nothing = summarise(rows(result_of("failed")), ["m"])["m"]
     assert (nothing.quartiles, nothing.risk) == (None, "")
