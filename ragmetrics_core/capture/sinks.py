@@ -19,7 +19,7 @@ from ragmetrics_core.capture.hooks import Problems, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
 from ragmetrics_core.data.errors import crash_in_words
 from ragmetrics_core.models.judge_work import as_judge_work
-from ragmetrics_core.reporting.jsonl import APPENDED, json_line
+from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Sink, check_sink
 
 FLUSH_SECONDS = 5.0
@@ -66,7 +66,8 @@ class JsonlSink(Sink):
 
     def write(self, result: SampleResult) -> None:
         """Append one line; it has been given to the operating system on return."""
-        line = json_line({**dict(result), APPENDED: uuid4().hex}).encode()
+        appended = result.model_copy(update={"appended": uuid4().hex})
+        line = json_line(appended).encode()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(self._path, flags, 0o600), "a+b") as file:
             size = file.seek(0, os.SEEK_END)

@@ -227,11 +227,13 @@ def join_runs(
     joined: list[SampleResult] = []
     left_out, warnings = list[str](), list[str]()
     earlier_rows, earlier = set[bytes](), set[str]()
-    for report, name, addresses in zip(reports, names, asked, strict=True):
+    for report, run, name, addresses in zip(reports, runs, names, asked, strict=True):
         told = {judge: addresses[judge] for judge in differing if addresses.get(judge)}
         rows, digests, n_copies = list[SampleResult](), set[bytes](), 0
         for row in _with_addresses(report.results, told):
-            line = json_line(row.model_copy(update={"index": 0}))
+            # equal rows of two runs, or two lines of a sink, are no copies
+            origin = "" if row.appended else run.key
+            line = json_line([origin, row.model_copy(update={"index": 0})])
             digest = hashlib.sha256(line.encode()).digest()
             digests.add(digest)
             if row.sample is not None and digest in earlier_rows:

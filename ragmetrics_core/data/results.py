@@ -381,6 +381,9 @@ class SampleResult(Frozen):
         results: One result per metric, by name.
         problem: Why the row is no sample; "" if it is one.
         unfinished: Paid for metrics that the end of the run cut off; None if none was.
+        appended: An id of the line that a sink wrote; None for a run's row. Each process
+            numbers its rows from 0, so it alone tells two equal rows from one row and
+            its copy.
     """
 
     index: int = Field(ge=0)
@@ -388,6 +391,7 @@ class SampleResult(Frozen):
     results: dict[str, MetricResult] = Field(default_factory=dict)
     problem: Text = ""
     unfinished: Usage | None = None
+    appended: str | None = None
 
     @property
     def number(self) -> int:

@@ -40,13 +40,6 @@ FORMAT = 5
 _KNOWS_MISSING = 4
 """From this number on ``[]`` says that nothing was found; before it also said nothing."""
 _MAGIC = "ragmetrics_report"
-APPENDED = "appended"
-"""The key of what a row of a ``JsonlSink`` has: an id of its line.
-
-Each process numbers its rows from 0, so that only the id tells two rows from one row and
-its copy. Numbers may have gaps: a process that is killed leaves rows unwritten, and rows
-of other numbers stand in a file that was put aside. A run's rows have none.
-"""
 # came under the same number, so they are written only where there is one
 _LATER = (
     "ledger",
@@ -59,6 +52,7 @@ _LATER = (
     "unread_texts",
     "prompt",
     "use",
+    "appended",
 )
 _DEEPEST = 100
 _UNFINISHED = {
@@ -180,7 +174,6 @@ class _ReportContent:
         self.first_place = ""  # "" as long as no line was read
         self._run: RunFacts | None = None  # None for a file of rows alone
         self._tells_missing = True
-        self._has_appended = False
         self._rows: list[SampleResult] = []
         self._rows_by_place: defaultdict[object, list[SampleResult]] = defaultdict(list)
         self._n_copies = 0
@@ -244,8 +237,7 @@ class _ReportContent:
             if sample.contexts == () and not found_nothing:
                 sample = sample.model_copy(update={"contexts": None})
                 row = row.model_copy(update={"sample": sample})
-        self._has_appended = self._has_appended or APPENDED in value
-        rows_of_place = self._rows_by_place[row.index, str(value.get(APPENDED))]
+        rows_of_place = self._rows_by_place[row.index, row.appended]
         if row in rows_of_place:
             self._n_copies += 1
         else:
@@ -291,7 +283,9 @@ class _ReportContent:
             file_facts = file_facts.model_copy(update={"name": self._name})
             run = facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)})
             reason = ""
-            if not self._has_appended:  # the rows of a run, whose header was left out
+            if not any(
+                row.appended for row in rows
+            ):  # the rows of a run, whose header was left out
                 reason = "its file has no header, and rows may be missing"
             # Each process may begin with the same health check. Two rows are a run.
             elif self._stands_again(0) and self._stands_again(1):

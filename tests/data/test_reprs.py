@@ -32,7 +32,7 @@ _SHOWN = """
     anything.name anything.model anything.language anything.judge anything.metric anything.id anything.sample_id
     anything.document anything.row_key anything.version anything.generator anything.way
     CaptureNotes.warnings CaptureDoubt.text CaptureDoubt.code
-    SampleResult.results SampleResult.problem ErrorInfo.type ErrorInfo.message Turn.role
+    SampleResult.results SampleResult.problem SampleResult.appended ErrorInfo.type ErrorInfo.message Turn.role
     Ledger.conversation EvidenceCall.agent
     Signature.settings Signature.prompt Signature.details
     RunFacts.details

@@ -301,6 +301,22 @@ def test_a_row_that_stands_in_two_files_counts_once(files, copies, capsys):
     assert counted in Path("page.html").read_text()
 
 
+def test_equal_rows_of_two_workers_or_two_runs_all_count(capsys):
+    for name, count in (("one", 5), ("two", 3)):
+        watched(count, f"{name}.jsonl")
+        watched(1, f"{name}.jsonl")  # the same first question again
+        rows = [{"question": "Who lit it?", "contexts": ["Anna."], "answer": "Anna."}]
+        evaluate(rows * count, ["context_adherence"], judge="lexical").to_jsonl(
+            f"{name}_run.jsonl"
+        )
+    for files, n_rows in (("one two", 10), ("two one", 10), ("two_run one_run", 8)):
+        paths = [f"{name}.jsonl" for name in files.split()]
+        main(["report", *paths, "--fail-under", "adherence=0.1"])
+        screen = " ".join(capsys.readouterr().out.split())
+        assert f"of {n_rows} rows" in screen
+        assert "counted once" not in screen
+
+
 def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(capsys):
     watched(2, "one.jsonl")
     watched(3, "two.jsonl")
