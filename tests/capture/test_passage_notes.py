@@ -119,33 +119,35 @@ def test_a_passage_has_the_name_and_the_rank_of_the_search_that_found_it_first(n
 
 
 # a dropped text, and a text that is handed on and begins or ends with its letters
-ALIKE = {
-    "a number": ("The fare of line four for adults is 12", "5"),
-    "a number, full stop": ("The fare of line four for adults is 12.", "5."),
-    "a decimal number": ("stop: Harbour\nline: 4\nfare: 12", ".50"),
-    "a short row": ("line: 4\nstop: Harbour\nfare: 12", "5"),
-    "a word": ("The fare of line four for adults is four", "teen"),
+FARE, RISE = (
+    "The fare of line four for adults is ",
+    " saw the fare rise to nine crowns.",
+)
+ALIKE = {  # the dropped text, and the kept one that begins or ends with it
+    "a number": (f"{FARE}12", f"{FARE}125"),
+    "a number, full stop": (f"{FARE}12.", f"{FARE}125."),
+    "a decimal number": (
+        "stop: Harbour\nline: 4\nfare: 12",
+        "stop: Harbour\nline: 4\nfare: 12.50",
+    ),
+    "a short row": (
+        "line: 4\nstop: Harbour\nfare: 12",
+        "line: 4\nstop: Harbour\nfare: 125",
+    ),
+    "a word": (f"{FARE}four", f"{FARE}fourteen"),
+    "its end": (f"2024{RISE}", f"12024{RISE}"),
 }
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_a_dropped_text_with_which_a_kept_one_begins_is_dropped(name):
-    dropped_text, behind = ALIKE[name]
-    dropped = Document(dropped_text, "a")
-    kept = Document(dropped_text.rstrip(".") + behind, "b")
+def test_a_dropped_text_with_which_a_kept_one_begins_or_ends_is_dropped(name):
+    dropped, kept = (
+        Document(text, text_id) for text, text_id in zip(ALIKE[name], "ab", strict=True)
+    )
     found = (dropped, kept, P)
     notes = run(keeps("first", (kept, P), took=found), answers(kept, P), found=found)
     assert told(notes) == [(False, "first"), (True, None), (True, None)]
     assert [note.share for note in notes] == [0.0, 1.0, 1.0]
-
-
-def test_a_dropped_text_with_which_a_kept_one_ends_is_dropped():
-    text = "2024 saw the fare from the harbour rise to nine crowns."
-    dropped, kept = Document(text, "a"), Document(f"1{text}", "b")
-    found = (dropped, kept, P)
-    notes = run(keeps("first", (kept, P), took=found), answers(kept, P), found=found)
-    assert told(notes)[0] == (False, "first")
-    assert notes[0].share == 0.0
 
 
 @pytest.mark.parametrize("has_metadata", [True, False])

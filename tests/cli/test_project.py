@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -328,25 +329,15 @@ def test_what_every_file_chooses(chosen):
 
 
 @pytest.mark.usefixtures("planted")
-def test_trust_is_of_a_path_and_not_of_a_copy(tmp_path):
+@pytest.mark.parametrize("make", [shutil.copy, os.symlink], ids=["copy", "link"])
+def test_trust_is_of_a_path_and_not_of_a_copy_or_a_link(make, tmp_path):
     FILE.write_text('judge = "evilmod:judge"')
     assert main(["trust", "ragmetrics.toml"]) == 0
-    copy = tmp_path / "elsewhere" / "ragmetrics.toml"
-    copy.parent.mkdir()
-    copy.write_bytes(FILE.read_bytes())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    make(FILE.absolute(), elsewhere / "ragmetrics.toml")
     with pytest.raises(SettingError, match="which only you may"):
-        project_settings(copy.parent)
-
-
-@pytest.mark.usefixtures("planted")
-def test_a_link_to_a_trusted_file_is_another_file(tmp_path):
-    FILE.write_text('judge = "evilmod:judge"')
-    assert main(["trust", "ragmetrics.toml"]) == 0
-    link = tmp_path / "elsewhere" / "ragmetrics.toml"
-    link.parent.mkdir()
-    link.symlink_to(FILE.absolute())
-    with pytest.raises(SettingError, match="which only you may"):
-        project_settings(link.parent)
+        project_settings(elsewhere)
 
 
 @pytest.mark.usefixtures("planted")

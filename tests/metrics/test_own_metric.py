@@ -895,28 +895,6 @@ def test_a_faulty_module_is_one_line(text, tmp_path, monkeypatch, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-class WithSet(Metric):
-    """A metric with a set among its settings."""
-
-    name: str = "with_set"
-    weights: frozenset[int]
-
-    def plan(self, sample: Sample) -> Any:
-        """Nothing to ask."""
-        yield from ()
-        return self.scored(1.0, "")
-
-
-def test_equal_sets_make_equal_signatures():
-    # both numbers share a slot of the table, so that the first one in comes out first
-    forwards, backwards = frozenset([0, 8]), frozenset([8, 0])
-    assert (forwards, list(forwards)) != (backwards, list(backwards))
-    signatures = [
-        WithSet(weights=weights).signature for weights in (forwards, backwards)
-    ]
-    assert signatures[0] == signatures[1]
-
-
 class Weights(BaseModel):
     """A setting with settings of its own."""
 

@@ -164,18 +164,15 @@ def test_a_plain_request_leaves_a_sample_exact(writes):
 
 
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_a_file_makes_a_sample_incomplete(writes):
-    assert_unknown(writes([PDF], {}), NO_TEXT_WORDS)
-
-
-@pytest.mark.parametrize("writes", DIALECTS)
-def test_an_image_makes_a_sample_incomplete(writes):
-    assert_unknown(writes([IMAGE], {}), NO_TEXT_WORDS)
-
-
-@pytest.mark.parametrize("writes", DIALECTS)
-def test_what_a_provider_keeps_makes_a_sample_incomplete(writes):
-    assert_unknown(writes([], KEPT), KEPT_WORDS)
+@pytest.mark.parametrize(
+    ("parts", "request_fields", "words"),
+    [([PDF], {}, NO_TEXT_WORDS), ([IMAGE], {}, NO_TEXT_WORDS), ([], KEPT, KEPT_WORDS)],
+    ids=["a file", "an image", "what a provider keeps"],
+)
+def test_what_no_span_holds_makes_a_sample_incomplete(
+    writes, parts, request_fields, words
+):
+    assert_unknown(writes(parts, request_fields), words)
 
 
 def parts(*contents: Block) -> Attributes:
