@@ -375,31 +375,26 @@ def test_streaming_in_any_order(tmp_path):
     assert Report.from_jsonl(path) == Report([a_row(0), a_row(1)], RUN)
 
 
-def test_a_killed_run_says_so(tmp_path):
-    path = tmp_path / "r.jsonl.partial"
-    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
-        writer.write(a_row(0))
-    assert writer.left == path
-    report = Report.from_jsonl(path)
-    assert report.run.interrupted
-    assert "no closing line" in report.run.stopped
-    assert len(report.results) == 1
-
-
-def test_a_cut_off_last_line_is_a_row_that_could_not_be_read(tmp_path):
+def test_a_killed_run_says_so_and_its_cut_off_last_line_is_a_row_that_could_not_be_read(
+    tmp_path,
+):
     path = tmp_path / "r.jsonl.partial"
     with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
         writer.write(a_row(1, note="é"))
+    assert writer.left == path
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(b"\xc3") + 1])  # inside a character
     report = Report.from_jsonl(path)
+    assert report.run.interrupted
     assert [row.problem for row in report.results] == [
         "",
         f"{path}, line 3: not JSON (not UTF-8)",
     ]
     path.write_bytes(whole[:-1])  # only the end of the line is missing
-    assert len(Report.from_jsonl(path).results) == 2
+    report = Report.from_jsonl(path)
+    assert len(report.results) == 2
+    assert "no closing line" in report.run.stopped
 
 
 def lines_of(path: Path) -> list[Any]:
