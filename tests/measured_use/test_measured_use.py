@@ -4,7 +4,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from hypothesis import given
@@ -66,6 +66,17 @@ def sample_of(
     )
 
 
+def rendered(
+    k: int,
+    rendering: str = "listed",
+    answer: str = "This.",
+    before: Sequence[tuple[str, str]] = (),
+) -> Sample:
+    """A sample of the first k passages, whose prompt shows them so, behind some messages."""
+    texts = PASSAGES[:k]
+    return sample_of(texts, [*before, *RENDERINGS[rendering](texts)], answer)
+
+
 def answered(sample: Sample, model: Scripted) -> Sample:
     """The sample of a run in which the model answered."""
     texts = sample.context_texts
@@ -80,8 +91,7 @@ def reader_of(read: Collection[str]) -> Scripted:
 
 @pytest.mark.parametrize(("rendering", "k"), crossed(list(RENDERINGS), [2, 3, 1, 4, 5]))
 def test_the_passages_that_a_model_reads_are_used_and_no_other(rendering, k):
-    texts = PASSAGES[:k]
-    sample = sample_of(texts, RENDERINGS[rendering](texts))
+    sample = rendered(k, rendering)
     for size in range(k + 1):
         for read in itertools.combinations(WORDS[:k], size):
             model = reader_of(read)
@@ -122,11 +132,8 @@ def test_two_passages_that_hold_the_same_are_found_as_a_pair(pair, rendering):
 
 
 def test_three_passages_of_which_one_is_enough_are_not_told_as_unused():
-    texts = PASSAGES[:4]
     model = Scripted(lambda present: "known" if len(present) > 1 else "unheard")
-    [measured] = measure_use(
-        [sample_of(texts, RENDERINGS["listed"](texts), "known")], model=model
-    )
+    [measured] = measure_use([rendered(4, answer="known")], model=model)
     assert {each.verdict for each in measured.use.passages} == {"cannot tell"}
 
 
@@ -235,7 +242,6 @@ def test_of_some_rows_of_a_random_model_nothing_is_told_at_all(replies, n_rows):
 def test_where_many_rows_waver_what_is_alike_may_be_so_by_chance(
     n_wavering, n_old, is_told
 ):
-    texts = PASSAGES[:2]
     n_replies = itertools.count()
 
     class Wavers(Scripted):
@@ -251,10 +257,7 @@ def test_where_many_rows_waver_what_is_alike_may_be_so_by_chance(
         *(f"Row {number}: waver." for number in range(n_wavering)),
         *(f"Row {number}: old." for number in range(n_old)),
     ]
-    samples = [
-        answered(sample_of(texts, [("user", row), *RENDERINGS["listed"](texts)]), model)
-        for row in rows
-    ]
+    samples = [answered(rendered(2, before=[("user", row)]), model) for row in rows]
     update = {"answer": "Nothing of this kind was ever written."}
     n_now = len(samples) - n_old
     samples[n_now:] = [each.model_copy(update=update) for each in samples[n_now:]]
@@ -284,8 +287,7 @@ def test_of_six_answers_to_one_prompt_chance_makes_at_most_one_pair_others(answe
 
 
 def test_an_answer_unlike_the_runs_own_tells_nothing_and_says_so():
-    texts = PASSAGES[:3]
-    sample = sample_of(texts, RENDERINGS["listed"](texts), "Anna Brandt lit it.")
+    sample = rendered(3, answer="Anna Brandt lit it.")
     [measured] = measure_use([sample], model=Scripted(lambda _: "I cannot help."))
     assert measured.use is not None
     for each in measured.use.passages:
@@ -294,7 +296,6 @@ def test_an_answer_unlike_the_runs_own_tells_nothing_and_says_so():
 
 
 def test_of_a_model_that_wavers_without_one_passage_nothing_is_told():
-    texts = PASSAGES[:3]
     n_without_amber = itertools.count()
 
     def answer(present: frozenset[str]) -> str:
@@ -302,7 +303,7 @@ def test_of_a_model_that_wavers_without_one_passage_nothing_is_told():
             return "Something else."
         return "Anna lit it." if "birch" in present else "Nobody knows."
 
-    sample = sample_of(texts, RENDERINGS["listed"](texts), "Anna lit it.")
+    sample = rendered(3, answer="Anna lit it.")
     model = Scripted(answer)
     [measured] = measure_use([sample], model=model)
     assert measured.use is not None
@@ -324,7 +325,7 @@ def test_where_repeats_differ_a_passage_is_used_but_none_is_not():
 
     model = Scripted(answer)
     judge = ScriptedJudge({SameAnswer: {"same": True}})
-    sample = answered(sample_of(texts, RENDERINGS["listed"](texts)), model)
+    sample = answered(rendered(3), model)
     [measured] = measure_use([sample], model=model, judge=judge)
     assert measured.use is not None
     assert judge.asked
@@ -343,8 +344,7 @@ def test_where_repeats_differ_a_passage_is_used_but_none_is_not():
     ids=["empty", "thoughts alone", "cut off", "refused"],
 )
 def test_a_reply_without_an_answer_is_no_answer(reply, why):
-    texts = PASSAGES[:3]
-    sample = sample_of(texts, RENDERINGS["listed"](texts), "Anna lit it.")
+    sample = rendered(3, answer="Anna lit it.")
     model = Scripted(lambda present: "Anna lit it." if "amber" in present else reply)
     [measured] = measure_use([sample], model=model)
     assert why in (measured.use.why_not or "")
@@ -389,7 +389,6 @@ def test_a_passage_of_which_words_stand_elsewhere_is_not_told_as_unused(place):
 
 
 def test_what_a_model_thinks_before_it_answers_is_no_answer():
-    texts = PASSAGES[:3]
     thoughts = itertools.count()
     model = Scripted(
         lambda present: (
@@ -397,15 +396,14 @@ def test_what_a_model_thinks_before_it_answers_is_no_answer():
             + ANSWERS[present & frozenset(["birch"])]
         )
     )
-    sample = answered(sample_of(texts, RENDERINGS["listed"](texts)), model)
+    sample = answered(rendered(3), model)
     [measured] = measure_use([sample], model=model)
     assert measured.use is not None
     assert verdicts_of(measured.use) == ("birch",)
 
 
 def test_where_words_leave_a_doubt_the_judge_decides():
-    texts = PASSAGES[:2]
-    sample = sample_of(texts, RENDERINGS["numbered"](texts))
+    sample = rendered(2, "numbered")
     model = Scripted(
         lambda present: (
             "The gate opened in 1874."
@@ -427,7 +425,7 @@ def test_where_words_leave_a_doubt_the_judge_decides():
 
 def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature():
     texts = PASSAGES[:2]
-    sample = sample_of(texts, RENDERINGS["system"](texts))
+    sample = rendered(2, "system")
     model = reader_of(["amber"])
     measure_use([sample], model=model)
     first = model.requests[0]
@@ -471,23 +469,21 @@ def test_the_whole_prompt_is_sent_as_it_was_and_at_the_models_own_temperature():
 def test_a_passage_goes_with_its_separator_and_leaves_its_number(
     rendering, without_second
 ):
-    texts = PASSAGES[:3]
-    prompt = kept_prompt(sample_of(texts, RENDERINGS[rendering](texts)))
+    prompt = kept_prompt(rendered(3, rendering))
     assert [each.content for each in prompt.without({1})] == without_second
 
 
 def test_a_number_stays_where_two_passages_are_numbered():
     texts = PASSAGES[:2]
-    prompt = kept_prompt(sample_of(texts, RENDERINGS["numbered"](texts)))
+    prompt = kept_prompt(rendered(2, "numbered"))
     [message] = prompt.without({0})
     assert message.content == f"[1] \n[2] {texts[1]}\nWhat is known?"
 
 
 @given(rendering=st.sampled_from(list(RENDERINGS)), k=st.integers(1, 5), data=st.data())
 def test_what_stays_is_read_as_before_and_what_goes_is_gone(rendering, k, data):
-    texts = PASSAGES[:k]
     removed = data.draw(st.sets(st.integers(0, k - 1)))
-    prompt = kept_prompt(sample_of(texts, RENDERINGS[rendering](texts)))
+    prompt = kept_prompt(rendered(k, rendering))
     content = "\n".join(each.content for each in prompt.without(removed))
     for place, word in enumerate(WORDS[:k]):
         assert (word in content) == (place not in removed)
@@ -508,8 +504,7 @@ def test_what_stays_is_read_as_before_and_what_goes_is_gone(rendering, k, data):
     ],
 )
 def test_what_cannot_be_measured_says_why_and_costs_no_call(change, why):
-    texts = PASSAGES[:2]
-    good = sample_of(texts, RENDERINGS["listed"](texts))
+    good = rendered(2)
     bad = Sample(**{**dict(good), **change})
     model = reader_of(["amber"])
     first, second = measure_use([bad, answered(good, model)], model=model)
@@ -520,8 +515,7 @@ def test_what_cannot_be_measured_says_why_and_costs_no_call(change, why):
 
 
 def test_a_doubtful_sample_is_not_measured():
-    texts = PASSAGES[:2]
-    sample = sample_of(texts, RENDERINGS["listed"](texts))
+    sample = rendered(2)
     notes = sample.capture.model_copy(
         update={"grade": "inferred", "doubts": {"short_text": "short"}}
     )
@@ -532,8 +526,7 @@ def test_a_doubtful_sample_is_not_measured():
 
 @pytest.mark.parametrize("error", [RequestRejected("too long"), NoReplyInTime("late")])
 def test_a_failing_call_is_said_and_the_others_go_on(error):
-    texts = PASSAGES[:3]
-    sample = sample_of(texts, RENDERINGS["listed"](texts))
+    sample = rendered(3)
     # it fails where the cedar is left out, and nowhere else
     model = Scripted(
         lambda present: (
@@ -572,11 +565,7 @@ def test_a_refusal_repeats_no_word_of_a_passage_in_the_system_message():
 
 
 def test_a_cap_on_calls_leaves_whole_samples():
-    texts = PASSAGES[:2]
-    samples = [
-        sample_of(texts, [("user", f"Row {number}."), *RENDERINGS["listed"](texts)])
-        for number in range(4)
-    ]
+    samples = [rendered(2, before=[("user", f"Row {number}.")]) for number in range(4)]
     model = reader_of(["amber"])
     # without amber twice, without birch, without both, and the whole prompt thrice
     measured = measure_use(
@@ -592,11 +581,7 @@ def test_a_cap_on_calls_leaves_whole_samples():
 
 
 def test_what_is_asked_later_of_a_row_goes_before_the_next_rows():
-    texts = PASSAGES[:3]
-    samples = [
-        sample_of(texts, [("user", f"Row {number}."), *RENDERINGS["listed"](texts)])
-        for number in range(4)
-    ]
+    samples = [rendered(3, before=[("user", f"Row {number}.")]) for number in range(4)]
     # seven calls a row, one again, and one without both passages that are not used
     model = reader_of(["amber"])
     measured = measure_use(
@@ -613,18 +598,14 @@ def test_what_is_asked_later_of_a_row_goes_before_the_next_rows():
 def test_what_an_earlier_reply_quotes_stays_in_the_prompt():
     texts = PASSAGES[:2]
     earlier = ("assistant", f"As I said: {texts[0]}")
-    prompt = kept_prompt(
-        sample_of(texts, [("user", "Hello?"), earlier, *RENDERINGS["listed"](texts)])
-    )
+    prompt = kept_prompt(rendered(2, before=[("user", "Hello?"), earlier]))
     contents = [each.content for each in prompt.without({0, 1})]
     assert contents[:2] == ["Hello?", earlier[1]]
     assert not any(text in contents[2] for text in texts)
 
 
 def test_the_calls_are_known_beforehand():
-    samples = [
-        sample_of(PASSAGES[:k], RENDERINGS["listed"](PASSAGES[:k])) for k in (1, 3)
-    ]
+    samples = [rendered(k) for k in (1, 3)]
     model = reader_of([])
     assert calls_needed(samples, model=model).calls == 4 + 7
     assert not model.requests
@@ -640,7 +621,7 @@ def test_a_judge_that_writes_nothing_is_no_model():
 def test_no_text_stands_in_a_repr():
     texts = PASSAGES[:2]
     model = reader_of(["amber"])
-    sample = answered(sample_of(texts, RENDERINGS["listed"](texts)), model)
+    sample = answered(rendered(2), model)
     [measured] = measure_use([sample], model=model)
     assert measured.use is not None
     shown = f"{measured!r} {measured.use!r} {measured.use}"
