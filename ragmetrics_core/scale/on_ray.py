@@ -115,10 +115,9 @@ class JobLimits:
         """
         try:
             await self._rate.acquire()
-            await self._budget.acquire()
+            number = await self._budget.acquire()
         except LimitReached as reached:
             return str(reached)
-        number = self._budget.calls
         dearest = Usage(cost=self._dearest)
         self._calls_in_flight[number] = asyncio.get_running_loop().call_later(
             _LOST_AFTER, self._note_end, number, dearest
