@@ -439,6 +439,22 @@ class Browser:
     def find(self, selector: str) -> list[Any]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
+    def texts(self, selector: str) -> list[str]:
+        """The texts of elements, also of those that are not shown."""
+        script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+        return list(self.js(script, selector))
+
+    def cells(self, selector: str) -> list[list[str]]:
+        """The texts of the cells of rows."""
+        script = (
+            "return [...document.querySelectorAll(arguments[0])].map(line =>"
+            " [...line.children].map(cell => cell.textContent))"
+        )
+        return list(self.js(script, selector))
+
+    def open_details(self) -> None:
+        self.js("document.querySelectorAll('details').forEach(e => e.open = true)")
+
     def console(self) -> list[str]:
         return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
@@ -600,24 +616,10 @@ def test_figures(browser, tmp_path):
         scored.get_attribute("aria-label")
         == "Histogram and box plot of the scores of context_utilization"
     )
-    titles = (
-        "return [...document.querySelectorAll(arguments[0])].map(one =>"
-        " one.textContent)"
-    )
-    bars = browser.js(titles, "figure .mass title")
-    assert [int(words.rpartition(" ")[2]) for words in bars] == [
-        2,
-        0,
-        0,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        2,
-    ]
-    (quartiles,) = browser.js(titles, "figure .quartiles title")
+    bars = browser.texts("figure .mass title")
+    counts = [2, 0, 0, 1, 0, 0, 0, 0, 0, 2]
+    assert [int(words.rpartition(" ")[2]) for words in bars] == counts
+    (quartiles,) = browser.texts("figure .quartiles title")
     assert quartiles == "Quartiles 0.05, 0.30, 1.00"
     (box,) = browser.find("figure .quartiles rect")
     assert float(box.get_attribute("x")) == pytest.approx(48 + 380 * 0.05)
@@ -629,9 +631,7 @@ def test_figures(browser, tmp_path):
     heights = [
         float(bar.get_attribute("height")) for bar in browser.find("figure .mass")
     ]
-    assert heights == pytest.approx(
-        [148 * count / 2 for count in (2, 0, 0, 1, 0, 0, 0, 0, 0, 2)]
-    )
+    assert heights == pytest.approx([148 * count / 2 for count in counts])
     assert [
         browser.js("return steps(arguments[0])", most)[-1] for most in (1, 7, 37, 3000)
     ] == [1, 6, 30, 3000]
@@ -762,11 +762,8 @@ def test_everything_filters_and_stands_in_the_address(browser, tmp_path):
         if it.sample
     ]
     browser.show(Report(rows, RUN), tmp_path)
-    names = browser.js(
-        "return [...document.querySelectorAll('#facets legend')].map(one =>"
-        " one.textContent)"
-    )
     # a value for each row is no filter
+    names = browser.texts("#facets legend")
     assert names == ["context_utilization", "Fault", "tier"]
     bar = browser.find("figure g[data-value='0.2~0.3']")[0]
     bar.send_keys(Keys.ENTER)
@@ -935,9 +932,7 @@ def test_axe_finds_nothing(browser, tmp_path, width, dark):
                     " % 8 || one.click())"
                 )
                 browser.wait("document.querySelectorAll('tr.detail').length > 2")
-            browser.js(
-                "document.querySelectorAll('details').forEach(one => one.open = true)"
-            )
+            browser.open_details()
             browser.js(Path(AXE).read_text("utf-8"))
             found = browser.driver.execute_async_script("axe.run().then(arguments[0])")  # type: ignore[no-untyped-call]
             assert [
@@ -1135,7 +1130,7 @@ def test_hostile_texts_run_nothing(browser, tmp_path):
     )
     scripts = browser.js("return document.scripts.length")
     browser.click_all("tr.row button")
-    browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    browser.open_details()
     assert len(browser.find("tr.detail")) == len(rows) + 1
     browser.js(
         "document.querySelectorAll('*').forEach(e => e.dispatchEvent(new"
@@ -1161,11 +1156,7 @@ def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
     rows = [SampleResult(index=0, sample=sample, results={result.metric: result})]
     browser.show(Report(rows, RUN), tmp_path)
     browser.find("tr.row button")[0].click()
-    lines = browser.js(
-        "return [...document.querySelectorAll('.detail table.heat tbody tr')].map(line"
-        " => [...line.children].map(cell => cell.textContent))"
-    )
-    assert lines == [
+    assert browser.cells(".detail table.heat tbody tr") == [
         ["AA.", "#1, #2 (irrelevant)", "supported"],
         ["BB.", "#1", "unsupported"],
         ["CC.", "nothing", "uncited"],
@@ -1209,11 +1200,7 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(browser, tmp_path
     lost = SampleResult(index=0, sample=sample, results={found.metric: found})
     browser.show(Report([lost, row(1, 0.5, "another")], RUN), tmp_path)
     browser.find("tr.row button")[browser.titles().index("Who lit it?")].click()
-    cells = browser.js(
-        "return [...document.querySelectorAll('.detail table.way tr')].map(line =>"
-        " [...line.children].map(cell => cell.textContent))"
-    )
-    assert cells == [
+    assert browser.cells(".detail table.way tr") == [
         ["passage", "retrieved", "kept", "shown"],
         ["#1", "store, rank 1", "kept, rank 1", "cut to 40 %, text #1"],
         ["#2", "store, rank 2", "✗ dropped by picker", "–"],
@@ -1497,7 +1484,7 @@ def test_a_download_holds_what_the_sample_holds(browser, tmp_path):
         == "What is cut on this page: sample.contexts 1.text (2 more characters). The"
         " results file has it whole."
     )
-    browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    browser.open_details()
     browser.wait("document.querySelectorAll('.facts dt').length > 5")
     assert browser.js("return document.documentElement.scrollWidth <= innerWidth")
     values = browser.js(
@@ -1592,7 +1579,5 @@ def test_a_comparison_fits_a_telephone(browser, tmp_path):
     compared.to_html(tmp_path / "compared.html")
     with browser.screen(390, False):
         browser.driver.get((tmp_path / "compared.html").as_uri())
-        browser.js(
-            "document.querySelectorAll('details').forEach(one => one.open = true)"
-        )
+        browser.open_details()
         assert browser.js("return document.documentElement.scrollWidth") <= 390
