@@ -290,6 +290,19 @@ class Late(Priced):
         raise late_error("m", 20.0)
 
 
+def kinds_of_outcomes(session: Session, n_rows: int) -> list[type]:
+    """What became of the questions of so many rows, one after the other."""
+
+    async def work() -> list[type]:
+        requests = [ChatRequest((Message("user", str(n)),)) for n in range(n_rows)]
+        answers = [
+            await session.ask(request, lambda it: it.text) for request in requests
+        ]
+        return [type(answer.outcomes[0]) for answer in answers]
+
+    return asyncio.run(work())
+
+
 @pytest.mark.parametrize(
     ("timeout", "answers_from", "expected", "ends_by"),
     [
@@ -305,15 +318,7 @@ def test_an_endpoint_that_never_answers_ends_the_run(
     run = Session(Late(clock, timeout, answers_from), attempts=99).during(
         store=None, concurrency=1, budget=Budget(clock=clock, sleep=clock.wait)
     )
-
-    async def work() -> list[type]:
-        requests = [ChatRequest((Message("user", row),)) for row in "abc"]
-        answers = [
-            await run.ask(request, lambda choice: choice.text) for request in requests
-        ]
-        return [type(answer.outcomes[0]) for answer in answers]
-
-    assert asyncio.run(work()) == expected
+    assert kinds_of_outcomes(run, 3) == expected
     assert clock.now <= ends_by
 
 
@@ -358,15 +363,7 @@ def test_an_endpoint_that_never_answered_and_fails_for_a_minute_ends_the_run(
     run = Session(model).during(
         store=None, concurrency=1, budget=Budget(clock=clock, sleep=clock.wait)
     )
-
-    async def work() -> list[type]:
-        requests = [ChatRequest((Message("user", str(row)),)) for row in range(50)]
-        answers = [
-            await run.ask(request, lambda choice: choice.text) for request in requests
-        ]
-        return [type(answer.outcomes[0]) for answer in answers]
-
-    kinds = asyncio.run(work())
+    kinds = kinds_of_outcomes(run, 50)
     assert (kinds[0], kinds[-1]) == (first, last)
     assert model.n_asked <= most_calls
 

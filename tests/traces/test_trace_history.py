@@ -45,10 +45,24 @@ def without(told: Told, *keys: str) -> Told:
     return {**told, "attributes": kept}
 
 
-def test_turns_of_the_first_prompt_are_history_in_doubt():
-    """They may be examples, as no conversation is named: never exact without them."""
+STEP = ("assistant", "Calling tools: search(gate)")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names_conversation"),
+    [
+        (EARLIER, False),
+        (EARLIER, True),  # which does not say what its first prompt holds
+        ([EARLIER[0], STEP, EARLIER[1]], False),  # steps of an agent are no turns
+    ],
+)
+def test_turns_of_the_first_prompt_are_history_in_doubt(prompt, names_conversation):
+    """They may be examples: never exact without them."""
     spans = openinference()
-    prompt_of(spans, *EARLIER)
+    prompt_of(spans, *prompt)
+    if names_conversation:
+        session = {"key": "session.id", "value": {"stringValue": "one"}}
+        spans[0]["attributes"].append(session)
     (sample,) = samples_from_spans([otlp(*spans)])
     assert said(sample) == EARLIER
     assert grade(sample) == "inferred"
@@ -75,26 +89,6 @@ def test_turns_that_a_run_was_given_are_history(history):
             attribute["value"] = {"stringValue": json.dumps(given)}
     (sample,) = samples_from_spans([otlp(*spans)])
     assert (sample.question, said(sample)) == (QUESTION, EARLIER)
-
-
-def test_steps_of_an_agent_are_no_turns():
-    spans = openinference()
-    step = ("assistant", "Calling tools: search(gate)")
-    prompt_of(spans, EARLIER[0], step, EARLIER[1])
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert said(sample) == EARLIER
-    assert grade(sample) == "inferred"
-
-
-def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt():
-    """That a conversation is named does not say what its first prompt holds."""
-    spans = openinference()
-    prompt_of(spans, *EARLIER)
-    session = {"key": "session.id", "value": {"stringValue": "one"}}
-    spans[0]["attributes"].append(session)
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert grade(sample) == "inferred"
-    assert "may be examples" in str(sample.capture)
 
 
 def test_a_prompt_without_earlier_turns_leaves_no_doubt():
