@@ -28,7 +28,7 @@ from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.features import VETO, Features, Weights
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import Passage, parse
-from ragmetrics_core.metrics.average_precision import average_precision
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 from ragmetrics_core.statistics.rater_agreement import (
     auroc,
     balanced_accuracy,

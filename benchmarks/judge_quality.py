@@ -25,7 +25,6 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.average_precision import average_precision
 from ragmetrics_core.metrics.context_adherence import (
     AdherenceEvidence,
     ContextAdherence,
@@ -38,6 +37,7 @@ from ragmetrics_core.metrics.context_utilization import (
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 from ragmetrics_core.statistics.rater_agreement import (
     auroc,
     balanced_accuracy,

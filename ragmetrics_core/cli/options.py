@@ -6,7 +6,7 @@ What options lead to, and how commands print, stands here, too.
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -114,12 +114,11 @@ def exit_code(decisions: Iterable[Decision]) -> int:
     return 3 if "undecided" in outcomes else 0
 
 
-def exit_code_of_run(summary: Summary, decisions: Iterable[Decision]) -> int:
+def exit_code_of_run(summary: Summary, decisions: Sequence[Decision]) -> int:
     """Return the exit code of a run: that of its gates.
 
     Without any it is 1 if nothing was scored, and 3 if the results are incomplete.
     """
-    decisions = tuple(decisions)
     if decisions:
         return exit_code(decisions)
     if not any(metric.count for metric in summary.metrics):

@@ -90,8 +90,8 @@ class UnwrappedMessage(NamedTuple):
     @property
     def speaker(self) -> object:
         """Who wrote it, in the message's own word; None if it does not say."""
-        names = [self.fields.get(key) for key in ("role", "type", "from", "speaker")]
-        names.insert(1, self.class_name)
+        keys = ("type", "from", "speaker")
+        names = [self.fields.get("role"), self.class_name, *map(self.fields.get, keys)]
         return next(filter(None, names), None)
 
     @property

@@ -422,14 +422,10 @@ def split_clauses(sentence: str) -> list[str]:
     clauses: list[str] = []
     for piece in _CLAUSE.split(sentence):
         clause = piece.strip()
-        if not clauses:
-            if clause:
-                clauses.append(clause)
-            continue
-        previous = clauses[-1]
+        previous = clauses[-1] if clauses else ""
         n_words = min(len(clause.split()), len(previous.split()))
-        if n_words < _SHORTEST_CLAUSE:
+        if clauses and n_words < _SHORTEST_CLAUSE:
             clauses[-1] = f"{previous} {clause}"
-        else:
+        elif clause:
             clauses.append(clause)
     return clauses

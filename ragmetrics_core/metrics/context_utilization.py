@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal
 from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
-import ragmetrics_core.metrics.average_precision as ap
+import ragmetrics_core.metrics.retrieval_ranking as ranking
 from ragmetrics_core.data import (
     Context,
     JudgedChunk,
@@ -317,8 +317,8 @@ class ContextUtilization(Metric):
         n_useful = sum(useful)
         further_fields: dict[str, Any] = {}
         if self.relevance == "binary":
-            value = ap.average_precision(useful)
-            baseline = ap.random_order(len(useful), n_useful)
+            value = ranking.average_precision(useful)
+            baseline = ranking.random_order(len(useful), n_useful)
             further_fields["random_order"] = baseline
             further_fields["lift"] = value - baseline
             further_fields["ideal"] = float(any(useful))
@@ -332,7 +332,7 @@ class ContextUtilization(Metric):
                     " judge"
                 )
                 return self.failed(UnusableReply(message))
-            value = ap.expected_average_precision(probabilities)
+            value = ranking.expected_average_precision(probabilities)
         further_fields["useful"] = n_useful
         further_fields["noise_share"] = (len(chunks) - n_useful) / len(chunks)
         # A ledger names the calls that brought the contexts: then each call is judged,

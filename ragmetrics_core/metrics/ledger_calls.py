@@ -18,7 +18,7 @@ from ragmetrics_core.data import (
     Sample,
 )
 from ragmetrics_core.data.metric_evidence import CallUse
-from ragmetrics_core.metrics.average_precision import average_precision
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 
 
 class Groups(NamedTuple):

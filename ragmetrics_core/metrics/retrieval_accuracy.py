@@ -104,7 +104,14 @@ class RetrievalAccuracy(Metric):
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return how a cell is judged, and how facts are extracted."""
-        return self._cell_instructions(self.calls), self._extraction_instructions()
+        on_facts = instructions_for_judge(
+            f"facts_{self.extraction}",
+            self.extraction_template,
+            "reference",
+            "question",
+            language=self.language,
+        )
+        return self._cell_instructions(self.calls), on_facts
 
     def _cell_instructions(self, calls: Calls) -> Instructions:
         """How a judge is asked whether a context covers a fact, or which facts."""
@@ -115,16 +122,6 @@ class RetrievalAccuracy(Metric):
             required = "context facts"
         return instructions_for_judge(
             name, self.template, required, "question", self.examples, self.language
-        )
-
-    def _extraction_instructions(self) -> Instructions:
-        """Return how a judge is asked for the facts of a reference."""
-        return instructions_for_judge(
-            f"facts_{self.extraction}",
-            self.extraction_template,
-            "reference",
-            "question",
-            language=self.language,
         )
 
     def settings(self) -> dict[str, str]:
@@ -203,12 +200,12 @@ class RetrievalAccuracy(Metric):
         """
         if sample.facts:
             return [_distinct_facts(sample.facts)]
-        instructions = self._extraction_instructions()
+        _, on_facts = self.instructions()
         replies = yield from ask(
             [
                 matrix.question_for_facts(
                     reference,
-                    instructions,
+                    on_facts,
                     question_part(sample),
                     reasoning=self.extraction == "cot",
                 )

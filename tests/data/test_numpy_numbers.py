@@ -18,7 +18,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.results import Scored
 from ragmetrics_core.labelling.labels import votes_of
-from ragmetrics_core.metrics import average_precision as ap
+from ragmetrics_core.metrics import retrieval_ranking as ap
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.statistics import (

@@ -32,7 +32,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.judging.reading import read
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.metrics import average_precision as ap
+from ragmetrics_core.metrics import retrieval_ranking as ap
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import (
