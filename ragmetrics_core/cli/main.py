@@ -57,6 +57,7 @@ def _run(arguments: Sequence[str]) -> int:
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     from ragmetrics_core.data import RagMetricsError
     from ragmetrics_core.data.deferred_imports import whole_installation_for
+    from ragmetrics_core.data.display import as_line, discard_output
 
     before = ""
     for argument in arguments:
@@ -91,25 +92,17 @@ def _run(arguments: Sequence[str]) -> int:
         finally:
             sys.stdout.flush()  # a pipe that is closed, a disk that is full show only now
     except RagMetricsError as error:
-        from ragmetrics_core.data.display import as_line
-
         _tell(as_line(f"ragmetrics: {error}"))
         return 2
     except BrokenPipeError:  # nobody reads what is still to be printed
-        from ragmetrics_core.cli.printing import discard_output
-
         discard_output()
         return 0
     except OSError as error:  # e.g. a disk that is full, a name that is too long
-        from ragmetrics_core.data.display import as_line
-
         place = f"{error.filename}: " if error.filename else ""
         _tell(as_line(f"ragmetrics: {place}{error.strerror}"))
         try:
             sys.stdout.flush()
         except OSError:  # else the interpreter flushes it again, and ends with 120
-            from ragmetrics_core.cli.printing import discard_output
-
             discard_output()
         return 2
     return exit_code

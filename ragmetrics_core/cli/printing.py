@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ragmetrics_core.cli.run_folders import FOLDER
-from ragmetrics_core.data.display import as_line, is_terminal
+from ragmetrics_core.data.display import as_line, discard_output, is_terminal
 from ragmetrics_core.reporting.glance import Glance
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.screen import reason_lines
@@ -35,13 +35,6 @@ def show(*lines: str) -> None:
         print("\n".join(map(as_line, lines)), flush=True)
     except BrokenPipeError:
         discard_output()
-
-
-def discard_output() -> None:
-    """Throw away what is still to be printed, so that the interpreter ends quietly."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 def show_screen(lines: Iterable[str]) -> None:

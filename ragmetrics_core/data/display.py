@@ -8,6 +8,7 @@ Markdown through ``markdown_text``; in HTML all text is escaped.
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -44,6 +45,13 @@ def is_terminal(stream: object) -> bool:
         return bool(stream.isatty())  # type: ignore[attr-defined]  # caught below
     except (AttributeError, OSError, ValueError):
         return False
+
+
+def discard_output() -> None:
+    """Throw away what is still to be printed, so that the interpreter ends quietly."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def as_line(line: str) -> str:

@@ -569,18 +569,10 @@ class NotAnswered(PrivateRepr):
 
     @property
     def reply(self) -> NoReturn:
-        """There is none: raises the error."""
+        """There is none: raises the error; so do ``replies`` and ``weights``."""
         raise self.error.with_traceback(None)
 
-    @property
-    def replies(self) -> NoReturn:
-        """There are none: raises the error."""
-        raise self.error.with_traceback(None)
-
-    @property
-    def weights(self) -> NoReturn:
-        """There are none: raises the error."""
-        raise self.error.with_traceback(None)
+    replies = weights = reply
 
 
 def failed_with(

@@ -173,13 +173,13 @@ class SupportOfStatement:
         if isinstance(joint, NotAnswered):
             return joint
         (together,) = joint
-        # of a single text the probability stands in ``alone`` already
-        p_together = together.p if len(texts) > 1 else None
+
         cited = CitedSupport(
             supported=together.holds,
             alone=tuple(alone),
             irrelevant=(False,) * len(texts),
-            together=p_together,
+            # of a single text the probability stands in ``alone`` already
+            together=together.p if len(texts) > 1 else None,
         )
         if not together.holds:
             return cited

@@ -168,20 +168,15 @@ def _carry_out(call: Callable[[], T], future: Future[T]) -> None:
     """Call a function, and put its result, or what it raises, into a future."""
     try:
         future.set_result(call())
-    except (StopIteration, CancelledError) as error:
-        # asyncio cannot hand on these two as the exception of a future
-        future.set_exception(_replacement_of(error))
-    except Exception as error:  # noqa: BLE001  # the caller gets whatever it is
+    except BaseException as error:  # noqa: BLE001  # the caller gets whatever it is
+        # asyncio cannot hand on these two as the exception of a future, and what is no
+        # ``Exception``, such as SystemExit, would end the loop of all judges
+        cannot_be_handed_on = isinstance(error, (StopIteration, CancelledError))
+        if cannot_be_handed_on or not isinstance(error, Exception):
+            replacement = RuntimeError(f"the call raised {type(error).__name__}")
+            replacement.__cause__ = error
+            error = replacement
         future.set_exception(error)
-    except BaseException as error:  # noqa: BLE001  # e.g. SystemExit, which would end the loop of all judges
-        future.set_exception(_replacement_of(error))
-
-
-def _replacement_of(error: BaseException) -> RuntimeError:
-    """Return an error that a future can hand on, in place of one that it cannot."""
-    replacement = RuntimeError(f"the call raised {type(error).__name__}")
-    replacement.__cause__ = error
-    return replacement
 
 
 def _run_jobs(jobs: SimpleQueue[Callable[[], None]]) -> None:
