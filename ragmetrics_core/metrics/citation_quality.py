@@ -42,8 +42,9 @@ from ragmetrics_core.data.sample import (
 )
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
-    SupportOfStatement,
     ask_for_claims,
+    question_on_support,
+    support_of_cited,
 )
 from ragmetrics_core.metrics.declined import standalone_question_part
 from ragmetrics_core.metrics.metric import Metric, Plan, instructions_for_judge
@@ -309,14 +310,16 @@ class CitationQuality(Metric):
         first_before = max(0, index - _SENTENCES_BEFORE)
         before = [sentence.text for sentence in statements[first_before:index]]
         instructions, _ = self.instructions()
-        support = SupportOfStatement(
+        question = question_on_support(
             statement.text,
-            before=before,
-            question=standalone_question_part(sample),
-            instructions=instructions,
-            polls=self.polls,
+            (),
+            standalone_question_part(sample),
+            instructions,
+            self.polls,
+            before=" ".join(before) or None,
         )
-        cited = yield from support.of_cited([contexts[place].text for place in shown])
+        texts = [contexts[place].text for place in shown]
+        cited = yield from support_of_cited(question, texts)
         if isinstance(cited, NotAnswered):
             return cited
         # a blank context supports nothing; it is irrelevant if other contexts support it

@@ -4,7 +4,7 @@ A statement is a sentence of an answer without its marks. The question of the us
 the sentences before it are shown so that its words can be read; they support nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pydantic.json_schema import SkipJsonSchema
@@ -111,166 +111,130 @@ BLANK = Support(0.0, "The context is empty.")
 _NOTHING = Support(0.0, "Nothing that was shown is cited.")
 
 
-class SupportOfStatement:
-    """Asks what supports one statement, and asks about equal texts only once.
-
-    Args:
-        statement: The statement.
-        before: The sentences before it.
-        question: The part that shows the user's question.
-        instructions: What the judge is told.
-        polls: Judgements where no token gives the probability.
-    """
-
-    def __init__(
-        self,
-        statement: str,
-        *,
-        before: Sequence[str],
-        question: Part,
-        instructions: Instructions,
-        polls: int,
-    ) -> None:
-        self._statement = statement
-        self._instructions = instructions
-        self._polls = polls
-        self._parts = {
-            "question": question,
-            "before": Part("Before the statement", " ".join(before) or None),
-            "statement": Part("Statement", statement),
-        }
-        # What is known by now; equal groups of texts are asked about once.
-        self._support_by_texts: dict[tuple[str, ...], Support] = {(): _NOTHING}
-
-    def of_cited(self, texts: Sequence[str]) -> Asking[CitedSupport | NotAnswered]:
-        """Ask the judge what the cited texts do for the statement, in 1 to 3 steps.
-
-        1. It asks about each text alone. If a text supports the statement, the texts
-           that do not are irrelevant.
-        2. Else it asks about all texts together.
-        3. If all together support the statement, it asks once for each text about all
-           the others. If they support it without the text, the text is irrelevant.
-
-        Example: A and B support the statement only together, and C says nothing of it:
-        supported, and C is irrelevant. If there is only one text, and it does not
-        support the statement in step 1, the statement is not supported.
-
-        Returns:
-            The verdicts; ``NotAnswered`` if the judge did not answer one of the
-            questions.
-        """
-        alone = yield from self._support_of_groups([(text,) for text in texts])
-        if isinstance(alone, NotAnswered):
-            return alone
-        if any(support.holds for support in alone):
-            irrelevant = tuple(not support.holds for support in alone)
-            return CitedSupport(
-                supported=True, alone=tuple(alone), irrelevant=irrelevant
-            )
-        # The support by a group that was asked about before is remembered: of a single
-        # text this is the "no" of step 1.
-        joint = yield from self._support_of_groups([texts])
-        if isinstance(joint, NotAnswered):
-            return joint
-        (together,) = joint
-
-        cited = CitedSupport(
-            supported=together.holds,
-            alone=tuple(alone),
-            irrelevant=(False,) * len(texts),
-            # of a single text the probability stands in ``alone`` already
-            together=together.p if len(texts) > 1 else None,
-        )
-        if not together.holds:
-            return cited
-        # of A, B and C: B and C, then A and C, then A and B
-        without_each = yield from self._support_of_groups(
-            [(*texts[:index], *texts[index + 1 :]) for index in range(len(texts))]
-        )
-        if isinstance(without_each, NotAnswered):
-            return without_each
-        irrelevant = tuple(others.holds for others in without_each)
-        return replace(cited, irrelevant=irrelevant)
-
-    def _support_of_groups(
-        self, groups: Sequence[Sequence[str]]
-    ) -> Asking[list[Support] | NotAnswered]:
-        """Ask for each group of texts whether they together support the statement.
-
-        Example: ``[("A",), ("B",), ("A", "B")]`` are three questions. A group that was
-        asked about before is not asked about again.
-
-        Returns:
-            The support by each group, in order; ``NotAnswered`` if the judge did not
-            answer one of the questions.
-        """
-        # in an order that does not depend on ranks: judges may favour the first text
-        passages_of_groups = [
-            order_of_digest(self._statement, texts) for texts in groups
-        ]
-        unknown_groups = [
-            passages
-            for passages in dict.fromkeys(passages_of_groups)
-            if passages not in self._support_by_texts
-        ]
-        questions = []
-        for passages in unknown_groups:
-            parts = {**self._parts, "passages": Part("Passage", passages, "letters")}
-            # What passages say together, no part of them says alone.
-            in_windows = len(passages) == 1
-            questions.append(
-                _question_on_support(
-                    parts, self._instructions, self._polls, in_windows=in_windows
-                )
-            )
-        replies = yield from ask(questions)
-        for passages, reply in zip(unknown_groups, replies, strict=True):
-            if isinstance(reply, NotAnswered):
-                return reply
-            self._support_by_texts[passages] = support_in_replies(reply)
-        return [self._support_by_texts[passages] for passages in passages_of_groups]
-
-
-def question_on_claim(
-    claim: str,
-    texts: Sequence[str],
+def question_on_support(
+    statement: str,
+    passages: Sequence[str],
     question: Part,
     instructions: Instructions,
     polls: int,
-) -> Supports:
-    """Return the question whether some window of these texts supports a claim."""
-    parts = {
-        "question": question,
-        "before": Part("Before the statement", None),
-        "statement": Part("Statement", claim),
-        "passages": Part("Passage", tuple(texts), "letters"),
-    }
-    return _question_on_support(parts, instructions, polls, in_windows=True)
-
-
-def _question_on_support(
-    parts: Mapping[str, Part],
-    instructions: Instructions,
-    polls: int,
     *,
-    in_windows: bool,
+    before: str | None = None,
 ) -> Supports:
-    """Return the question whether passages together support a statement.
+    """Return the question whether some window of passages supports a statement.
 
     Args:
-        parts: What the judge is shown.
+        statement: The statement.
+        passages: The passages.
+        question: The part that shows the user's question.
         instructions: What the judge is told.
         polls: Judgements where no token gives the probability.
-        in_windows: Whether passages that are too long are judged in windows.
+        before: The sentences before the statement; None if none is shown.
     """
     return Supports(
-        parts=parts,
+        parts={
+            "question": question,
+            "before": Part("Before the statement", before),
+            "statement": Part("Statement", statement),
+            "passages": Part("Passage", tuple(passages), "letters"),
+        },
         instructions=instructions,
         Reply=SupportReply,
         wanted_probability=LabelProbability("supported", fallback_polls=polls),
-        if_too_long=_WINDOWS if in_windows else None,
+        if_too_long=_WINDOWS,
         example=_SUPPORT_EXAMPLE,
     )
+
+
+def support_of_cited(
+    question: Supports, texts: Sequence[str]
+) -> Asking[CitedSupport | NotAnswered]:
+    """Ask the judge what the cited texts do for a statement, in 1 to 3 steps.
+
+    1. It asks about each text alone. If a text supports the statement, the texts
+       that do not are irrelevant.
+    2. Else it asks about all texts together.
+    3. If all together support the statement, it asks once for each text about all
+       the others. If they support it without the text, the text is irrelevant.
+
+    Example: A and B support the statement only together, and C says nothing of it:
+    supported, and C is irrelevant. If there is only one text, and it does not
+    support the statement in step 1, the statement is not supported.
+
+    Args:
+        question: The question on the statement, whose passages the texts replace.
+        texts: The texts.
+
+    Returns:
+        The verdicts; ``NotAnswered`` if the judge did not answer one of the
+        questions.
+    """
+    # What is known by now; equal groups of texts are asked about once.
+    known: dict[tuple[str, ...], Support] = {(): _NOTHING}
+    alone = yield from _support_of_groups(question, [(text,) for text in texts], known)
+    if isinstance(alone, NotAnswered):
+        return alone
+    if any(support.holds for support in alone):
+        irrelevant = tuple(not support.holds for support in alone)
+        return CitedSupport(supported=True, alone=tuple(alone), irrelevant=irrelevant)
+    # The support by a group that was asked about before is remembered: of a single
+    # text this is the "no" of step 1.
+    joint = yield from _support_of_groups(question, [texts], known)
+    if isinstance(joint, NotAnswered):
+        return joint
+    (together,) = joint
+    cited = CitedSupport(
+        supported=together.holds,
+        alone=tuple(alone),
+        irrelevant=(False,) * len(texts),
+        # of a single text the probability stands in ``alone`` already
+        together=together.p if len(texts) > 1 else None,
+    )
+    if not together.holds:
+        return cited
+    # of A, B and C: B and C, then A and C, then A and B
+    others = [(*texts[:index], *texts[index + 1 :]) for index in range(len(texts))]
+    without_each = yield from _support_of_groups(question, others, known)
+    if isinstance(without_each, NotAnswered):
+        return without_each
+    irrelevant = tuple(support.holds for support in without_each)
+    return replace(cited, irrelevant=irrelevant)
+
+
+def _support_of_groups(
+    question: Supports,
+    groups: Sequence[Sequence[str]],
+    known: dict[tuple[str, ...], Support],
+) -> Asking[list[Support] | NotAnswered]:
+    """Ask for each group of texts whether they together support the statement.
+
+    Example: ``[("A",), ("B",), ("A", "B")]`` are three questions. A group that is known
+    is not asked about again.
+
+    Returns:
+        The support by each group, in order; ``NotAnswered`` if the judge did not
+        answer one of the questions.
+    """
+    # in an order that does not depend on ranks: judges may favour the first text
+    passages_of_groups = [
+        order_of_digest(question["statement"], texts) for texts in groups
+    ]
+    unknown_groups = [
+        passages
+        for passages in dict.fromkeys(passages_of_groups)
+        if passages not in known
+    ]
+    questions = []
+    for passages in unknown_groups:
+        parts = {**question.parts, "passages": Part("Passage", passages, "letters")}
+        # What passages say together, no part of them says alone.
+        windows = _WINDOWS if len(passages) == 1 else None
+        questions.append(replace(question, parts=parts, if_too_long=windows))
+    replies = yield from ask(questions)
+    for passages, reply in zip(unknown_groups, replies, strict=True):
+        if isinstance(reply, NotAnswered):
+            return reply
+        known[passages] = support_in_replies(reply)
+    return [known[passages] for passages in passages_of_groups]
 
 
 def support_in_replies(judge_reply: Asked[SupportReply]) -> Support:

@@ -42,7 +42,7 @@ from ragmetrics_core.data.replies import Weight, failed_with
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.answer_relevance import question_on_answer
 from ragmetrics_core.metrics.citation_support import (
-    question_on_claim,
+    question_on_support,
     support_in_replies,
 )
 from ragmetrics_core.metrics.context_sufficiency import question_on_contexts
@@ -461,7 +461,7 @@ def _poll_by_claims(
         return Asked((adherence_reply("abstains", "The answer makes no claim."),))
     replies = yield from ask(
         [
-            question_on_claim(
+            question_on_support(
                 claim,
                 question_about_answer["contexts"],
                 question,
