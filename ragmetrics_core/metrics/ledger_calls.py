@@ -175,21 +175,14 @@ def _indices_of_items(
     return indices, len(numbers_of_cut) <= 1
 
 
-class _CallWithContexts(NamedTuple):
-    """A call with the indices of the contexts that it returned, each once, in order."""
-
-    number: int
-    call: EvidenceCall
-    indices: tuple[int, ...]
-
-
 def _calls_with_contexts(
     sample: Sample, contexts: Sequence[Context]
-) -> list[_CallWithContexts]:
+) -> list[tuple[int, EvidenceCall, tuple[int, ...]]]:
     """List the calls that searched in this turn or returned one of the contexts.
 
-    Calls whose texts a model wrote are left out. None is listed where it is not known
-    which call each context belongs to.
+    Each has its number, and the indices of the contexts that it returned, each once, in
+    order. Calls whose texts a model wrote are left out. None is listed where it is not
+    known which call each context belongs to.
     """
     ledger = sample.ledger
     if ledger is None:  # nobody recorded the application's calls
@@ -197,13 +190,13 @@ def _calls_with_contexts(
     by_call, is_known = _indices_of_items(sample, contexts)
     if not is_known:
         return []
-    calls: list[_CallWithContexts] = []
+    calls: list[tuple[int, EvidenceCall, tuple[int, ...]]] = []
     for number, indices in enumerate(by_call):
         call = ledger.calls[number]
         distinct = tuple(dict.fromkeys(chain.from_iterable(indices)))
         is_search = call.kind == "retrieval" and call.turn == ledger.turn
         if call.kind != "written" and (distinct or is_search):
-            calls.append(_CallWithContexts(number, call, distinct))
+            calls.append((number, call, distinct))
     return calls
 
 
@@ -275,8 +268,9 @@ def curve_by_call(
             they have together.
     """
     calls = _calls_with_contexts(sample, contexts)
-    of_calls = {index for call in calls for index in call.indices}
-    texts_of_calls = {contexts[index].text for index in of_calls}
+    texts_of_calls = {
+        contexts[index].text for _, _, indices in calls for index in indices
+    }
     # the contexts that no call returned count from the beginning
     indices_so_far = {
         index

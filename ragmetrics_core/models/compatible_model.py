@@ -274,17 +274,17 @@ class OpenAICompatibleModel(ChatModel):
             JudgeError: If the endpoint cannot be reached, or replies with an error;
                 then status and code decide.
         """
-        length = sum(len(message.content) for message in request.messages)
-        data = await compute_beside_loop(
-            lambda: json.dumps(self.body(request)).encode(), size=length
-        )
-        return self.reply(await self._ask(_CHAT_PATH, data), self._prices)
+        return self.reply(await self._ask(_CHAT_PATH, request), self._prices)
 
-    async def _ask(self, path: str, data: bytes) -> Any:
+    async def _ask(self, path: str, request: ChatRequest) -> Any:
         """Send a request as JSON, and return the body of the reply, parsed.
 
         Some endpoints answer "200 OK", with an error in the body.
         """
+        length = sum(len(message.content) for message in request.messages)
+        data = await compute_beside_loop(
+            lambda: json.dumps(self.body(request)).encode(), size=length
+        )
         content = await self.call("POST", path, data)
         body = await self.read_json(content)
         status = status_of_body(body)

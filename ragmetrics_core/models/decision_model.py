@@ -8,7 +8,6 @@ each choice of a reply is the answer to one question.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -30,7 +29,6 @@ from ragmetrics_core.models.decision_forms import (
 )
 from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.openai_form import decision_prices, reply_of
-from ragmetrics_core.models.threads import compute_beside_loop
 
 DECISIONS = "decisions/"
 SYSTEM_ONE = "systemone/"
@@ -153,14 +151,9 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
             JudgeError: If the endpoint cannot be reached, replies with an error, or
                 sends no answers; its class goes by the reply's status and code.
         """
-        state_and_questions = request.messages[0].content
-        data = await compute_beside_loop(
-            lambda: json.dumps(self.body(request)).encode(),
-            size=len(state_and_questions),
-        )
-        reply_body = await self._ask(self.form.strip("/"), data)
+        reply_body = await self._ask(self.form.strip("/"), request)
         try:
-            choices = choices_of(state_and_questions, reply_body)
+            choices = choices_of(request.messages[0].content, reply_body)
         except errors.UnusableReply as error:
             raise errors.UnusableReply(
                 f"{self.name} sent {error}: check that the endpoint speaks the form of"
