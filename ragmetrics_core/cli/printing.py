@@ -31,19 +31,16 @@ def show(*lines: str) -> None:
     can begin a line. Control characters become visible. A reader that went away, such
     as ``head``, changes neither the run nor its exit code.
     """
-    try:
-        print("\n".join(map(as_line, lines)), flush=True)
-    except BrokenPipeError:
-        discard_output()
+    show_screen(lines, may_be_coloured=False)
 
 
-def show_screen(lines: Iterable[str]) -> None:
+def show_screen(lines: Iterable[str], *, may_be_coloured: bool = True) -> None:
     """Print the lines of a screen; in colour on a terminal, unless NO_COLOR is set."""
-    if not is_terminal(sys.stdout) or os.environ.get("NO_COLOR"):
-        show(*lines)
-        return
+    printed = map(as_line, lines)
+    if may_be_coloured and is_terminal(sys.stdout) and not os.environ.get("NO_COLOR"):
+        printed = map(_painted, printed)
     try:
-        print("\n".join(_painted(as_line(line)) for line in lines), flush=True)
+        print("\n".join(printed), flush=True)
     except BrokenPipeError:
         discard_output()
 

@@ -213,10 +213,6 @@ class JudgeCrashed(JudgeError):
     ``raw`` is its traceback, which may hold texts. The message does not contain it.
     """
 
-    def __init__(self, message: str, *, raw: str = "") -> None:
-        super().__init__(message)
-        self.raw = raw
-
 
 class LanguageNotMeasured(JudgeError):
     """The judge was not measured on texts of this language, and so decides nothing.

@@ -6,7 +6,7 @@ Citations want whole sentences, which may go on in the next line.
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 LONGEST_SENTENCE = 1000
 """Most characters of a sentence; a longer one is cut at white space.
@@ -78,15 +78,20 @@ def split_sentences(text: str) -> list[str]:
     Returns:
         Sentences without surrounding white space; [] for a blank text.
     """
-    sentences: list[str] = []
+    pieces = map(_cut_long_sentence, _pieces_of(text, _BREAK, _ABBREVIATION))
+    return [sentence for sentence in chain.from_iterable(pieces) if sentence]
+
+
+def _pieces_of(
+    text: str, breaks: re.Pattern[str], abbreviation: re.Pattern[str]
+) -> Iterator[str]:
+    """Yield a text in pieces, cut at the breaks that no sentence goes on behind."""
     start = 0
-    for end_sign in _BREAK.finditer(text):
-        if _goes_on_behind(end_sign, text, start, _ABBREVIATION):
-            continue
-        sentences += _cut_long_sentence(text[start : end_sign.end()])
-        start = end_sign.end()
-    sentences += _cut_long_sentence(text[start:])
-    return [sentence for sentence in sentences if sentence]
+    for end_sign in breaks.finditer(text):
+        if not _goes_on_behind(end_sign, text, start, abbreviation):
+            yield text[start : end_sign.end()]
+            start = end_sign.end()
+    yield text[start:]
 
 
 def _goes_on_behind(
@@ -121,15 +126,8 @@ def whole_sentences(text: str) -> list[str]:
     Unlike with ``split_sentences``, a sentence may go on in the next line: the text
     "It stands", line break, "here." is one sentence, "It stands here.".
     """
-    joined_text = join_lines(text)
-    sentences: list[str] = []
-    start = 0
-    for end_sign in _WHOLE_BREAK.finditer(joined_text):
-        if not _goes_on_behind(end_sign, joined_text, start, _TITLE):
-            sentences.append(joined_text[start : end_sign.end()].strip())
-            start = end_sign.end()
-    sentences.append(joined_text[start:].strip())
-    return [sentence for sentence in sentences if sentence]
+    pieces = map(str.strip, _pieces_of(join_lines(text), _WHOLE_BREAK, _TITLE))
+    return [sentence for sentence in pieces if sentence]
 
 
 def join_lines(text: str) -> str:

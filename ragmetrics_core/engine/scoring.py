@@ -656,8 +656,9 @@ class UserJudge(Judge):
         if isinstance(error, RagMetricsError):  # our own words, which hold no text
             crash = f"{type(error).__name__}, {error}"
         logger.warning("the judge %s (%s) crashed: %s", self.name, kind, crash)
-        return JudgeCrashed(
+        crashed = JudgeCrashed(
             f"the judge {self.name} ({kind}) crashed: {crash}; what it cannot answer it"
-            " answers with NotAnswered and a JudgeError; see error.raw",
-            raw="".join(traceback.format_exception(error)),
+            " answers with NotAnswered and a JudgeError; see error.raw"
         )
+        crashed.raw = "".join(traceback.format_exception(error))
+        return crashed
