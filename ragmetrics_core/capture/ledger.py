@@ -64,7 +64,12 @@ def ledger(
         for each in _texts_brought(turn.calls, origins, found_answer, found_evidence)
     ]
     brought = [*texts, *found_evidence.brought]
-    brought.sort(key=lambda each: order.sort_keys(each.call))
+    # what a call made of what was found inside it stands after that
+    brought.sort(
+        key=lambda each: order.sort_keys(
+            [*each.call.walk()][-1] if each.is_made_of_others else each.call
+        )
+    )
     # what a tool that searched in vain brought from elsewhere stands for these searches
     told = {each.call for each in brought if each.documents}
     told = {call for call in told if turn.calls.searched_in_vain(call)}

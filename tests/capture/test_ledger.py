@@ -946,6 +946,14 @@ def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it():
     assert given.shown is None
 
 
+def test_what_a_step_made_of_a_search_inside_it_stands_after_that_search():
+    parent = Document(f"The old town. {PORTO} So say the people.")
+    widened = step(parent, inside=[found(P, F)])
+    (sample,) = samples_of(says(widened, reads(asked(parent.text))))
+    kinds = [each.kind for each in sample.ledger.calls]
+    assert kinds == ["retrieval", "given"]
+
+
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it():
     turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
     search_alone = tree(found(P)).root.children[0]

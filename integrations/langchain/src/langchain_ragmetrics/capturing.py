@@ -92,8 +92,8 @@ ADAPTER = FrontDoor[Run](
     ),
     hint=(
         "runs were seen, but no retrieval: if the application finds documents by a"
-        " function of its own, call langchain_ragmetrics.add_documents(docs, query=question)"
-        " there; if they come from tools that return text, name these by"
+        " function of its own, call langchain_ragmetrics.add_documents(docs, query=query)"
+        " there, with what it searched for; if they come from tools that return text, name these by"
         " context_tools=; else say where they are by contexts_from="
     ),
 )
