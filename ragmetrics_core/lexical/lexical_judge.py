@@ -57,7 +57,6 @@ from ragmetrics_core.lexical.text import (
 from ragmetrics_core.metrics.citation_support import (
     EachSentence,
     MakesClaim,
-    SupportReply,
     Supports,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating
@@ -347,13 +346,29 @@ def _judge_usefulness(question: Useful) -> Asked[Any]:
 
 
 def _judge_facts_in_context(question: FactInContext) -> Asked[Any]:
-    context = parse(question["context"])
+    return _judge_by_text(question, "fact", question["context"])
+
+
+def _judge_support(question: Supports) -> Asked[Any]:
+    """Judge passages together: what they hold of the statement's words."""
+    return _judge_by_text(question, "statement", "\n".join(question["passages"]))
+
+
+def _judge_by_text(question: Question[Any], kind: str, context_text: str) -> Asked[Any]:
+    """Judge facts or a statement by what a text holds of their words."""
+    context = parse(context_text)
 
     def look(wording: str) -> tuple[float, str]:
-        shares, reason = _look_at_fact(question["context"], context, wording)
+        fact = parse(wording)
+        if fact.terms:
+            missing = features.absent_terms(fact, context)
+            shares = features.presence(fact, context)
+            reason = _explain_coverage("fact", wording, fact, missing)
+        else:
+            shares, reason = _look_for_wording("fact", wording, "context", context_text)
         return FACT.probability(shares), reason
 
-    return _judge_each_text(question, "fact", look)
+    return _judge_each_text(question, kind, look)
 
 
 def _judge_each_text(
@@ -394,24 +409,6 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
         "supported": is_positive,
         "reason": f"uncertain: {reason}" if is_near else reason,
     }
-
-
-def _look_at_fact(
-    context_text: str, context: Passage, fact_text: str
-) -> tuple[Features, str]:
-    """Return the features of a fact against a context, with a reason.
-
-    Args:
-        context_text: The context as it is written.
-        context: The same context, taken apart.
-        fact_text: The fact.
-    """
-    fact = parse(fact_text)
-    if not fact.terms:
-        return _look_for_wording("fact", fact_text, "context", context_text)
-    missing = features.absent_terms(fact, context)
-    reason = _explain_coverage("fact", fact_text, fact, missing)
-    return features.presence(fact, context), reason
 
 
 def _look_for_wording(
@@ -545,15 +542,6 @@ def _explain_coverage(
 
 def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
-
-
-def _judge_support(question: Supports) -> Asked[SupportReply]:
-    """Judge passages together: what they hold of the statement's words."""
-    text = "\n".join(question["passages"])
-    values, reason = _look_at_fact(text, parse(text), question["statement"])
-    probability = FACT.probability(values)
-    reply = question.read(_verdict("", probability, reason))
-    return Asked((reply,), weights=(Weight(probability, "lexical"),))
 
 
 def _judge_claims(question: MakesClaim) -> Asked[EachSentence]:
