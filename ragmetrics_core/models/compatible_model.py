@@ -71,7 +71,34 @@ _PRICE_FACTOR_IN_BATCHES = 0.5
 _CHAT_PATH = "chat/completions"
 
 
-class OpenAICompatibleModel(ChatModel):
+class EndpointModel(ChatModel):
+    """What models at an endpoint have in common: key, time, abilities and prices."""
+
+    name = ""
+    api_key_env: str | None
+    _api_key: str | None
+    _patience: Patience
+    _capabilities: Capabilities
+    _prices: tuple[float, float] | None
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take at first; more where the endpoint answers late."""
+        return self._patience.least
+
+    def capabilities(self) -> Capabilities:
+        """Return what was stated; other features are tried once."""
+        return self._capabilities
+
+    def prices(self) -> tuple[float, float] | None:
+        """Return US dollars per prompt token and per reply token; None if unknown."""
+        return self._prices
+
+    def _key(self) -> str:
+        return key_to_send(self._api_key, self.api_key_env)
+
+
+class OpenAICompatibleModel(EndpointModel):
     """A model behind an endpoint that speaks OpenAI's chat protocol.
 
     Examples are vLLM, SGLang, llama.cpp, Ollama, TGI and OpenAI.
@@ -96,7 +123,6 @@ class OpenAICompatibleModel(ChatModel):
         OpenAICompatibleModel('http://127.0.0.1:8000/v1', 'llama3.1')
     """
 
-    name = ""
     cache_key: str | None = ""
     batch_share = 1.0
     # Makes an object of a reply of its names and values; None for a usual one.
@@ -149,11 +175,6 @@ class OpenAICompatibleModel(ChatModel):
     def address(self) -> str:
         """Where requests go."""
         return self.base_url
-
-    @property
-    def timeout(self) -> float:
-        """Seconds that a call may take at first; more where the endpoint answers late."""
-        return self._patience.least
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
@@ -229,14 +250,6 @@ class OpenAICompatibleModel(ChatModel):
         if listed_model is not None:
             client.batch_share = _PRICE_FACTOR_IN_BATCHES
         return client
-
-    def capabilities(self) -> Capabilities:
-        """Return what was stated; other features are tried once."""
-        return self._capabilities
-
-    def prices(self) -> tuple[float, float] | None:
-        """Return US dollars per prompt token and per reply token, as stated."""
-        return self._prices
 
     @property
     def batch_prices(self) -> tuple[float, float] | None:
@@ -450,9 +463,6 @@ class OpenAICompatibleModel(ChatModel):
         session = _sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.close()
-
-    def _key(self) -> str:
-        return key_to_send(self._api_key, self.api_key_env)
 
     def _headers(self) -> dict[str, str]:
         """Return the header with the key; {} without a key.

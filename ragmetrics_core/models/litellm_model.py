@@ -24,7 +24,6 @@ from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     endpoint_address,
     headers_that_say_who,
-    key_to_send,
     proxy_for,
     public_address,
 )
@@ -36,11 +35,11 @@ from ragmetrics_core.models.cache_keys import (
 )
 from ragmetrics_core.models.chat import (
     Capabilities,
-    ChatModel,
     ChatReply,
     ChatRequest,
     check_prices,
 )
+from ragmetrics_core.models.compatible_model import EndpointModel
 from ragmetrics_core.models.endpoint_sentences import leave_secret_out
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
@@ -88,7 +87,7 @@ def _litellm() -> Any:
     return litellm
 
 
-class LiteLLMModel(ChatModel):
+class LiteLLMModel(EndpointModel):
     """A model that LiteLLM reaches.
 
     Examples are OpenAI, Anthropic, Mistral, Ollama and vLLM. There are a hundred
@@ -104,15 +103,14 @@ class LiteLLMModel(ChatModel):
             ``api_base`` gets none.
         timeout: Seconds for one call.
         capabilities: What the endpoint can do; by default each feature is tried once.
-        prices: US dollars per prompt token and per reply token, if you know better.
+        prices: US dollars per prompt token and per reply token, if you know better than
+            our dated file and LiteLLM's table, which hold for providers' own addresses.
         extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
 
     Examples:
         >>> LiteLLMModel("ollama/llama3.1", api_base="http://127.0.0.1:11434", api_key="secret")
         LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
     """
-
-    name = ""
 
     def __init__(
         self,
@@ -206,13 +204,6 @@ class LiteLLMModel(ChatModel):
         """
         return self._shown_address
 
-    def _key(self) -> str:
-        return key_to_send(self._api_key, self.api_key_env)
-
-    def capabilities(self) -> Capabilities:
-        """Return what was stated; other features are tried once."""
-        return self._capabilities
-
     async def prepare(self) -> None:
         """Import LiteLLM in a thread. Only the first call does anything.
 
@@ -227,20 +218,6 @@ class LiteLLMModel(ChatModel):
                 " knows it, e.g. openai/gpt-4o-mini or ollama/llama3.1"
             )
         self._is_prepared = True
-
-    @property
-    def timeout(self) -> float:
-        """Seconds that a call may take at first; more where the endpoint answers late."""
-        return self._patience.least
-
-    def prices(self) -> tuple[float, float] | None:
-        """Return US dollars per prompt token and per reply token; None if unknown.
-
-        They are as given, else from our dated file, else from LiteLLM's table, which
-        holds for the providers' own addresses. Example: (2.5e-06, 1e-05) for 2.50
-        dollars a million tokens sent, 10 dollars a million received.
-        """
-        return self._prices
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request through LiteLLM, and return the reply.
